@@ -53,6 +53,11 @@ export class Cluster {
     await this.#run(this.#helm, ['dependency', 'build', chart])
   }
 
+  /** A line of a page, as its reader runs it. */
+  kubectl(namespace: string, ...args: readonly string[]): Promise<string> {
+    return this.#kubectl(['--namespace', namespace, ...args])
+  }
+
   helm(namespace: string, ...args: readonly string[]): Promise<string> {
     return this.#run(this.#helm, ['--namespace', namespace, ...args])
   }
@@ -117,6 +122,13 @@ export class Cluster {
         '--dry-run=server',
       )
     }
+  }
+
+  /** The pod of a deployment, as its controller would create it; it stays, and no kubelet runs it. */
+  async addPodOf(namespace: string, deployment: string, name: string): Promise<void> {
+    const { template } = await this.deployed(namespace, deployment)
+    const metadata = { ...template.metadata, name, namespace }
+    await this.#create({ apiVersion: 'v1', kind: 'Pod', metadata, spec: template.spec })
   }
 
   async refusesUnrestricted(namespace: string): Promise<void> {

@@ -1,7 +1,8 @@
 /**
  * `npm run campaign -- apiserver`: every mode of the chart is installed, tested and upgraded on a real API server of
  * Kubernetes, and every folder of deploy/k8s applied to it, in namespaces that enforce Pod Security "restricted";
- * upgrades replace pods where the nodes that they are given have changed; the policies that add the sidecar, and that demand it, get pods of every kind.
+ * upgrades replace pods where the nodes that they are given have changed; the policies that add the sidecar, and that demand it, get pods of every
+ * kind; and the lines of docs/operations/one-key.md for a cluster are run.
  *
  * There is no kubelet: that pods may run is shown by the API server admitting one from each workload's template. Not in
  * the suite, because building the server takes minutes where it is not in the cache. One line a check, the last line is
@@ -17,6 +18,7 @@ import { checkAdmission } from './admission.ts'
 import { Cluster } from './cluster.ts'
 import { checkGiven } from './given.ts'
 import { checkInjection } from './injection.ts'
+import { checkOneKeyPage } from './one-key.ts'
 import { buildPrograms, KUBERNETES } from './programs.ts'
 import { startApiServer } from './server.ts'
 
@@ -67,6 +69,8 @@ await installed(cluster, join(charts, 'example'), undefined, 'library')
 await checkGiven(cluster, join(charts, 'fencepost'), check)
 const secured = join(charts, 'fencepost/ci/bundled-tls-acl-values.yaml')
 await checkInjection(cluster, join(charts, 'fencepost'), secured, check)
+
+await checkOneKeyPage(cluster, join(charts, 'fencepost'), check)
 
 for (const folder of ['nodes', 'nodes-tls-acl', 'example']) {
   await check(`kubectl apply -k deploy/k8s/${folder}`, () => cluster.apply(join(root, 'deploy/k8s', folder)))

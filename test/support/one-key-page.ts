@@ -1,4 +1,4 @@
-/** docs/operations/one-key.md as a program: its lines for a shell, and the words of each command as a shell reads them. */
+/** docs/operations/one-key.md as a program: its lines for a shell and for a cluster, and the words of each command as a shell reads them. */
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -16,6 +16,11 @@ export const COMMAND_LINES: readonly string[] = [
     ),
   ),
 ]
+
+/** Each line for a Kubernetes cluster, in the order of the page: without what it only remarks behind `#`. */
+export const CLUSTER_LINES: readonly string[] = [
+  ...ONE_KEY_PAGE.matchAll(/`((?:kubectl|helm) [^`]+)`|^ {4}((?:kubectl|helm) [^\n#]*)/gm),
+].map(([, span, block]) => (span ?? block ?? '').trim())
 
 /** The lines that set what the commands use. */
 const EXPORTS: readonly string[] = [...ONE_KEY_PAGE.matchAll(/^ {4}(export .*)$/gm)].map(([, line]) => line!)
