@@ -57,6 +57,32 @@ test('no alert of the rules is left to the receiver of others', () => {
     expect(receiverOf({ alertname: alert, ...labels }), alert).not.toBe('elsewhere')
 })
 
+type Receiver = Readonly<Record<string, unknown>> & { readonly name: string }
+type Sent = { readonly details?: Readonly<Record<string, string>> }
+
+test('whoever is told of an alert gets the addresses of its runbook and of the page for operators', () => {
+  const { receivers } = parse(readFileSync(CONFIG, 'utf8')) as { receivers: readonly Receiver[] }
+  const sent = receivers.flatMap(({ name, ...ways }) =>
+    Object.values(ways).flatMap((all) =>
+      (all as readonly Sent[]).map(({ details }) => [name, details] as const),
+    ),
+  )
+  expect(sent.map(([name]) => name)).toEqual([
+    'page-pagerduty',
+    'ticket-pagerduty',
+    'page-opsgenie',
+    'ticket-opsgenie',
+  ])
+  for (const [name, details] of sent)
+    expect([name, details]).toEqual([
+      name,
+      expect.objectContaining({
+        runbook: '{{ .CommonAnnotations.runbook_url }}',
+        operators: '{{ .CommonAnnotations.operator_url }}',
+      }),
+    ])
+})
+
 test('every alert that it names is one of the rules', () => {
   const known = new Set(alerts.map(({ alert }) => alert))
   const named = [...readFileSync(CONFIG, 'utf8').matchAll(/\bFencepost[A-Z]\w+/g)].map(([name]) => name)
