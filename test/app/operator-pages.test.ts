@@ -87,6 +87,56 @@ test('a list of 900 records over two groups has every record once, at most 200 a
   expect([...new Set(pages.flat())].sort()).toEqual([record, ...copies].sort())
 })
 
+test('a walk asks each node in steps of a thousand keys, and a call for at most 50,000 of them', async () => {
+  const [nodes] = groups as readonly [readonly Redis[]]
+  // Keys that are no records cost a walk the same.
+  const fill = "for at = 1, 60000 do redis.call('SET', 'filler:' .. at, '') end"
+  await Promise.all(nodes.map((node) => node.eval(fill, 0)))
+  const all = groups.flat()
+  await onEach(all, ['CONFIG', 'SET', 'slowlog-max-len', '100000', 'slowlog-log-slower-than', '0'])
+  await onEach(all, ['SLOWLOG', 'RESET'])
+  try {
+    const reference = 'f'.repeat(16)
+    const steps: number[] = []
+    let cursor: string | undefined
+    do {
+      const before = await scansOn(all)
+      const { status, body } = await operator.find(
+        cursor === undefined ? { reference } : { reference, cursor },
+      )
+      cursor = body.cursor
+      // The last call is at the end of all nodes, and none has it.
+      expect(status).toBe(cursor === undefined ? 404 : 200)
+      steps.push((await scansOn(all)) - before)
+    } while (cursor !== undefined)
+    // Two nodes of three are a majority, with 60,000 keys and more each.
+    expect(steps.slice(0, 2)).toEqual([50, 50])
+    expect(Math.max(...steps)).toBe(50)
+    // Every command is a slow one since: what the nodes were sent.
+    const logs = (await onEach(all, ['SLOWLOG', 'GET', '-1'])) as readonly (readonly unknown[])[][]
+    const sent = logs.flat().map((entry) => entry[3] as readonly string[])
+    const scans = sent.filter(([command = '']) => command.toLowerCase() === 'scan')
+    expect(scans.length).toBe(steps.reduce((sum, one) => sum + one, 0))
+    expect(new Set(scans.map((args) => args.slice(-2).join(' ').toLowerCase()))).toEqual(
+      new Set(['count 1000']),
+    )
+    expect(new Set(sent.map(([command = '']) => command.toLowerCase()))).not.toContain('keys')
+  } finally {
+    await onEach(all, ['CONFIG', 'SET', 'slowlog-log-slower-than', '10000'])
+    const clear = "for at = 1, 60000 do redis.call('DEL', 'filler:' .. at) end"
+    await Promise.all(nodes.map((node) => node.eval(clear, 0)))
+  }
+})
+
+const onEach = (nodes: readonly Redis[], [command, ...args]: readonly [string, ...string[]]) =>
+  Promise.all(nodes.map((node) => node.call(command, ...args)))
+
+/** How often they were asked for a part of their keys so far. */
+async function scansOn(nodes: readonly Redis[]): Promise<number> {
+  const told = await Promise.all(nodes.map((node) => node.info('commandstats')))
+  return told.reduce((sum, text) => sum + Number(/cmdstat_scan:calls=(\d+)/.exec(text)?.[1] ?? 0), 0)
+}
+
 test('a decision on a record of each group is in the history of that record alone', async () => {
   const names = Array.from({ length: 8 }, (_, at) => `of a group ${at}`)
   const records = await Promise.all(names.map((name) => reserve(name, '60s')))

@@ -1,7 +1,7 @@
 /**
  * The operator listener with a certificate, as people call it: in clear text and without a certificate of the client
  * nobody gets as far as a token, a renewed certificate is in force without a restart, the other listeners stay as they
- * are, and no word of what operators send or get stands in a log or a metric.
+ * are, and no word of what operators send or get stands in a log, a metric or a trace.
  */
 import { copyFileSync } from 'node:fs'
 import { request as plainRequest, type RequestOptions } from 'node:http'
@@ -13,6 +13,7 @@ import { makeAuthority } from '../support/certificates.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
 import { operatorTokensFile } from '../support/operator-caller.ts'
+import { startOtlpReceiver } from '../support/otlp-receiver.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, startSidecar } from '../support/sidecar.ts'
 
@@ -37,7 +38,7 @@ function ask(url: string, options: RequestOptions & Client, body?: unknown) {
   })
 }
 
-test('operators come in by TLS and a token alone; nothing of theirs is in a log or a metric', {
+test('operators come in by TLS and a token alone; nothing of theirs is in a log, a metric or a trace', {
   timeout: 120_000,
 }, async () => {
   using authority = makeAuthority()
@@ -59,9 +60,11 @@ test('operators come in by TLS and a token alone; nothing of theirs is in a log 
   let told = ''
   await using servers = await startRedisServers(3, { founded: true })
   await using application = await startCountingApplication()
+  await using traces = await startOtlpReceiver()
   await using sidecar = await startSidecar(
     {
       ...PATIENT,
+      ...traces.env,
       FENCEPOST_REDIS_NODES: servers.nodesSetting,
       FENCEPOST_UPSTREAM: application.url,
       FENCEPOST_LOG_LEVEL: 'trace',
@@ -101,6 +104,12 @@ test('operators come in by TLS and a token alone; nothing of theirs is in a log 
     expect(
       (await ask(`${other}/v1/operator/records?state=live`, { headers: as(secret.operate) })).status,
     ).toBe(404)
+  for (const path of ['/', '/page/app.js', '/page/app.css'])
+    for (const other of [sidecar.admin, sidecar.api])
+      expect([path, (await ask(other + path, {})).status]).toEqual([path, 404])
+  // The proxy passes such a path on, as any other: the application may have it.
+  await ask(`${sidecar.proxy}/v1/operator/records?state=live`, {})
+  expect(application.executions.at(-1)?.url).toBe('/v1/operator/records?state=live')
 
   // A request, and a decision about it with an answer and a reason of the operator.
   const headers = { 'idempotency-key': given.key, 'content-type': 'application/json' }
@@ -137,4 +146,7 @@ test('operators come in by TLS and a token alone; nothing of theirs is in a log 
   expect(told).toContain('operator')
   expect(found(told)).toEqual([])
   expect(found(metrics.text)).toEqual([])
+  // The decision shows in the traces, by the commands that it sent to the nodes.
+  expect(traces.spans.length).toBeGreaterThan(0)
+  expect(found(traces.raw())).toEqual([])
 })

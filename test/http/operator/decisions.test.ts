@@ -2,11 +2,17 @@
  * An operator and one customer's stuck request, on five real Redis nodes and the sidecar as it is shipped: found by
  * what support has, seen on every node, decided through the quorum, and safe against the holder that comes back.
  */
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { operatorCaller, operatorTokensFile, VIEW_TOKEN } from '../../support/operator-caller.ts'
+import { type OtlpReceiver, startOtlpReceiver } from '../../support/otlp-receiver.ts'
 import { type RedisServers, startRedisServers } from '../../support/redis-servers.ts'
 import { PATIENT, type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
@@ -17,6 +23,19 @@ let sidecar: Sidecar
 let operator: ReturnType<typeof operatorCaller>
 /** Answers that the application holds back, by the path of their request. */
 const held = new Map<string, ServerResponse>()
+let traces: OtlpReceiver
+/** What the sidecar has logged. */
+let logged = ''
+
+const ROUTES = `routes:
+  - name: cards
+    match: { methods: [POST], paths: [/cards] }
+    mode: header
+    redact: [/card/number]
+  - name: others
+    match: { methods: [POST] }
+    mode: header
+`
 
 beforeAll(async () => {
   servers = stack.use(await startRedisServers(5, { founded: true }))
@@ -32,15 +51,28 @@ beforeAll(async () => {
         held.set(request.target, response)
         return
       }
+      if (request.target === '/cards') {
+        response.writeHead(201, { 'Content-Type': 'application/json' })
+        response.end('{"card":{"number":"4111-1111","holder":"Ann"}}')
+        return
+      }
       response.writeHead(201, { 'Content-Type': 'text/html' })
       response.end(`<script>alert(${execution})</script>`)
     }),
   )
   const tokens = stack.use(operatorTokensFile())
+  traces = stack.use(await startOtlpReceiver())
+  const folder = mkdtempSync(join(tmpdir(), 'fencepost-decisions-'))
+  stack.defer(() => rmSync(folder, { recursive: true }))
+  writeFileSync(join(folder, 'routes.yaml'), ROUTES)
+  writeFileSync(join(folder, 'ring'), `first ${randomBytes(32).toString('base64')}\n`)
   sidecar = stack.use(
     await startSidecar(
       {
         ...PATIENT,
+        ...traces.env,
+        FENCEPOST_CONFIG: join(folder, 'routes.yaml'),
+        FENCEPOST_KEY_RING_FILE: join(folder, 'ring'),
         FENCEPOST_REDIS_NODES: servers.nodesSetting,
         FENCEPOST_UPSTREAM: application.origin,
         FENCEPOST_OPERATOR_LISTEN: '127.0.0.1:0',
@@ -48,7 +80,12 @@ beforeAll(async () => {
         FENCEPOST_SETTLE_PATH: '/settle',
         FENCEPOST_SWEEP_INTERVAL: '1h',
       },
-      { startWithinMs: 60_000 },
+      {
+        startWithinMs: 60_000,
+        onOutput: (text) => {
+          logged += text
+        },
+      },
     ),
   )
   operator = operatorCaller(sidecar.operator)
@@ -121,6 +158,21 @@ test('a stuck payment is found by its key, its hash, its lock id and its request
   expect((await operator.find({ reference: instance })).body.records[0].record).toBe(record)
   const recent = await operator.call(`/decisions?key_hash=${told}`)
   expect(recent.body.decisions[0]).toMatchObject({ decision: 'duplicate_in_flight', key_hash: hash, record })
+
+  // So do the line about that answer in the log, and the spans of the request in its trace.
+  const line = await eventually('the line of the duplicate', () => {
+    const text = logged.split('\n').find((one) => one.includes(instance))
+    return text === undefined ? undefined : (JSON.parse(text) as { key_hash: string })
+  })
+  const span = await traces.until('a span of the duplicate', (spans) =>
+    spans.find(({ attributes }) => attributes['fencepost.key_hash'] === told),
+  )
+  expect(span.attributes['fencepost.lock_id'] ?? lockId).toBe(lockId)
+  for (const reference of [line.key_hash, span.attributes['fencepost.key_hash']])
+    expect([reference, (await operator.find({ reference })).body.records?.[0]?.record]).toEqual([
+      reference,
+      record,
+    ])
   await comeBack()
 })
 
@@ -211,6 +263,18 @@ test('a recorded outcome is forgotten, or replaced, only where that is said out'
   const replaced = await operator.decide('complete', record, { even_though: 'completed', answer })
   expect([replaced.status, replaced.body.after.state]).toEqual([200, 'completed'])
   expect(await (await pay('/payments', 'k-forget')).text()).toBe('by hand')
+})
+
+test('of a stored answer is shown what was stored: without what its route redacts, and readable where nodes keep it encrypted', async () => {
+  await pay('/cards', 'k-card')
+  const { outcome } = await operator.show(await recordOf('/cards', 'k-card'))
+  expect(JSON.parse(outcome.body_text).card.holder).toBe('Ann')
+  expect(JSON.stringify(outcome)).not.toContain('4111')
+  const [url] = servers.urls
+  const node = new Redis(url!)
+  const bytes = await node.getBuffer(await recordOf('/cards', 'k-card'))
+  node.disconnect()
+  expect([bytes !== null, bytes?.includes('Ann')]).toEqual([true, false])
 })
 
 test('a recorded outcome is not forgotten while a node that would bring it back is away', async () => {
