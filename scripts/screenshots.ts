@@ -40,7 +40,6 @@ async function takeAll(main: string): Promise<void> {
   await scene.operator.decide('forget', other.record, { even_though: 'live', reason })
   await scene.parkedSaga('order-4711')
   await scene.givenUpMessage('order-4713')
-  await load(scene)
   for (const colorScheme of ['light', 'dark'] as const) {
     const { page } = await browser.open({ colorScheme, viewport: { width: 1_100, height: 900 } })
     await signIn(page, scene.sidecar.operator, OPERATE_TOKEN)
@@ -52,6 +51,8 @@ async function takeAll(main: string): Promise<void> {
       ['audit', '#/audit'],
     ] as const) {
       await oneDiffers()
+      // The overview shows what happens now.
+      if (name === 'overview') await load(scene, colorScheme)
       await take(page, `page-${name}-${colorScheme}`, hash)
     }
     const phone = await browser.open({ colorScheme, viewport: { width: 400, height: 900 } })
@@ -84,10 +85,10 @@ async function take(page: Page, name: string, hash: string): Promise<void> {
 }
 
 /** Payments, each sent twice, some at once with the first: every line of the charts moves. */
-async function load({ pay }: Awaited<ReturnType<typeof openOperatorScene>>): Promise<void> {
+async function load({ pay }: Awaited<ReturnType<typeof openOperatorScene>>, name: string): Promise<void> {
   const untilMs = performance.now() + LOAD_MS
   for (let at = 0; performance.now() < untilMs; at += 1) {
-    const key = `order-${at}`
+    const key = `order-${name}-${at}`
     await Promise.all([pay(key), ...(at % 3 === 0 ? [pay('held-4711')] : [])])
     if (at % 2 === 0) await pay(key)
     await new Promise((resolve) => setTimeout(resolve, 20 + 80 * Math.abs(Math.sin(at / 25))))

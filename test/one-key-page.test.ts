@@ -231,6 +231,27 @@ const SCENES: Readonly<Record<string, Scene>> = {
   'fencepost records show $O --reservation "$RESERVATION_ID"': { out: /^state +live/m },
   'fencepost records list $O live': { out: /live.*\n.*live/ },
   'fencepost records list $O lapsed': { given: unknown, out: /lapsed/ },
+  'fencepost records list $O decisions': {
+    given: () => unknown().then(again),
+    out: /acquired +201 .*attempt 2/,
+  },
+  'fencepost records list $O dead-letters': { given: letter, out: /orphan.*orphan:/ },
+  'fencepost records requeue $O "$ID" --reason "$WHY" --yes': {
+    out: /^requeue: done/,
+    seen: async () => expect([(await again()).status, attemptsOfKey()]).toEqual([201, '1']),
+  },
+  'fencepost records discard $O "$ID" --completed --reason "$WHY" --yes': {
+    given: letter,
+    out: /^discard: done/,
+    seen: async () => expect((await again()).status).toBe(410),
+  },
+  'fencepost records list $O dead-letters --before "$CURSOR"': {
+    given: async () => {
+      await letter()
+      variables.CURSOR = cursorOf({ ...NEWEST, id: 'after all' })
+    },
+    out: /orphan/,
+  },
   'fencepost records forget $O $R --reason "$WHY"': {
     given: unknown,
     exit: 64,

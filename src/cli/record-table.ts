@@ -16,6 +16,34 @@ export function recordLines(records: readonly Reply[]): string {
   return columns(rows)
 }
 
+/** Dead letters, one a line; the id names it to `requeue` and `discard`. */
+export function letterLines(entries: readonly Reply[]): string {
+  return columns(
+    entries.map(({ at, kind, id, record, attempt }) => [
+      text(at),
+      text(kind),
+      attempt === undefined ? '' : `attempt ${text(attempt)}`,
+      text(id),
+      text(record),
+    ]),
+  )
+}
+
+/** What this sidecar answered lately, newest first; the digits name the record to `show`. */
+export function decisionLines(decisions: readonly Reply[]): string {
+  return columns(
+    decisions.map(({ at, decision, status, route, tenant, attempt, key_hash: hash }) => [
+      text(at),
+      text(decision),
+      text(status),
+      text(route),
+      text(tenant),
+      attempt === undefined ? '' : `attempt ${text(attempt)}`,
+      digits(hash),
+    ]),
+  )
+}
+
 /** Everything of one record. */
 export function recordPage(shown: Reply): string {
   const {
@@ -39,6 +67,7 @@ export function recordPage(shown: Reply): string {
     ],
     ['token', text(shown.fencing_token)],
     ['attempt', text(shown.attempt)],
+    ['fingerprint', digits(shown.fingerprint)],
     ['lease left', duration(shown.lease_remaining_ms)],
     ['kept for', duration(shown.retention_remaining_ms)],
     [
@@ -67,6 +96,7 @@ export function recordPage(shown: Reply): string {
     node.attempt === undefined ? '' : `attempt ${text(node.attempt)}`,
     node.lease_remaining_ms === undefined ? '' : `lease ${duration(node.lease_remaining_ms)}`,
     node.retention_remaining_ms === undefined ? '' : `kept ${duration(node.retention_remaining_ms)}`,
+    node.fingerprint === undefined ? '' : `fingerprint ${digits(node.fingerprint)}`,
     node.copied === true ? 'copied' : '',
     text(node.detail),
   ])
@@ -86,7 +116,7 @@ export function recordPage(shown: Reply): string {
   return [
     columns(facts),
     `\nnodes (! differs from the majority)\n${columns(nodes)}`,
-    `\nhistory\n${history === undefined ? 'too few nodes told it\n' : past.length === 0 ? 'nothing in the audit log\n' : columns(past)}`,
+    `\nhistory${shown.history_since === undefined ? '' : `, of the audit log since ${text(shown.history_since)}`}\n${history === undefined ? 'too few nodes told it\n' : past.length === 0 ? 'nothing in the audit log\n' : columns(past)}`,
     `\ndecisions\n${columns(ways)}`,
   ].join('')
 }
@@ -118,6 +148,11 @@ function columns(rows: readonly (readonly string[])[]): string {
 
 function text(value: unknown): string {
   return value === undefined || value === null ? '' : printable(String(value))
+}
+
+/** As many digits of a hash as log lines show. */
+function digits(hash: unknown): string {
+  return text(hash).slice(0, 16)
 }
 
 function duration(ms: unknown): string {

@@ -1,5 +1,5 @@
 /**
- * `fencepost records find | show | list | end | complete | forget | ask`: one customer's stuck request.
+ * `fencepost records find | show | list | end | complete | forget | ask | requeue | discard`: one customer's stuck request.
  *
  * Owns the words on the terminal. It calls the operator listener of a running sidecar, which decides. A decision is
  * shown before it is made, and made with --yes alone, under the token that was shown: a record that has moved on in
@@ -15,6 +15,7 @@ import {
   type Reply,
   type Where,
 } from './operator-client.ts'
+import { entriesListed, letterDecided, type Printed } from './record-letters.ts'
 import { recordLines, recordPage } from './record-table.ts'
 
 const RECORDS = '/v1/operator/records'
@@ -26,6 +27,7 @@ type Which = Where & {
   readonly path?: string
   readonly key?: string
   readonly principal?: string
+  readonly client?: string
   readonly authorizationFile?: string
   readonly requestFile?: string
   readonly value?: string
@@ -44,9 +46,6 @@ type Deciding = Which & {
   readonly resultFile?: string
   readonly notKept?: true
 }
-
-/** What a command prints, and its exit code. */
-type Printed = { readonly exit: ExitCode; readonly reply: unknown; readonly text: string }
 
 export const records: Command = (args, io) =>
   withArguments('records', args, io, (parser, done) => {
@@ -69,11 +68,28 @@ export const records: Command = (args, io) =>
         return { exit: EXIT.ok, reply, text: recordPage(reply) }
       }),
     )
-    addressed(parser.command('list <state>'))
-      .description('`live` claims, or `lapsed` ones that ended without an outcome, oldest first')
-      .action((state: string, options: Which) =>
-        on(options, async (client) => listPrinted(await listed(client, state))),
+    addressed(parser.command('list <what>'))
+      .description(
+        '`live` claims, or `lapsed` ones that ended without an outcome, oldest first; `dead-letters`, questions that wait for a decision; `decisions`, the newest ones of this sidecar',
       )
+      .option('--before <cursor>', 'of dead letters: older ones, from where a list before ended')
+      .action((what: string, options: Which & { readonly before?: string }) =>
+        on(options, async (client) =>
+          what === 'dead-letters' || what === 'decisions'
+            ? entriesListed(client, what, options.before)
+            : listPrinted(await listed(client, what)),
+        ),
+      )
+    for (const [name, what] of [
+      ['requeue', 'of a dead letter: it was NOT executed, the next request is a first attempt again'],
+      ['discard', 'drop a dead letter; with --completed it WAS executed, and duplicates get 410'],
+    ] as const) {
+      const letter = reasoned(addressed(parser.command(`${name} <id>`)).description(what))
+      if (name === 'discard') letter.option('--completed', 'it was executed: it never is again')
+      letter.action((id: string, options: Deciding) =>
+        on(options, (client) => letterDecided(client, name, id, options)),
+      )
+    }
     for (const [name, what] of [
       ['end', 'end a live claim: its holder is fenced, the next attempt is told it is a further one'],
       ['forget', 'forget it: the next request is a first attempt again'],
@@ -113,6 +129,10 @@ function command(parser: Parser, usage: string, what: string): Parser {
       'whose request it was, as docs/reference/http.md writes it; default: anonymous',
     )
     .option(
+      '--client <name>',
+      'in place of --principal: what names the client in the header or the claim that the route identifies it by',
+    )
+    .option(
       '--authorization-file <path>',
       'file with the client’s Authorization line, in place of --principal',
     )
@@ -122,11 +142,17 @@ function command(parser: Parser, usage: string, what: string): Parser {
     .option('--reservation <id>', 'the id of a reservation')
 }
 
-function decision(parser: Parser, name: string, what: string): Parser {
-  return command(parser, `${name} [reference]`, what)
+function reasoned(parser: Parser): Parser {
+  return parser
     .option('--reason <text>', 'why, for the audit log; required')
     .option('--yes', 'do it; without it the command says what would happen')
-    .option('--even-though <promise>', 'live or completed: the promise that it breaks, said out')
+}
+
+function decision(parser: Parser, name: string, what: string): Parser {
+  return reasoned(command(parser, `${name} [reference]`, what)).option(
+    '--even-though <promise>',
+    'live or completed: the promise that it breaks, said out',
+  )
 }
 
 function collected(one: string, before: readonly string[]): readonly string[] {
@@ -183,7 +209,10 @@ async function found(
 /** Nodes are walked one after the other, so a record may come twice. */
 async function listed(client: OperatorClient, state: string): Promise<readonly Reply[]> {
   if (state !== 'live' && state !== 'lapsed')
-    throw new CallRefused(`${state} is no list; \`live\` and \`lapsed\` are`, EXIT.usage)
+    throw new CallRefused(
+      `${state} is no list; \`live\`, \`lapsed\`, \`dead-letters\` and \`decisions\` are`,
+      EXIT.usage,
+    )
   const all = new Map<unknown, Reply>()
   let cursor = ''
   for (;;) {
@@ -192,7 +221,8 @@ async function listed(client: OperatorClient, state: string): Promise<readonly R
     if (typeof reply.cursor !== 'string') break
     cursor = `&cursor=${reply.cursor}`
   }
-  return [...all.values()].sort((a, b) => Number(b.claimed_for_ms ?? 0) - Number(a.claimed_for_ms ?? 0))
+  // By time and not by age: pages were looked at one after the other.
+  return [...all.values()].sort((a, b) => String(a.claimed_at).localeCompare(String(b.claimed_at)))
 }
 
 async function pathOf(
@@ -254,7 +284,7 @@ async function decided(
 }
 
 function locator(reference: string | undefined, options: Which, io: Io): Record<string, unknown> {
-  const { tenant, apiVersion, path, key, method, principal, authorizationFile } = options
+  const { tenant, apiVersion, path, key, method, principal, client, authorizationFile } = options
   const scope = {
     ...(tenant === undefined ? {} : { tenant }),
     ...(apiVersion === undefined ? {} : { api_version: apiVersion }),
@@ -263,6 +293,7 @@ function locator(reference: string | undefined, options: Which, io: Io): Record<
   if (path !== undefined && key !== undefined) {
     const whose = {
       ...(principal === undefined ? {} : { principal }),
+      ...(client === undefined ? {} : { client }),
       ...(authorizationFile === undefined ? {} : { authorization: fileAt(authorizationFile, io).trim() }),
     }
     return { ...scope, key: { method, path, idempotency_key: key, ...whose } }

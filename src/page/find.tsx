@@ -2,12 +2,13 @@
 
 import { useId, useRef, useState } from 'preact/hooks'
 import type { Api } from './api.ts'
-import { Badge, Failure, Heading, TableOf } from './pieces.tsx'
+import { DecisionsView } from './decisions.tsx'
+import { NONE, type Oldest, oldestOf, type Result, ResultView } from './find-results.tsx'
+import { Heading } from './pieces.tsx'
 import { QuestionsView } from './questions.tsx'
 import { linkTo } from './route.ts'
 import type { Session } from './session.ts'
-import type { Found, RecordSummary } from './shapes.ts'
-import { duration, visible } from './words.ts'
+import type { Found } from './shapes.ts'
 
 const WAYS = [
   ['key', 'Method, path and idempotency key'],
@@ -22,38 +23,47 @@ type Way = (typeof WAYS)[number][0]
 /** Steps of a search that walks over the keys of the nodes; each is at most 50,000 keys. */
 const STEPS_MAX = 1_000
 
-type Result =
-  | { readonly kind: 'none' }
-  | { readonly kind: 'looking'; readonly records: readonly RecordSummary[]; readonly steps: number }
-  | { readonly kind: 'found'; readonly what: string; readonly records: readonly RecordSummary[] }
-  | { readonly kind: 'failed'; readonly error: unknown }
+/** Lists that are pages of the audit log or of the sidecar's memory, and no search. */
+type Beside = 'questions' | 'decisions'
 
 export function FindView({ session }: { readonly session: Session }) {
   const { api } = session
   const [result, setResult] = useState<Result>({ kind: 'none' })
-  const [questions, setQuestions] = useState(false)
+  const [beside, setBeside] = useState<Beside>()
   const latest = useRef(0)
-  const look = async (what: string, page: (cursor?: string) => Promise<Found>, opens: boolean) => {
+  const begin = () => {
     latest.current += 1
-    const mine = latest.current
+    return latest.current
+  }
+  const show = (list: Beside) => {
+    begin()
+    setResult({ kind: 'none' })
+    setBeside(list)
+  }
+  const look = async (what: string, page: (cursor?: string) => Promise<Found>, isSearch: boolean) => {
+    const mine = begin()
     const isMine = () => mine === latest.current
-    setQuestions(false)
-    setResult({ kind: 'looking', records: [], steps: 0 })
+    setBeside(undefined)
+    setResult({ kind: 'looking', what, found: NONE, steps: 0 })
     try {
-      const records = await allPages(page, isMine, (found, steps) =>
-        setResult({ kind: 'looking', records: found, steps }),
+      const found = await walked(page, isSearch, isMine, (sofar, steps) =>
+        setResult({ kind: 'looking', what, found: sofar, steps }),
       )
       if (!isMine()) return
-      const [only] = records
-      if (opens && records.length === 1 && only !== undefined)
+      const [only, ...others] = found.records
+      if (isSearch && only !== undefined && others.length === 0)
         location.hash = linkTo({ view: 'record', record: only.record })
-      else setResult({ kind: 'found', what, records })
+      else setResult({ kind: 'found', what, found })
     } catch (error) {
       if (isMine()) setResult({ kind: 'failed', error })
     }
   }
   const list = (state: 'live' | 'lapsed') =>
-    look(state, (cursor) => api.get(`/records?state=${state}${cursor ? `&cursor=${cursor}` : ''}`), false)
+    look(
+      `${state}, oldest first`,
+      (cursor) => api.get(`/records?state=${state}${cursor ? `&cursor=${cursor}` : ''}`),
+      false,
+    )
   return (
     <>
       <Heading title="Find">Find a record</Heading>
@@ -68,41 +78,46 @@ export function FindView({ session }: { readonly session: Session }) {
             Live claims, oldest first
           </button>
           <button type="button" onClick={() => void list('lapsed')}>
-            Lapsed claims
+            Lapsed claims, oldest first
           </button>
-          <button
-            type="button"
-            onClick={() => {
-              latest.current += 1
-              setResult({ kind: 'none' })
-              setQuestions(true)
-            }}
-          >
+          <button type="button" onClick={() => show('questions')}>
             Questions that wait
+          </button>
+          <button type="button" onClick={() => show('decisions')}>
+            What was just answered
           </button>
         </p>
       </section>
-      {questions ? <QuestionsView session={session} /> : <ResultView result={result} />}
+      {beside === 'questions' ? <QuestionsView session={session} /> : undefined}
+      {beside === 'decisions' ? <DecisionsView session={session} /> : undefined}
+      {beside === undefined ? <ResultView result={result} onStop={() => void stop()} /> : undefined}
     </>
   )
+
+  function stop() {
+    begin()
+    setResult((now) => (now.kind === 'looking' ? { ...now, kind: 'stopped' } : now))
+  }
 }
 
 const find = (api: Api, body: Record<string, unknown>, cursor: string | undefined): Promise<Found> =>
   api.post('/records/find', cursor === undefined ? body : { ...body, cursor })
 
-async function allPages(
+/** Page after page: a search until something is found, a list until its end. */
+async function walked(
   page: (cursor?: string) => Promise<Found>,
+  isSearch: boolean,
   isWanted: () => boolean,
-  onStep: (records: readonly RecordSummary[], steps: number) => void,
-): Promise<readonly RecordSummary[]> {
-  const records = new Map<string, RecordSummary>()
+  onStep: (found: Oldest, steps: number) => void,
+): Promise<Oldest> {
+  let oldest = NONE
   let cursor: string | undefined
   for (let steps = 1; steps <= STEPS_MAX; steps += 1) {
     const found: Found = await page(cursor)
-    for (const one of found.records) records.set(one.record, one)
+    oldest = oldestOf(oldest, found.records)
     cursor = found.cursor
-    if (cursor === undefined || !isWanted()) return [...records.values()]
-    onStep([...records.values()], steps)
+    if (cursor === undefined || !isWanted() || (isSearch && oldest.records.length > 0)) return oldest
+    onStep(oldest, steps)
   }
   throw new Error(`The search is not at its end after ${STEPS_MAX} steps. Use: fencepost records list.`)
 }
@@ -162,10 +177,16 @@ function Fields({ way }: { readonly way: Way }) {
           </div>
           <details>
             <summary>The requests are not anonymous</summary>
-            <Field name="principal" label="Principal" hint="Its hash, as in a log line." />
+            <p class="hint">One of the three says whose request it was.</p>
+            <Field
+              name="client"
+              label="Client"
+              hint="What names it in the header or the claim that the route identifies clients by."
+            />
+            <Field name="principal" label="Principal" hint="Its hash, as docs/reference/http.md writes it." />
             <Field
               name="authorization"
-              label="or the client’s Authorization line"
+              label="The client’s Authorization line"
               hint="It is only hashed, and not kept."
               secret
             />
@@ -238,7 +259,7 @@ function bodyOf(way: Way, text: (name: string) => string): Record<string, unknow
   const scope = { ...given('tenant'), ...given('api_version') }
   switch (way) {
     case 'key': {
-      const whose = { ...given('principal'), ...given('authorization') }
+      const whose = { ...given('client'), ...given('principal'), ...given('authorization') }
       const key = { method: text('method'), path: text('path'), idempotency_key: text('key'), ...whose }
       return { ...scope, key }
     }
@@ -247,52 +268,4 @@ function bodyOf(way: Way, text: (name: string) => string): Record<string, unknow
     default:
       return { ...scope, [way]: text('value') }
   }
-}
-
-function ResultView({ result }: { readonly result: Result }) {
-  switch (result.kind) {
-    case 'none':
-      return <div role="status" />
-    case 'failed':
-      return <Failure error={result.error} />
-    case 'looking':
-      return (
-        <div role="status">
-          Looking … {result.steps === 0 ? '' : `${result.records.length} found after ${result.steps} steps.`}
-        </div>
-      )
-    case 'found':
-      return result.records.length === 0 ? (
-        <p role="status">There is none.</p>
-      ) : (
-        <Records records={result.records} what={result.what} />
-      )
-  }
-}
-
-function Records({ records, what }: { readonly records: readonly RecordSummary[]; readonly what: string }) {
-  return (
-    <TableOf
-      caption={`${records.length} ${records.length === 1 ? 'record' : 'records'}, ${what}`}
-      heads={['Record', 'State', 'Tenant', 'Attempt', 'Claimed for', 'Lease left']}
-    >
-      {records.map((one) => (
-        <tr key={one.record}>
-          <td>
-            <a href={linkTo({ view: 'record', record: one.record })}>
-              <code>{one.key_hash.slice(0, 16)}</code>
-            </a>
-            {one.sort === 'work' ? '' : ` (${one.sort})`}
-          </td>
-          <td>
-            <Badge word={one.state} />
-          </td>
-          <td>{visible(one.tenant ?? '')}</td>
-          <td>{one.attempt}</td>
-          <td>{one.claimed_for_ms === undefined ? '' : duration(one.claimed_for_ms)}</td>
-          <td>{one.lease_remaining_ms === undefined ? '' : duration(one.lease_remaining_ms)}</td>
-        </tr>
-      ))}
-    </TableOf>
-  )
 }

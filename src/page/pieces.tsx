@@ -84,7 +84,8 @@ export function Heading({
 export type Loaded<T> =
   | { readonly kind: 'loading' }
   | { readonly kind: 'failed'; readonly error: unknown }
-  | { readonly kind: 'known'; readonly value: T }
+  /** `at`: when it came, by the clock of the reader's machine. */
+  | { readonly kind: 'known'; readonly value: T; readonly at: string }
 
 /** An answer, and a way to ask for it again. What is known stays on the page until the next answer is there. */
 export function useAnswer<T>(ask: () => Promise<T>, about: string): readonly [Loaded<T>, () => void] {
@@ -94,7 +95,7 @@ export function useAnswer<T>(ask: () => Promise<T>, about: string): readonly [Lo
     latest.current += 1
     const mine = latest.current
     ask().then(
-      (value) => mine === latest.current && setLoaded({ kind: 'known', value }),
+      (value) => mine === latest.current && setLoaded({ kind: 'known', value, at: new Date().toISOString() }),
       (error: unknown) => mine === latest.current && setLoaded({ kind: 'failed', error }),
     )
   }, [about])

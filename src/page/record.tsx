@@ -3,6 +3,7 @@
 import { History } from './audit.tsx'
 import { Answer, Badge, Facts, Heading, Time, useAnswer, Verbatim } from './pieces.tsx'
 import { RecordDecisions } from './record-decisions.tsx'
+import { linkTo } from './route.ts'
 import type { Session } from './session.ts'
 import type { NodeRow, Outcome, RecordShown, RecordState } from './shapes.ts'
 import { asText, duration, visible } from './words.ts'
@@ -13,7 +14,8 @@ const MEANING: Readonly<Record<RecordState, string>> = {
   lapsed: 'An attempt ended without an outcome: nobody knows whether it was executed.',
   completed: 'The outcome is recorded; duplicates get it.',
   released: 'It was not executed, or somebody decided so. The next request is executed.',
-  absent: 'No node has it. The next request is executed.',
+  absent:
+    'No node has it: the next request is executed. Should it be here? Then it has another tenant, API version or client, or it is older than its retention.',
   unknown: 'Too few nodes reply: no decision is possible.',
   damaged: 'The outcome can’t be read.',
 }
@@ -32,6 +34,11 @@ export function RecordView({ record, session }: { readonly record: string; reado
         <button type="button" onClick={again}>
           Look again
         </button>
+        {loaded.kind === 'known' ? (
+          <span class="hint">
+            As it was at <Time at={loaded.at} />.
+          </span>
+        ) : undefined}
       </p>
       <Answer of={loaded}>
         {(shown) => (
@@ -44,6 +51,12 @@ export function RecordView({ record, session }: { readonly record: string; reado
             <RecordDecisions shown={shown} session={session} onDecided={again} />
             <section class="panel" aria-labelledby="history">
               <h2 id="history">History</h2>
+              {shown.history_since === undefined ? undefined : (
+                <p class="hint">
+                  Of the audit log since <Time at={shown.history_since} />; what is older is under{' '}
+                  <a href={linkTo({ view: 'audit' })}>Audit</a>.
+                </p>
+              )}
               {shown.history === undefined ? (
                 <p>Too few nodes told it.</p>
               ) : (
@@ -76,6 +89,7 @@ function Verdict({ shown }: { readonly shown: RecordShown }) {
           ['Tenant', visible(shown.tenant ?? '')],
           ['Attempt', shown.attempt],
           ['Fencing token', shown.fencing_token],
+          ['Fingerprint', shown.fingerprint === undefined ? undefined : <code>{shown.fingerprint}</code>],
           [
             'Lease left',
             shown.lease_remaining_ms === undefined ? undefined : duration(shown.lease_remaining_ms),
@@ -145,6 +159,10 @@ function Node({ row }: { readonly row: NodeRow }) {
           [
             'Kept for',
             row.retention_remaining_ms === undefined ? undefined : duration(row.retention_remaining_ms),
+          ],
+          [
+            'Fingerprint',
+            row.fingerprint === undefined ? undefined : <code>{row.fingerprint.slice(0, 16)}</code>,
           ],
           ['Copied', row.copied ? 'yes: no vote' : undefined],
           ['Why', row.detail === undefined ? undefined : visible(row.detail)],

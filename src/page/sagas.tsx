@@ -74,10 +74,20 @@ export function SagasView({ session }: { readonly session: Session }) {
   )
 }
 
+/** As many as the sidecar answers at once. */
+const SAGAS_MAX = 200
+
 function SagaTable({ sagas, state }: { readonly sagas: readonly SagaSummary[]; readonly state: string }) {
   if (sagas.length === 0) return <p role="status">None is {state}.</p>
   return (
-    <TableOf caption={`${sagas.length} ${state}`} heads={['Saga', 'Name', 'Moved', 'Why']}>
+    <TableOf
+      caption={
+        sagas.length < SAGAS_MAX
+          ? `${sagas.length} ${state}`
+          : `${SAGAS_MAX} ${state}; the backlog says how many there are`
+      }
+      heads={['Saga', 'Name', 'Moved', 'Why']}
+    >
       {sagas.map((one) => (
         <tr key={one.sagaId}>
           <td>

@@ -22,6 +22,7 @@ export type RecordSummary = {
   readonly attempt?: number
   readonly lease_remaining_ms?: number
   readonly claimed_for_ms?: number
+  readonly claimed_at?: string
 }
 
 export type Found = { readonly records: readonly RecordSummary[]; readonly cursor?: string }
@@ -34,6 +35,7 @@ export type NodeRow = {
   readonly attempt?: number
   readonly lease_remaining_ms?: number
   readonly retention_remaining_ms?: number
+  readonly fingerprint?: string
   readonly copied?: boolean
   readonly differs: boolean
   readonly detail?: string
@@ -51,6 +53,7 @@ export type EvenThough = 'live' | 'completed'
 export type RecordShown = RecordSummary & {
   readonly answered: number
   readonly required: number
+  readonly fingerprint?: string
   readonly retention_remaining_ms?: number
   readonly minority_outcome?: boolean
   readonly holder?: { readonly lock_id: string; readonly since: string; readonly sidecar?: string }
@@ -62,6 +65,8 @@ export type RecordShown = RecordSummary & {
   readonly nodes: readonly NodeRow[]
   readonly outcome?: Outcome
   readonly history?: readonly AuditEntry[]
+  /** The audit log reaches further back than it was searched. */
+  readonly history_since?: string
   readonly decisions: Readonly<Record<string, Ruling>>
 }
 
@@ -92,6 +97,19 @@ export type Entries = {
   /** There are older ones. */
   readonly cursor?: string
 }
+
+export type RecentDecision = {
+  readonly at: string
+  readonly decision: string
+  readonly status?: number
+  readonly route?: string
+  readonly tenant?: string
+  readonly record?: string
+  readonly lock_id?: string
+  readonly instance?: string
+}
+
+export type RecentDecisions = { readonly sampled: boolean; readonly decisions: readonly RecentDecision[] }
 
 export type Decided = {
   readonly decided: boolean

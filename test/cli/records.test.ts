@@ -74,6 +74,110 @@ test('complete records the body of a file, and show prints it', async () => {
   expect(shown).toMatchObject({ record: key, state: 'completed', outcome: { status: 201 } })
 })
 
+test('every node is shown with its fingerprint, so that one with another content is seen', async () => {
+  const { key, fingerprint } = await api.claim('fingerprints')
+  const { out } = await run(['show', key])
+  const digits = fingerprint.slice(0, 16)
+  expect(
+    out.split('\n').filter((line) => line.includes('claimed') && line.includes(`fingerprint ${digits}`)),
+  ).toHaveLength(5)
+  expect(out).toMatch(new RegExp(`^fingerprint +${digits}$`, 'm'))
+})
+
+/** A lapsed claim, and the question that the sweeper writes of it. */
+async function question(name: string) {
+  const key = await api.lapse(name)
+  const { fencing_token: token, fingerprint } = await api.operator.show(key)
+  const id = `orphan:${key.slice(-16)}:${token}`
+  const fields = { token: String(token), attempt: '1', fingerprint }
+  await api.auditLog.append('dead-letters', { id, kind: 'orphan', atWallMs: 1, recordKey: key, fields })
+  return { key, id }
+}
+
+test.each([
+  ['requeue', [], 'released', 'first attempt again'],
+  ['discard', ['--completed'], 'completed', 'never executed again'],
+  ['discard', [], 'lapsed', 'stays as it is'],
+] as const)(
+  '%s %j of a dead letter: a reason, what would happen, and with --yes it happens',
+  async (act, how, after, told) => {
+    const { key, id } = await question(`${act} ${how.length} letter`)
+    expect((await run(['list', 'dead-letters'])).out).toContain(id)
+    expect(await run([act, id, ...how])).toMatchObject({
+      exit: 64,
+      err: expect.stringContaining('Give --reason'),
+    })
+    const dry = await run([act, id, ...how, ...because])
+    expect([dry.exit, dry.out]).toEqual([
+      64,
+      expect.stringContaining('Nothing was decided. To do it, add --yes.'),
+    ])
+    expect(dry.out).toContain(told)
+    expect((await api.operator.show(key)).state).toBe('lapsed')
+    expect((await run([act, id, ...how, ...because, '--yes'])).exit).toBe(0)
+    expect((await api.operator.show(key)).state).toBe(after)
+    expect(api.auditLog.entries('audit').at(-1)?.fields).toMatchObject({
+      act,
+      by: 'bob',
+      reason: 'ticket 4711',
+      step: 'done',
+    })
+    expect(await run([act, id, ...how, ...because])).toMatchObject({
+      exit: 1,
+      err: expect.stringContaining('dead-letter-unknown'),
+    })
+  },
+)
+
+test('a question whose record has moved on is not decided, and the exit code says so', async () => {
+  const { key, id } = await question('moved on')
+  await api.operator.decide('complete', key, { not_kept: true })
+  const { exit, out } = await run(['requeue', id, ...because, '--yes'])
+  expect([exit, out]).toEqual([
+    1,
+    expect.stringContaining('requeue: not decided, its record has moved on (duplicate)'),
+  ])
+})
+
+test('dead letters are a page at a time, and a page says how to get older ones', async () => {
+  const ids = Array.from({ length: 201 }, (_, at) => `page:${String(at).padStart(3, '0')}`)
+  for (const [at, id] of ids.entries())
+    await api.auditLog.append('dead-letters', {
+      id,
+      kind: 'orphan',
+      atWallMs: 10 + at,
+      recordKey: keyOf(id),
+      fields: {},
+    })
+  const newest = await run(['list', 'dead-letters'])
+  expect([newest.out.includes('page:001'), newest.out.includes('page:000')]).toEqual([true, false])
+  const [, cursor = ''] = /--before (\S+)/.exec(newest.out) ?? []
+  const older = await run(['list', 'dead-letters', '--before', cursor])
+  expect([older.out.includes('page:000'), older.out.includes('--before')]).toEqual([true, false])
+  for (const id of ids) await api.auditLog.remove('dead-letters', id)
+})
+
+test('what the sidecar answered lately is a list; an empty one is nothing, and ends with 1', async () => {
+  expect(await run(['list', 'decisions'])).toMatchObject({ exit: 1, out: 'nothing\n' })
+  const key = keyOf('answered')
+  api.recent.observe({
+    kind: 'decided',
+    entrypoint: 'proxy',
+    decision: 'duplicate_in_flight',
+    detail: 'in_flight',
+    route: 'payments',
+    status: 409,
+    durationMs: 1,
+    keyHash: key.slice(-64),
+    tenant: 'shop',
+  })
+  const { exit, out } = await run(['list', 'decisions'])
+  expect([exit, out]).toEqual([
+    0,
+    expect.stringMatching(new RegExp(`duplicate_in_flight +409 .*${key.slice(-64, -48)}`)),
+  ])
+})
+
 test('what a client stored sends no control characters to the terminal', async () => {
   const key = await api.complete('\u001b]0;owned\u0007\u202e')
   const { out } = await run(['show', key])
@@ -87,7 +191,7 @@ test.each([
   ['a decision that there is nothing for', ['end', keyOf('absent'), ...because], 1, 'decision-refused'],
   ['no reason', ['end', keyOf('absent')], 64, 'Give --reason'],
   ['no record', ['show'], 64, 'Which record?'],
-  ['a list that there is not', ['list', 'all'], 64, '`live` and `lapsed` are'],
+  ['a list that there is not', ['list', 'all'], 64, '`live`, `lapsed`, `dead-letters` and `decisions` are'],
   ['complete without an answer', ['complete', keyOf('absent'), ...because], 64, 'Give --status'],
   ['a file that there is not', ['find', '--request-file', '/none'], 64, 'can not be read'],
 ] as const)('%s', async (_, args, exit, sentence) => {

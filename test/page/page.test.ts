@@ -41,6 +41,12 @@ describe('one stuck payment', () => {
     await findPayment(page, 'held-end')
     expect(await verdict().innerText()).toContain('live')
     expect(await seats().count()).toBe(5)
+    const { fingerprint } = await scene.operator.show(record)
+    expect(
+      await seats()
+        .filter({ hasText: fingerprint.slice(0, 16) })
+        .count(),
+    ).toBe(4)
     expect(await seats().filter({ hasText: 'differs' }).allInnerTexts()).toEqual([
       expect.stringMatching(/absent/),
     ])
@@ -152,6 +158,34 @@ test('the lists lead to a record, for who has nothing but "it hangs"', async () 
   await page.getByLabel('Reference').fill(record.slice(-64, -48))
   await page.getByRole('button', { name: 'Find', exact: true }).click()
   await verdict().waitFor()
+})
+
+test('of more live claims than one page has, the oldest comes first, and the list has an end', async () => {
+  const oldest = await scene.stuck('held-oldest')
+  await expect
+    .poll(async () => (await scene.operator.show(oldest.record)).claimed_for_ms)
+    .toBeGreaterThan(2_000)
+  const next = await scene.stuck('held-next')
+  await scene.copyRecord(next.record, 230)
+  await page.getByRole('link', { name: 'Find' }).click()
+  await page.getByRole('button', { name: 'Live claims, oldest first' }).click()
+  const list = page.getByRole('table', { name: 'The oldest 200 of more, live, oldest first' })
+  await list.waitFor()
+  const links = await list.getByRole('link').allInnerTexts()
+  expect([links.length, links[0]]).toEqual([200, oldest.record.slice(-64, -48)])
+  await Promise.all([oldest.comeBack(), next.comeBack()])
+})
+
+test('a refusal is found without a reference: among what the sidecar just answered', async () => {
+  const { record, comeBack } = await scene.stuck('held-refused')
+  expect((await scene.pay('held-refused')).status).toBe(409)
+  await page.getByRole('link', { name: 'Find' }).click()
+  await page.getByRole('button', { name: 'What was just answered' }).click()
+  const refused = page.getByRole('row').filter({ hasText: 'duplicate in flight' }).first()
+  expect(await refused.innerText()).toMatch(/409/)
+  await refused.getByRole('link', { name: record.slice(-64, -48) }).click()
+  await verdict().waitFor()
+  await comeBack()
 })
 
 test('questions beyond the first page: older ones, and back to the newest', async () => {
@@ -278,6 +312,22 @@ describe('the overview', () => {
     const region = page.getByRole('region', { name: 'Nodes' })
     await expect.poll(() => region.getByRole('listitem').filter({ hasText: 'voting' }).count()).toBe(5)
     expect(await region.innerText()).toMatch(/5 of 5 votes[\s\S]*3 are a majority[\s\S]*2 may be lost/)
+    await expect
+      .poll(() =>
+        region
+          .getByRole('listitem')
+          .filter({ hasText: /Clock\s*[+−][\d.]+ m?s/ })
+          .count(),
+      )
+      .toBe(5)
+    await expect
+      .poll(() =>
+        region
+          .getByRole('listitem')
+          .filter({ hasText: /Memory\s*\d+ %/ })
+          .count(),
+      )
+      .toBe(5)
     await scene.servers.kill(3)
     await expect
       .poll(() => region.innerText(), { timeout: 20_000 })

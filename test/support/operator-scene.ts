@@ -32,7 +32,8 @@ export async function openOperatorScene(
   const stack = new AsyncDisposableStack()
   try {
     const [servers, postgres] = await Promise.all([
-      startRedisServers(5, { founded: true }).then((started) => stack.use(started)),
+      // With a limit, of which the page shows the share that is used.
+      startRedisServers(5, { founded: true, maxMemory: '64mb' }).then((started) => stack.use(started)),
       startPostgres().then((started) => stack.use(started)),
     ])
     const held = new Map<string, ServerResponse>()
@@ -110,6 +111,20 @@ export async function openOperatorScene(
         const client = new Redis(servers.urls[index]!)
         await client.del(record)
         client.disconnect()
+      },
+      /** As many further records in the same state, whose keys come before it in the order of keys. */
+      copyRecord: async (record: string, copies: number) => {
+        const hashes = Array.from({ length: copies }, (_, at) => String(at).padStart(64, '0'))
+        await Promise.all(
+          servers.urls.map(async (url) => {
+            const client = new Redis(url)
+            const bytes = await client.getBuffer(record)
+            const writing = client.pipeline()
+            for (const hash of hashes) writing.set(`${record.slice(0, -64)}${hash}`, bytes!, 'PX', 600_000)
+            await writing.exec()
+            client.disconnect()
+          }),
+        )
       },
       parkedSaga: (id: string) => parkedSaga(kit, id),
       givenUpMessage: (id: string) => givenUpMessage(kit, id),

@@ -7,6 +7,7 @@ import type { TSchema } from 'typebox'
 import type { OperatorRole } from '../../core/operator/operator-tokens.ts'
 import type { ProblemCode } from '../message/problems.ts'
 import { Entries, EntriesQuery } from './entries-schemas.ts'
+import { FindBody } from './find-schemas.ts'
 import {
   Me,
   Messages,
@@ -25,7 +26,6 @@ import {
   DecideBody,
   Decided,
   DecisionsQuery,
-  FindBody,
   Found,
   LetterDecided,
   ListQuery,

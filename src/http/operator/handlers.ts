@@ -18,6 +18,8 @@ import type { SagaAdmin } from '../../core/saga-admin.ts'
 import type { Problem } from '../message/problems.ts'
 import { RETRY_SOON_MS } from '../request/refusals.ts'
 import type { EntriesInput } from './entries-schemas.ts'
+import type { FindInput } from './find-schemas.ts'
+import { historyOf } from './history.ts'
 import { type LocatingOptions, locate } from './locating.ts'
 import { outcomeGiven } from './outcome-given.ts'
 import { type OverviewFacts, overviewOf } from './overview.ts'
@@ -26,11 +28,10 @@ import {
   type DeadLetterInput,
   type DecideInput,
   type DecisionsInput,
-  type FindInput,
   type ListInput,
   OPERATOR_LIMITS,
 } from './schemas.ts'
-import { entryOf, shownRecord, summaryOf } from './shown.ts'
+import { entryOf, oldestFirst, type Summary, shownRecord, summaryOf } from './shown.ts'
 
 export type OperatorAnswer =
   | { readonly kind: 'json'; readonly body: unknown }
@@ -102,7 +103,7 @@ export function createOperatorHandlers(options: OperatorOptions, ports: Operator
   return {
     find: (input: FindInput) => find(input, options, ports),
     list: async ({ state, cursor }: ListInput): Promise<OperatorAnswer> =>
-      listed(await ports.list(state, cursor), ports, (view) => view.state === state),
+      listed(await ports.list(state, cursor), ports, (one) => one.state === state),
     show: async (recordKey: string, by: OperatorToken): Promise<OperatorAnswer> =>
       json(await shown(await ports.inspect(recordKey), by)),
     decide: (
@@ -150,21 +151,21 @@ async function find(
     case 'refused':
       return refusal(located.problem)
     case 'keys': {
-      const views = await Promise.all(located.keys.map(ports.inspect))
-      const known = located.certain ? views : views.filter(({ state }) => state !== 'absent')
-      return known.length === 0 ? NO_RECORD : json({ records: known.map(summaryOf) })
+      const all = await summariesOf(located.keys, ports)
+      const records = located.certain ? all : all.filter(({ state }) => state !== 'absent')
+      return records.length === 0 ? NO_RECORD : json({ records })
     }
     case 'instance': {
       const recordKey = ports.recent.recordOf(located.instance)
       return recordKey === undefined
         ? NOT_REMEMBERED
-        : json({ records: [summaryOf(await ports.inspect(recordKey))] })
+        : json({ records: await summariesOf([recordKey], ports) })
     }
     case 'search': {
       // Most questions are about what has just been decided here, or waits as a dead letter: no walk is needed.
       const near = await rememberedWith(located.digits, ports)
-      const views = (await Promise.all(near.map(ports.inspect))).filter(({ state }) => state !== 'absent')
-      if (views.length > 0) return json({ records: views.map(summaryOf) })
+      const records = (await summariesOf(near, ports)).filter(({ state }) => state !== 'absent')
+      if (records.length > 0) return json({ records })
       const step = await ports.search(located.digits, input.cursor)
       return step.records.length === 0 && step.cursor === undefined ? NO_RECORD : listed(step, ports)
     }
@@ -178,7 +179,7 @@ async function rememberedWith(
   const remembered = recent.recordsWith(digits)
   if (remembered.length > 0) return remembered
   const reads = await Promise.all(
-    (['dead-letters', 'audit'] as const).map((stream) => auditLog.read(stream, HISTORY_MAX)),
+    (['dead-letters', 'audit'] as const).map((stream) => auditLog.read(stream, OPERATOR_LIMITS.historyMax)),
   )
   const keys = reads.flatMap((read) =>
     read.kind === 'entries' ? read.entries.map(({ recordKey }) => recordKey) : [],
@@ -188,25 +189,18 @@ async function rememberedWith(
 
 async function listed(
   { records, cursor }: SearchStep,
-  { inspect }: OperatorPorts,
-  isWanted: (view: RecordView) => boolean = () => true,
+  ports: OperatorPorts,
+  isWanted: (summary: Summary) => boolean = () => true,
 ): Promise<OperatorAnswer> {
-  const views = await Promise.all(records.map(inspect))
-  const wanted = views.filter(isWanted).sort((a, b) => (b.claimedForMs ?? 0) - (a.claimedForMs ?? 0))
-  return json({ records: wanted.map(summaryOf), ...(cursor === undefined ? {} : { cursor }) })
+  const wanted = (await summariesOf(records, ports)).filter(isWanted).sort(oldestFirst)
+  return json({ records: wanted, ...(cursor === undefined ? {} : { cursor }) })
 }
 
-/** Newest entries of the audit log that are searched for one record. */
-const HISTORY_MAX = 2_000
-
-async function historyOf(recordKey: string, auditLog: AuditLog) {
-  const streams: readonly AuditStream[] = ['audit', 'dead-letters']
-  const reads = await Promise.all(streams.map((stream) => auditLog.read(stream, HISTORY_MAX)))
-  if (reads.some(({ kind }) => kind === 'unavailable')) return undefined
-  return reads
-    .flatMap((read) => (read.kind === 'entries' ? read.entries : []))
-    .filter((entry) => entry.recordKey === recordKey)
-    .sort((a, b) => a.atWallMs - b.atWallMs)
+function summariesOf(
+  recordKeys: readonly string[],
+  { inspect, clock }: OperatorPorts,
+): Promise<readonly Summary[]> {
+  return Promise.all(recordKeys.map(async (key) => summaryOf(await inspect(key), clock.wallMs())))
 }
 
 /** A page of what the nodes keep, from the newest on; with one entry more it is known whether there are older ones. */

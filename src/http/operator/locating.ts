@@ -10,14 +10,13 @@ import { keysOfHash, parseReference } from '../../core/operator/locate.ts'
 import { parseIdempotencyKey } from '../../core/request/idempotency-key.ts'
 import { recordKey, type Scope } from '../../core/request/identity.ts'
 import { keyOf } from '../../core/request/key-parts.ts'
-import { principalOfRequest } from '../../core/request/principal.ts'
 import { verifyReservationId, whyForeign } from '../../core/reservations/reservation-id.ts'
 import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'
 import type { Problem } from '../message/problems.ts'
 import { type Describing, identifiedAs, intentOfName, scopeOf } from '../request/described-request.ts'
 import { routeFor } from '../request/described-route.ts'
-import { tokenProblem } from '../request/identify.ts'
-import type { FindInput } from './schemas.ts'
+import type { FindInput } from './find-schemas.ts'
+import { principalGiven } from './named-client.ts'
 
 export type Located =
   /** Any of them; `certain`: shown even where no node has a record. */
@@ -75,12 +74,14 @@ function ofReference(text: string, scope: Scope): Located {
 
 /** The record of a request with this key, whatever its body. */
 async function ofKey(
-  { method, path, idempotency_key: key, principal, authorization }: NonNullable<FindInput['key']>,
+  { method, path, idempotency_key: key, ...whose }: NonNullable<FindInput['key']>,
   scope: Scope,
   { routes, principal: rules }: Describing,
 ): Promise<Located> {
-  const headers: HeaderList = authorization === undefined ? [] : [['Authorization', authorization]]
-  const named = [['Idempotency-Key', key], ...headers] as const
+  const named: HeaderList = [
+    ['Idempotency-Key', key],
+    ...(whose.authorization === undefined ? [] : [['Authorization', whose.authorization] as const]),
+  ]
   const request = { method, target: path, path, query: undefined, host: undefined, httpVersion: '1.1' }
   const route = routeFor({ ...request, headers: named }, routes)?.route
   const guarded = route === undefined || route.mode === 'bypass' ? undefined : route
@@ -102,15 +103,12 @@ async function ofKey(
     const why = parsed.kind === 'invalid' ? `${parsed.detail}.` : 'It is empty.'
     return refused({ code: 'key-invalid', detail: `No request can have this key: ${why}` })
   }
-  const whose =
-    principal === undefined
-      ? await principalOfRequest(guarded?.principal ?? { kind: 'authorization' }, headers, rules)
-      : ({ kind: 'principal', principal } as const)
-  if (whose.kind !== 'principal') return refused(tokenProblem(whose))
+  const principal = await principalGiven(whose, guarded?.principal ?? { kind: 'authorization' }, rules)
+  if (typeof principal !== 'string') return refused(principal)
   const record = recordKey({
     ...scope,
     mode: 'header',
-    principal: whose.principal,
+    principal,
     method,
     path,
     key: parsed.key,

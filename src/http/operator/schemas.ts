@@ -5,7 +5,6 @@
  */
 
 import Type, { type Static } from 'typebox'
-import { DescribedRequest, VALUE_BYTES_MAX } from '../request/described-request.ts'
 
 export const OPERATOR_LIMITS = {
   reasonCharsMax: 500,
@@ -13,81 +12,16 @@ export const OPERATOR_LIMITS = {
   listMax: 200,
   decisionsMax: 200,
   deadLettersMax: 1_000,
+  /** Newest entries of each stream that are searched for one record. */
+  historyMax: 2_000,
   keyCharsMax: 2_048,
   headersMax: 50,
 } as const
 
 const closed = { additionalProperties: false } as const
-const Text = (description: string, maxLength: number, example: string) =>
-  Type.String({ minLength: 1, maxLength, description, examples: [example] })
-
-const ScopeNames = {
-  tenant: Type.Optional(Text('Where not given, the tenant of the configuration.', 128, 'shop')),
-  api_version: Type.Optional(Text('Where not given, the version of the configuration.', 128, 'v1')),
-}
 
 /** A place in a walk over the keys of the nodes; only the sidecar that gave it reads it. */
-const CURSOR = '^[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]{1,20}(\\.[A-Za-z0-9_-]{1,2800})?$'
-
-const PRINCIPAL = '^(anonymous|([a-z]+:)?[0-9a-f]{64})$'
-
-export const FindBody = Type.Object(
-  {
-    ...ScopeNames,
-    reference: Type.Optional(
-      Text(
-        'A record key, the hash of one, a lock id, or what log lines, traces and problem documents show as key_hash, lock_id and instance.',
-        OPERATOR_LIMITS.keyCharsMax,
-        '0123456789abcdef',
-      ),
-    ),
-    key: Type.Optional(
-      Type.Object(
-        {
-          method: Type.String({ pattern: '^[A-Z]{1,32}$', examples: ['POST'] }),
-          path: Type.String({ pattern: '^/[^?#\\s]*$', maxLength: 8_192, examples: ['/payments'] }),
-          idempotency_key: Text('As the client sent it.', OPERATOR_LIMITS.keyCharsMax, 'order-4711'),
-          principal: Type.Optional(
-            Type.String({
-              pattern: PRINCIPAL,
-              description:
-                'Whose request it was: `anonymous`, or the hash of it (docs/reference/http.md). Where neither this nor `authorization` is given: anonymous.',
-            }),
-          ),
-          authorization: Type.Optional(
-            Type.String({
-              maxLength: 8_192,
-              description: 'The client’s Authorization line; it is only hashed.',
-            }),
-          ),
-        },
-        { ...closed, description: 'What support has of a request with an idempotency key.' },
-      ),
-    ),
-    request: Type.Optional(DescribedRequest),
-    reserved_value: Type.Optional(Text('A reserved value.', VALUE_BYTES_MAX, 'payment:order-4711')),
-    entity: Type.Optional(Text('A locked entity.', VALUE_BYTES_MAX, 'account-42')),
-    reservation_id: Type.Optional(
-      Type.String({ pattern: '^r1_[A-Za-z0-9_-]+$', maxLength: 4_096, description: 'All records of it.' }),
-    ),
-    cursor: Type.Optional(
-      Type.String({
-        pattern: CURSOR,
-        description: 'Of an answer whose search is not at its end: goes on with it.',
-      }),
-    ),
-  },
-  {
-    ...closed,
-    oneOf: ['reference', 'key', 'request', 'reserved_value', 'entity', 'reservation_id'].map((name) => ({
-      required: [name],
-    })),
-    examples: [
-      { key: { method: 'POST', path: '/payments', idempotency_key: 'order-4711' } },
-      { reference: '0123456789abcdef' },
-    ],
-  },
-)
+export const CURSOR = '^[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]{1,20}(\\.[A-Za-z0-9_-]{1,2800})?$'
 
 const Token = Type.Integer({ minimum: 0, description: 'A fencing token.' })
 const Millis = Type.Integer({ minimum: 0 })
@@ -107,6 +41,9 @@ const Summary = {
   attempt: Type.Optional(Type.Integer()),
   lease_remaining_ms: Type.Optional(Millis),
   claimed_for_ms: Type.Optional(Millis),
+  claimed_at: Type.Optional(
+    Type.String({ format: 'date-time', description: 'By it records of several pages are put in order.' }),
+  ),
 }
 
 export const Listed = Type.Object(Summary, closed)
@@ -203,6 +140,12 @@ export const Shown = Type.Object(
       ),
     ),
     history: Type.Optional(Type.Array(Type.Object({ at: Type.String(), kind: Type.String() }))),
+    history_since: Type.Optional(
+      Type.String({
+        format: 'date-time',
+        description: `Only entries from then on were searched: the newest ${OPERATOR_LIMITS.historyMax} of the audit log, and as many dead letters.`,
+      }),
+    ),
     decisions: Type.Record(Type.String(), Ruling),
   },
   closed,
@@ -325,7 +268,6 @@ export const RecentDecisions = Type.Object(
   closed,
 )
 
-export type FindInput = Static<typeof FindBody>
 export type DecideInput = Static<typeof DecideBody>
 export type CompleteInput = Static<typeof CompleteBody>
 export type DeadLetterInput = Static<typeof DeadLetterBody>

@@ -14,8 +14,12 @@ import type { OperatorRole } from '../../core/operator/operator-tokens.ts'
 import type { NodeRow, RecordView } from '../../core/operator/record-view.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import { tenantOf } from '../../core/request/identity.ts'
+import type { RecordHistory } from './history.ts'
 
-export function summaryOf(view: RecordView) {
+export type Summary = ReturnType<typeof summaryOf>
+
+/** @param wallMs when the nodes were asked: ages of records are comparable by `claimed_at` alone, whenever each was looked at */
+export function summaryOf(view: RecordView, wallMs: number) {
   const { recordKey, state, token, attempt, leaseRemainingMs, claimedForMs } = view
   return defined({
     record: recordKey,
@@ -27,6 +31,7 @@ export function summaryOf(view: RecordView) {
     attempt,
     lease_remaining_ms: whole(leaseRemainingMs),
     claimed_for_ms: whole(claimedForMs),
+    claimed_at: claimedForMs === undefined ? undefined : new Date(wallMs - claimedForMs).toISOString(),
   })
 }
 
@@ -36,7 +41,7 @@ export type ShownBy = {
   /** This sidecar, where it holds the record. */
   readonly holdingHere: string | undefined
   /** Undefined where too few nodes told it. */
-  readonly history: readonly AuditEntry[] | undefined
+  readonly history: RecordHistory | undefined
 }
 
 export function shownRecord(view: RecordView, { role, wallMs, holdingHere, history }: ShownBy) {
@@ -44,7 +49,7 @@ export function shownRecord(view: RecordView, { role, wallMs, holdingHere, histo
   const lockId = token === undefined ? undefined : lockIdOf({ key, token })
   const held = state === 'live' && owner !== undefined && lockId !== undefined
   return defined({
-    ...summaryOf(view),
+    ...summaryOf(view, wallMs),
     answered: view.answered,
     required: view.required,
     fingerprint: view.fingerprint,
@@ -63,12 +68,22 @@ export function shownRecord(view: RecordView, { role, wallMs, holdingHere, histo
         : { fencing_token: token, lock_id: lockId, attempt },
     nodes: view.nodes.map(rowOf),
     outcome: outcome === undefined ? undefined : outcomeFor(outcome, role),
-    history: history?.map(entryOf),
+    history: history?.entries.map(entryOf),
+    history_since:
+      history?.sinceWallMs === undefined ? undefined : new Date(history.sinceWallMs).toISOString(),
     decisions: Object.fromEntries(
       DECISIONS.map((decision) => [decision, rulingFor(rulingOn(decision, view))]),
     ),
   })
 }
+
+/** Who waits longest first; what nobody claims last. */
+export function oldestFirst(a: Summary, b: Summary): number {
+  return (a.claimed_at ?? NEVER).localeCompare(b.claimed_at ?? NEVER)
+}
+
+/** A word comes after every time. */
+const NEVER = 'never'
 
 function rulingFor(ruling: Ruling) {
   return ruling.kind === 'possible'

@@ -170,6 +170,20 @@ test('dead letters beyond the largest page: one page leads to the next, and the 
   for (const id of letters) await api.auditLog.remove('dead-letters', id)
 })
 
+test('the history of a record says how far back the audit log was searched, where it reaches further', async () => {
+  const key = await api.lapse('long ago')
+  const note = (recordKey: string, at: number) =>
+    api.auditLog.append('audit', { id: `note:${at}`, kind: 'degraded', atWallMs: at, recordKey, fields: {} })
+  await note(key, 1)
+  const short = await api.viewer.call(`/records/${encodeURIComponent(key)}`)
+  expect([short.body.history.length, short.body.history_since]).toEqual([1, undefined])
+  for (let at = 2; at <= 2_001; at += 1) await note(keyOf('other'), at)
+  const long = await api.viewer.call(`/records/${encodeURIComponent(key)}`)
+  expect(long.body.history).toEqual([])
+  expect(long.body.history_since).toBe(new Date(2).toISOString())
+  for (let at = 1; at <= 2_001; at += 1) await api.auditLog.remove('audit', `note:${at}`)
+})
+
 test('a dead letter is shown, requeued once, and then unknown', async () => {
   const key = await api.lapse('letter')
   const { fencing_token: token, fingerprint } = await api.operator.show(key)
