@@ -1,5 +1,7 @@
 // A failed transaction says how, is retried only where that is right, and never ends the process.
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { once } from 'node:events'
+import { type AddressInfo, createConnection, createServer } from 'node:net'
+import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest'
 import { CommitOutcomeUnknownError, TransactionAbortedError } from '../../packages/saga/src/errors.ts'
 import { createSagaKit } from '../../packages/saga/src/kit.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
@@ -120,6 +122,61 @@ test('a backend that is killed between two statements fails the transaction, not
   })
   await expect(work).rejects.toThrow(/connection|terminat/i)
   expect(await balances()).toEqual([100, 100])
+})
+
+/**
+ * A way to the server on which the next answer that ends with ReadyForQuery is followed, in the same chunk, by the last words of a
+ * server that ends: what a process reads that had no time for its sockets.
+ */
+async function lastWords() {
+  const text = (field: string, value: string) => Buffer.from(`${field}${value}\0`)
+  const fields = [text('S', 'FATAL'), text('C', '57P01'), text('M', 'terminating connection'), Buffer.of(0)]
+  const body = Buffer.concat(fields)
+  const length = Buffer.alloc(4)
+  length.writeInt32BE(body.length + 4)
+  const fatal = Buffer.concat([Buffer.from('E'), length, body])
+  let armed = false
+  const way = createServer((socket) => {
+    const behind = createConnection({ host: '127.0.0.1', port: server.port })
+    const end = () => [socket, behind].map((one) => one.destroy())
+    for (const one of [socket, behind]) one.on('error', end).on('close', end)
+    socket.pipe(behind)
+    behind.on('data', (chunk: Buffer) => {
+      const isReady = chunk.at(-6) === 'Z'.charCodeAt(0) && chunk.at(-2) === 5
+      if (!armed || !isReady) return void socket.write(chunk)
+      armed = false
+      socket.end(Buffer.concat([chunk, fatal]))
+    })
+  }).listen(0, '127.0.0.1')
+  await once(way, 'listening')
+  onTestFinished(() => void way.close())
+  return {
+    host: '127.0.0.1',
+    port: (way.address() as AddressInfo).port,
+    arm: () => {
+      armed = true
+    },
+  }
+}
+
+test.each<[string, boolean]>([
+  ['has just been made', false],
+  ['was handed on by the caller before', true],
+])('a server that ends while a connection that %s is handed out ends no process', async (_, isUsed) => {
+  const { arm, ...address } = await lastWords()
+  const pool = server.pool({ ...address, max: 1 })
+  const other = createSagaKit({ pool, schema: kit.schemaName })
+  if (isUsed) await pool.query('SELECT 1')
+  arm()
+  // The pool hands the one client on within the turn in which this query is answered.
+  const before = isUsed ? pool.query('SELECT 1') : Promise.resolve()
+  const calls = [before, other.transaction((tx) => tx.query('SELECT 1')), other.query('SELECT 1')]
+  const [, first] = await Promise.allSettled(calls)
+  expect(first).toMatchObject({
+    status: 'rejected',
+    reason: { message: expect.stringMatching(/connection/i) },
+  })
+  expect((await other.query('SELECT 1 AS n')).rows).toEqual([{ n: 1 }])
 })
 
 test('a connection lost during COMMIT is called unknown: it may have committed', async () => {

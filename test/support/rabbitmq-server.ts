@@ -100,7 +100,7 @@ export class RabbitMqServer implements AsyncDisposable {
   async start(): Promise<void> {
     const process = this.#launch()
     this.#process = process
-    await process.until('an AMQP listener', () => greets(this.port), { withinMs: 60_000, everyMs: 50 })
+    await process.until('an AMQP listener', () => greets(this.port), { withinMs: 300_000, everyMs: 50 })
   }
 
   async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {

@@ -5,6 +5,7 @@
  * Refuses to own the pool: the application that made it ends it.
  */
 
+import type { PoolClient } from 'pg'
 import { processClock, processRandom } from './ambient.ts'
 import type { Clock, Random } from './core.ts'
 import { identifier, type Pool, type QueryAnswer, type Row, type Tx } from './database.ts'
@@ -80,6 +81,7 @@ export function createSagaKit(options: SagaKitOptions): SagaKit {
   const emit: SagaEvents = options.events ?? eventLog(clock)
   // An idle client whose connection breaks emits `error` on the pool; without a listener Node ends the process.
   pool.on('error', (error) => emit({ kind: 'pool_error', error }))
+  pool.on('acquire', listen)
   const ports = { clock, random, connectionWaitMs }
   const onRetry = (state: string, attempt: number) =>
     emit({ kind: 'transaction_retried', sqlState: state, attempt })
@@ -105,6 +107,17 @@ export function createSagaKit(options: SagaKitOptions): SagaKit {
     },
   }
 }
+
+/**
+ * The pool takes its own listener away where it hands a client out, and whoever gets the client listens a little later. If the
+ * server ends just then, its last words can be in the chunk that is being parsed: `error` without a listener, which ends the
+ * process. The next statement on that client fails, and says why.
+ */
+function listen(client: PoolClient): void {
+  if (!client.listeners('error').includes(hear)) client.on('error', hear)
+}
+
+const hear = () => {}
 
 /** They are those of the whole transaction, which has begun. */
 export function refuseOptions(options: TransactionOptions): void {
