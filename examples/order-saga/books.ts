@@ -1,7 +1,7 @@
 /**
  * The audit: our books against the provider's. Every rule is a sentence with a number that must be 0.
  */
-import { outboxLag, type SagaKit } from '@fencepost/saga'
+import { listDeadLetters, listSagas, outboxLag, type SagaKit } from '@fencepost/saga'
 import type { Provider } from '../support/payment-provider.ts'
 
 export type Books = {
@@ -10,8 +10,9 @@ export type Books = {
   readonly refunded: number
   readonly revenue: number
   readonly stockSold: number
-  readonly parkedSagas: number
   readonly deadLetters: number
+  /** Sagas that wait for a person, and dead letters, each with its reason. */
+  readonly parked: readonly string[]
   readonly outbox: number
   /** The rules that do not balance; empty is good. */
   readonly faults: readonly string[]
@@ -33,6 +34,8 @@ export async function audit(kit: SagaKit, provider: Provider, placed: ReadonlySe
   const lag = await outboxLag(kit)
   const ledgerRevenue = await one(`SELECT sum(amount) FROM ledger WHERE entry = 'completed'`)
   const revenue = sum(kept.map((charge) => charge.amount))
+
+  const parked = await waitingForAPerson(kit)
 
   const rules: readonly (readonly [sentence: string, count: number])[] = [
     ['orders placed and not in the books', [...placed].filter((id) => !state.has(id)).length],
@@ -78,10 +81,8 @@ export async function audit(kit: SagaKit, provider: Provider, placed: ReadonlySe
       ),
     ],
     ['messages left in the outbox', lag.pending + lag.parked],
-    [
-      'dead letters',
-      await one(`SELECT count(*) FROM ${s}.dead_letters WHERE status IN ('dead', 'replaying')`),
-    ],
+    ['sagas parked, or messages dead', parked.length],
+    ['of these without a reason', parked.filter((line) => line.endsWith(': ')).length],
     [
       'sagas not at an end',
       await one(`SELECT count(*) FROM ${s}.saga_instances WHERE status NOT IN ('completed', 'compensated')`),
@@ -95,9 +96,20 @@ export async function audit(kit: SagaKit, provider: Provider, placed: ReadonlySe
     refunded: charges.length - kept.length,
     revenue,
     stockSold: await one('SELECT sum(initial - pieces) FROM stock'),
-    parkedSagas: await one(`SELECT count(*) FROM ${s}.saga_instances WHERE status = 'parked'`),
     deadLetters: await one(`SELECT count(*) FROM ${s}.dead_letters`),
+    parked,
     outbox: lag.pending + lag.parked,
     faults: rules.filter(([, count]) => count !== 0).map(([sentence, count]) => `${sentence}: ${count}`),
   }
+}
+
+async function waitingForAPerson(kit: SagaKit): Promise<readonly string[]> {
+  const sagas = await listSagas(kit, { statuses: ['parked'], limit: 1_000 })
+  const letters = await listDeadLetters(kit, { limit: 1_000 })
+  return [
+    ...sagas.map(({ sagaId, lastError }) => `saga ${sagaId} is parked: ${lastError ?? ''}`),
+    ...letters.map(
+      ({ type, aggregateId, errorMessage }) => `${type} of ${aggregateId} is dead: ${errorMessage}`,
+    ),
+  ]
 }

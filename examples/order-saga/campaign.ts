@@ -15,6 +15,7 @@ import {
   type CampaignTerms,
   declareQueue,
   killServer,
+  sendAgain,
   type Victims,
   waitFor,
 } from '../support/campaign.ts'
@@ -32,6 +33,8 @@ export type CampaignReport = {
   readonly seconds: number
   readonly requests: number
   readonly declined: number
+  /** Messages that were given up and that an operator sent again, each with its reason. */
+  readonly replayed: readonly string[]
 }
 
 const roles: readonly Role[] = ['relay', 'relay', 'orders', 'orders', 'ledger']
@@ -57,7 +60,7 @@ export async function runCampaign(options: CampaignOptions): Promise<CampaignRep
   stack.defer(async () => {
     await Promise.all(workers.map((worker) => worker.end({ signal: 'SIGKILL' })))
   })
-  await Promise.all(workers.map((worker) => worker.line(/ready/, { withinMs: 60_000 })))
+  await Promise.all(workers.map((worker) => worker.line(/ready/, { withinMs: 600_000 })))
   options.say(
     `servers and ${workers.length} workers are up after ${seconds(beganMs)} s; placing ${options.orders} orders`,
   )
@@ -67,20 +70,27 @@ export async function runCampaign(options: CampaignOptions): Promise<CampaignRep
   const nemesis = new Nemesis({ ...options, fraction, kill })
   const raging = nemesis.rage()
   const placed = await placeOrders(kit, options, seeded(options.seed + 2))
-  options.say(`all orders placed after ${seconds(beganMs)} s, kills so far: ${JSON.stringify(nemesis.kills)}`)
+  options.say(
+    `${placed.size} orders placed after ${seconds(beganMs)} s, kills so far: ${JSON.stringify(nemesis.kills)}`,
+  )
   // The killing goes on until nine tenths are settled, but not longer than orders were placed or half a minute: with so
   // little time between two kills, a consumer rightly gives up a message that has died with it too often.
   await waitFor(
-    async () => (await unsettled(kit)) < options.orders / 10,
+    async () => (await unsettled(kit)) < placed.size / 10,
     Math.min(options.settleMs, Math.max(options.placeMs, 30_000)),
   )
   nemesis.stop()
   await raging
-  await waitFor(async () => (await unsettled(kit)) === 0, options.settleMs)
+  const replayed: string[] = []
+  await waitFor(async () => {
+    replayed.push(...(await sendAgain(kit)))
+    return (await unsettled(kit)) === 0
+  }, options.settleMs)
   await waitFor(async () => (await audit(kit, provider, placed)).faults.length === 0, 15_000)
   const books = await audit(kit, provider, placed)
   return {
     books,
+    replayed,
     kills: nemesis.kills,
     seconds: Number(seconds(beganMs)),
     requests: provider.requests,

@@ -3,7 +3,7 @@
  * and the books. `npm run campaign -- order-saga --broker rabbitmq --minutes 10 --orders 20000`: the same with
  * RabbitMQ, and database and broker killed as well.
  *
- * Options: --orders, --minutes (over which orders are placed), --broker mailbox|rabbitmq, --kill-every-ms, --seed.
+ * Options: --orders, --minutes (over which orders are placed), --minutes-max (then no more are placed), --broker mailbox|rabbitmq, --kill-every-ms, --seed.
  * Afterwards the sagas get as long again to end, at least four minutes.
  */
 import { parseArgs } from 'node:util'
@@ -13,6 +13,7 @@ const { values } = parseArgs({
   options: {
     orders: { type: 'string', default: '500' },
     minutes: { type: 'string', default: '0.25' },
+    'minutes-max': { type: 'string' },
     broker: { type: 'string', default: 'mailbox' },
     'kill-every-ms': { type: 'string', default: '700' },
     seed: { type: 'string', default: String(Date.now() % 1_000_000) },
@@ -20,10 +21,12 @@ const { values } = parseArgs({
 })
 if (values.broker !== 'mailbox' && values.broker !== 'rabbitmq')
   throw new Error('--broker is mailbox or rabbitmq')
+const minutesMax = values['minutes-max']
 const rabbit = values.broker === 'rabbitmq'
 const options: CampaignOptions = {
   orders: Number(values.orders),
   placeMs: Number(values.minutes) * 60_000,
+  placeMaxMs: minutesMax === undefined ? undefined : Number(minutesMax) * 60_000,
   broker: values.broker,
   seed: Number(values.seed),
   moods: { decline: 0.05, failBefore: 0.05, failAfter: 0.05, late: 0.01, hang: 0.01 },
@@ -35,8 +38,8 @@ const options: CampaignOptions = {
   say: (line) => console.log(line),
 }
 console.log(`seed ${options.seed}, ${options.orders} orders, delivery by ${options.broker}`)
-const { books, kills, seconds, requests, declined } = await runCampaign(options)
-const { faults, ...figures } = books
+const { books, kills, seconds, requests, declined, replayed } = await runCampaign(options)
+const { faults, parked, ...figures } = books
 console.log(`after ${seconds} s; killed: ${JSON.stringify(kills)}`)
 console.log(`provider: ${requests} requests, ${declined} cards declined`)
 console.table(
@@ -45,6 +48,8 @@ console.table(
     value: typeof value === 'number' ? value : JSON.stringify(value),
   })),
 )
+for (const line of replayed) console.log(`given up, and sent again by hand  ${line}`)
+for (const line of parked) console.log(`waits for a person  ${line}`)
 for (const fault of faults) console.log(`DOES NOT BALANCE  ${fault}`)
 console.log(faults.length === 0 ? 'the books balance' : 'the books do NOT balance')
 process.exitCode = faults.length === 0 ? 0 : 1

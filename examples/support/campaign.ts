@@ -4,6 +4,7 @@
  * Owns the options, the pace of the orders and how servers die and come back. Services, workers and books are each campaign's.
  */
 import { setTimeout as pause } from 'node:timers/promises'
+import { listDeadLetters, replayDeadLetters, type SagaKit } from '@fencepost/saga'
 import { createRabbitMqSubscriber } from '@fencepost/saga/rabbitmq'
 import type { PostgresServer } from '../../test/support/postgres-server.ts'
 import type { RabbitMqServer } from '../../test/support/rabbitmq-server.ts'
@@ -28,6 +29,8 @@ export type CampaignTerms = {
   readonly orders: number
   /** Over how long the orders are placed; 0: as fast as they can be. */
   readonly placeMs: number
+  /** A machine that is too slow for that places no more after this time; the books are those of the orders that were placed. */
+  readonly placeMaxMs?: number | undefined
   readonly seed: number
   readonly moods: Moods
   readonly victims: Victims
@@ -49,17 +52,29 @@ export async function declareQueue(url: string, queue: string): Promise<void> {
 
 const LANES = 8
 
+const progressMs = 60_000
+
 /** Each order at its time and until it is placed, whatever happens to the database meanwhile. */
 export async function atTheirTimes(
-  { orders, placeMs }: Pick<CampaignTerms, 'orders' | 'placeMs'>,
+  {
+    orders,
+    placeMs,
+    placeMaxMs = Number.POSITIVE_INFINITY,
+    say,
+  }: Pick<CampaignTerms, 'orders' | 'placeMs' | 'placeMaxMs' | 'say'>,
   place: (number: number) => Promise<unknown>,
 ): Promise<void> {
   const beganMs = performance.now()
+  let [placed, toldMs] = [0, beganMs]
   const lane = async (from: number) => {
-    for (let n = from; n < orders; n += LANES) {
+    for (let n = from; n < orders && performance.now() - beganMs < placeMaxMs; n += LANES) {
       const dueMs = beganMs + (placeMs * n) / orders
       if (dueMs > performance.now()) await pause(dueMs - performance.now())
       await persistently(() => place(n))
+      placed += 1
+      if (performance.now() - toldMs < progressMs) continue
+      toldMs = performance.now()
+      say(`${placed} orders placed within ${Math.round((toldMs - beganMs) / 1_000)} s`)
     }
   }
   await Promise.all(Array.from({ length: LANES }, (_, from) => lane(from)))
@@ -80,6 +95,16 @@ export async function waitFor(condition: () => Promise<boolean>, withinMs: numbe
     if (await condition().catch(() => false)) return
     await pause(200)
   }
+}
+
+/** What an operator does with a message that was given up: reads why, and sends it again. */
+export async function sendAgain(kit: SagaKit): Promise<readonly string[]> {
+  const letters = (await listDeadLetters(kit)).filter(({ status }) => status === 'dead')
+  await replayDeadLetters(
+    kit,
+    letters.map(({ id }) => id),
+  )
+  return letters.map(({ type, aggregateId, errorMessage }) => `${type} of ${aggregateId}: ${errorMessage}`)
 }
 
 type Servers = {
@@ -110,7 +135,7 @@ export async function killServer(
       return true
     case 'broker':
       await rabbit?.kill()
-      await rabbit?.start()
+      await rabbit?.start(1_800_000)
       return true
   }
 }

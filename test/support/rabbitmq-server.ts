@@ -97,10 +97,10 @@ export class RabbitMqServer implements AsyncDisposable {
     return this.#process?.output ?? ''
   }
 
-  async start(): Promise<void> {
+  async start(withinMs = 300_000): Promise<void> {
     const process = this.#launch()
     this.#process = process
-    await process.until('an AMQP listener', () => greets(this.port), { withinMs: 300_000, everyMs: 50 })
+    await process.until('an AMQP listener', () => greets(this.port), { withinMs, everyMs: 50 })
   }
 
   async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
