@@ -9,6 +9,7 @@
  * The mappings read the letter anew, so one that none of them could read is replayed once one can; it is then the message
  * that it always was, and is handled once together with its other deliveries.
  */
+import { hashOfBody } from './body.ts'
 import { handlingMessage } from './current-message.ts'
 import { isOutage, type Tx } from './database.ts'
 import { errorJson, errorText } from './error-json.ts'
@@ -29,7 +30,7 @@ import { type InboxTransaction, transactionOfInbox } from './inbox-transaction.t
 import type { SagaKit } from './kit.ts'
 import type { InboundMessage } from './messages.ts'
 import { payloadOf, type Schemas } from './payload.ts'
-import { hashOfText, sameHash } from './request-hash.ts'
+import { sameHash } from './request-hash.ts'
 
 export type Handlers = Readonly<Record<string, Handler>>
 
@@ -69,7 +70,7 @@ export async function replayOnce(
   handlers: Handlers,
   reading: Reading = {},
 ): Promise<number> {
-  const { rows } = await kit.pool.query(
+  const { rows } = await kit.query<{ id: string }>(
     `SELECT d.id FROM ${kit.schema}.dead_letters d LEFT JOIN ${kit.schema}.inbox i USING (consumer_id, message_id)
      WHERE d.source = 'inbox' AND d.consumer_id = $1 AND d.status = 'replaying' ORDER BY i.arrival NULLS FIRST, d.id LIMIT 100`,
     [consumerId],
@@ -133,9 +134,10 @@ function arrivalOf(letter: Letter, { inbound = fencepostMessages }: Reading): Ar
     redelivered: true,
   }
   if (letter.delivery === null) return { message }
-  const { isText, ...kept } = letter.delivery
+  const { isText, bytes: base64, ...kept } = letter.delivery
   const body: string = isText ? JSON.parse(letter.body) : letter.body
-  const read = readDelivery(inbound, { ...kept, body, redelivered: true })
+  const bytes = base64 === undefined ? {} : { bytes: Buffer.from(base64, 'base64') }
+  const read = readDelivery(inbound, { ...kept, body, ...bytes, redelivered: true })
   if (wasUnmapped(letter)) return read
   // As its handler saw it before, and may have made a key of it: the letter has the id as it is stored.
   const { messageId } = storedId(read.message.messageId) === letter.message_id ? read.message : message
@@ -145,17 +147,13 @@ function arrivalOf(letter: Letter, { inbound = fencepostMessages }: Reading): Ar
 type Known = { request_hash: Uint8Array; status: string }
 
 /** True if the message was handled under its own id meanwhile. Only of letters that no mapping could read. */
-async function isProcessed(
-  { kit, consumerId }: Replay,
-  letter: Letter,
-  { message }: Arrival,
-): Promise<boolean> {
+async function isProcessed({ kit, consumerId }: Replay, letter: Letter, arrival: Arrival): Promise<boolean> {
   if (!wasUnmapped(letter)) return false
-  const { rows } = await kit.pool.query<Known>(
+  const { rows } = await kit.query<Known>(
     `SELECT request_hash, status FROM ${kit.schema}.inbox WHERE consumer_id = $1 AND message_id = $2`,
-    [consumerId, storedId(message.messageId)],
+    [consumerId, storedId(arrival.message.messageId)],
   )
-  return rows[0] !== undefined && isSameProcessed(consumerId, message, rows[0])
+  return rows[0] !== undefined && isSameProcessed(consumerId, arrival, rows[0])
 }
 
 /** Marks a message that has an id only now as processed; false if it was processed before. */
@@ -163,26 +161,29 @@ async function enterReplayed(
   tx: Tx,
   { kit, consumerId, reading }: Replay,
   letter: Letter,
-  { message }: Arrival,
+  arrival: Arrival,
 ): Promise<boolean> {
   if (!wasUnmapped(letter)) return true
   const s = kit.schema
-  const messageId = storedId(message.messageId)
+  const messageId = storedId(arrival.message.messageId)
   const inserted = await tx.query(
     `INSERT INTO ${s}.inbox (consumer_id, message_id, request_hash, status, processed_at, expires_at)
      VALUES ($1, $2, $3, 'processed', clock_timestamp(), clock_timestamp() + $4 * interval '1 ms') ON CONFLICT DO NOTHING`,
-    [consumerId, messageId, hashOfText(message.body), reading.retentionMs ?? 7 * dayMs],
+    [consumerId, messageId, hashOf(arrival), reading.retentionMs ?? 7 * dayMs],
   )
   if (inserted.rowCount === 1) return true
   const { rows } = await tx.query<Known>(
     `SELECT request_hash, status FROM ${s}.inbox WHERE consumer_id = $1 AND message_id = $2 FOR UPDATE`,
     [consumerId, messageId],
   )
-  return rows[0] === undefined || !isSameProcessed(consumerId, message, rows[0])
+  return rows[0] === undefined || !isSameProcessed(consumerId, arrival, rows[0])
 }
 
-function isSameProcessed(consumerId: string, { messageId, body }: InboundMessage, known: Known): boolean {
-  if (!sameHash(known.request_hash, hashOfText(body)))
+const hashOf = ({ delivery, message }: Arrival) => hashOfBody(delivery ?? message)
+
+function isSameProcessed(consumerId: string, arrival: Arrival, known: Known): boolean {
+  const { messageId } = arrival.message
+  if (!sameHash(known.request_hash, hashOf(arrival)))
     throw new IdempotencyKeyReuseError(consumerId, messageId)
   if (known.status !== 'processed')
     throw new NonRetryableError(
@@ -227,7 +228,7 @@ async function noteDeadAgain(
   error: unknown,
 ): Promise<void> {
   const s = kit.schema
-  await kit.pool.query(
+  await kit.query(
     `UPDATE ${s}.dead_letters SET status = 'dead', attempts = attempts + (id = $1)::int,
        error_message = CASE WHEN id = $1 THEN $4 ELSE error_message END
      WHERE status = 'replaying' AND (id = $1 OR (consumer_id = $2 AND ordering_key = $3))

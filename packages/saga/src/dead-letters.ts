@@ -7,6 +7,7 @@
  */
 import { safeInteger, type Tx } from './database.ts'
 import type { SagaKit } from './kit.ts'
+import type { Headers } from './messages.ts'
 
 export type DeadLetter = {
   readonly id: number
@@ -18,6 +19,10 @@ export type DeadLetter = {
   readonly type: string
   readonly destination: string
   readonly payload: unknown
+  /** Of the message; of one that no mapping read, as its sender wrote them. */
+  readonly headers: Headers
+  /** What its broker said of it. Empty where it came from the outbox. */
+  readonly properties: Headers
   readonly errorCode: string
   readonly errorMessage: string
   readonly attempts: number
@@ -31,12 +36,31 @@ export type DeadLetterFilter = {
   readonly limit?: number
 }
 
+type LetterRow = {
+  id: string
+  source: DeadLetter['source']
+  consumer_id: string
+  message_id: string
+  aggregate_type: string
+  aggregate_id: string
+  type: string
+  destination: string
+  payload: unknown
+  headers: Headers
+  delivery: { readonly headers: Headers; readonly properties: Headers } | null
+  error_code: string
+  error_message: string
+  attempts: number
+  died_at: Date
+  status: DeadLetter['status']
+}
+
 /** Open ones, which wait for a decision or for their consumer, oldest first. */
 export async function listDeadLetters(
   kit: SagaKit,
   filter: DeadLetterFilter = {},
 ): Promise<readonly DeadLetter[]> {
-  const { rows } = await kit.pool.query(
+  const { rows } = await kit.query<LetterRow>(
     `SELECT * FROM ${kit.schema}.dead_letters
      WHERE status IN ('dead', 'replaying') AND ($1::text IS NULL OR source = $1) AND ($2::text IS NULL OR consumer_id = $2)
      ORDER BY id LIMIT $3`,
@@ -52,6 +76,8 @@ export async function listDeadLetters(
     type: row.type,
     destination: row.destination,
     payload: row.payload,
+    headers: row.delivery?.headers ?? row.headers,
+    properties: row.delivery?.properties ?? {},
     errorCode: row.error_code,
     errorMessage: row.error_message,
     attempts: row.attempts,

@@ -4,6 +4,7 @@
  * Source: CloudEvents 1.0.2, JSON event format, and its bindings for HTTP, NATS, Kafka and AMQP;
  * draft-ietf-httpapi-idempotency-key-header (the value of `Idempotency-Key` is a quoted string).
  */
+import { parsedJson } from './body.ts'
 import { UnmappedMessageError } from './errors.ts'
 import type { InboundMapping, Mapped } from './inbound.ts'
 import { type Delivery, type Headers, propertyHeader } from './messages.ts'
@@ -38,7 +39,7 @@ const attributePrefixes = ['ce-', 'ce_', 'cloudevents:', 'cloudevents_'] as cons
 export const cloudEventMessages: InboundMapping = (delivery) =>
   binaryCloudEvent(delivery) ?? structuredCloudEvent(delivery)
 
-function binaryCloudEvent({ headers, properties, body }: Delivery): Mapped | undefined {
+function binaryCloudEvent({ headers, properties, body, bytes }: Delivery): Mapped | undefined {
   const prefix = attributePrefixes.find((one) => headerOf(headers, `${one}specversion`) !== undefined)
   if (prefix === undefined) return undefined
   const attributes: Record<string, unknown> = {}
@@ -51,17 +52,17 @@ function binaryCloudEvent({ headers, properties, body }: Delivery): Mapped | und
   const mapped = mappedEvent(attributes, headers)
   const contentType = properties['content-type'] ?? headerOf(headers, 'content-type') ?? 'application/json'
   // JSON is parsed by the consumer, which makes a dead letter of what is none.
-  return isJson(contentType) ? mapped : { ...mapped, payload: body }
+  return isJson(contentType) ? mapped : { ...mapped, payload: bytes ?? body }
 }
 
-function structuredCloudEvent({ headers, properties, body }: Delivery): Mapped | undefined {
+function structuredCloudEvent({ headers, properties, body, bytes }: Delivery): Mapped | undefined {
   const contentType = properties['content-type'] ?? headerOf(headers, 'content-type') ?? ''
   if (/^application\/cloudevents-batch/i.test(contentType))
     throw new UnmappedMessageError(
       'the message is a batch of CloudEvents; let its producer send one event a message',
     )
   const declared = /^application\/cloudevents/i.test(contentType)
-  const envelope = objectIn(body)
+  const envelope = bytes === undefined ? objectIn(body) : undefined
   if (!declared && typeof envelope?.specversion !== 'string') return undefined
   if (envelope === undefined)
     throw new UnmappedMessageError(
@@ -162,7 +163,7 @@ function isJson(contentType: string): boolean {
 
 function objectIn(body: string): Record<string, unknown> | undefined {
   try {
-    const value: unknown = JSON.parse(body)
+    const value = parsedJson(body)
     return typeof value === 'object' && value !== null && !Array.isArray(value)
       ? (value as Record<string, unknown>)
       : undefined

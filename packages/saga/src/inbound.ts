@@ -71,10 +71,21 @@ function firstMapped(mappings: readonly InboundMapping[], delivery: Delivery): M
     // Plain JavaScript returns null as easily.
     if (mapped !== undefined && mapped !== null) return mapped
   }
+  const { headers, properties } = delivery
   throw new UnmappedMessageError(
-    'no inbound mapping knows the format of the message; give createConsumer an `inbound` that does: ' +
-      'fencepostMessages, cloudEventMessages, headerMessages() or your own',
+    `no inbound mapping knows the format of the message (headers: ${namesIn(headers)}; of the broker: ${namesIn(properties)}); give ` +
+      'createConsumer an `inbound` that does: fencepostMessages, cloudEventMessages, headerMessages() or your own',
   )
+}
+
+/** More would fill the log without telling more. */
+const namesMax = 12
+
+/** Names alone: a value may be a secret. */
+function namesIn(headers: Headers): string {
+  const names = Object.keys(headers)
+  if (names.length === 0) return 'none'
+  return [...names.slice(0, namesMax), ...(names.length > namesMax ? ['…'] : [])].join(', ')
 }
 
 function tried(mapping: InboundMapping, delivery: Delivery): Mapped | undefined {

@@ -8,7 +8,7 @@
  *
  * Source: Eventuate Tram (received_messages), MassTransit (inbox state).
  */
-import { asked, sqlStateOf, storable, type Tx } from './database.ts'
+import { sqlStateOf, storable, type Tx } from './database.ts'
 import { IdempotencyKeyReuseError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { type Delivery, type Headers, type InboundMessage, uuidPattern } from './messages.ts'
@@ -135,48 +135,42 @@ async function obstacleOf(
 
 /** Counts deliveries that began and never ended, to detect a message that kills its consumer. */
 export async function noteBegun(kit: SagaKit, entry: Entry): Promise<number> {
-  const { rows } = await asked(
-    kit.pool.query(
-      `INSERT INTO ${kit.schema}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, unfinished, expires_at)
+  const { rows } = await kit.query<{ unfinished: number }>(
+    `INSERT INTO ${kit.schema}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, unfinished, expires_at)
      VALUES ($1, $2, $3, $4, 'received', 1, clock_timestamp() + $5 * interval '1 ms')
      ON CONFLICT (consumer_id, message_id) DO UPDATE
          SET unfinished = i.unfinished
            + (i.status NOT IN ('processed', 'dead') AND i.request_hash = EXCLUDED.request_hash)::int
        RETURNING unfinished`,
-      [entry.consumerId, entry.message.messageId, entry.hash, entry.orderingKey, entry.retentionMs],
-    ),
+    [entry.consumerId, entry.message.messageId, entry.hash, entry.orderingKey, entry.retentionMs],
   )
-  return rows[0].unfinished
+  return rows[0]!.unfinished
 }
 
 /** The delivery ended without costing an attempt; an ordered message keeps its place. */
 export async function noteDeferred(kit: SagaKit, entry: Entry): Promise<void> {
   const { consumerId, message, hash, orderingKey, retentionMs } = entry
-  await asked(
-    kit.pool.query(
-      `INSERT INTO ${kit.schema}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, expires_at)
+  await kit.query(
+    `INSERT INTO ${kit.schema}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, expires_at)
      VALUES ($1, $2, $3, $4, 'waiting', clock_timestamp() + $5 * interval '1 ms')
      ON CONFLICT (consumer_id, message_id) DO UPDATE
        SET unfinished = 0, status = CASE WHEN i.status = 'received' THEN 'waiting' ELSE i.status END`,
-      [consumerId, message.messageId, hash, orderingKey, retentionMs],
-    ),
+    [consumerId, message.messageId, hash, orderingKey, retentionMs],
   )
 }
 
 /** The handler's error is the outcome: the message is processed, and the reason kept. The handler wrote nothing. */
 export async function noteFinal(kit: SagaKit, entry: Entry, reason: string): Promise<void> {
   const { consumerId, message, hash, orderingKey, retentionMs } = entry
-  await asked(
-    kit.pool.query(
-      `INSERT INTO ${kit.schema}.inbox AS i
+  await kit.query(
+    `INSERT INTO ${kit.schema}.inbox AS i
          (consumer_id, message_id, request_hash, ordering_key, status, last_error, processed_at, expires_at)
        VALUES ($1, $2, $3, $4, 'processed', $6, clock_timestamp(), clock_timestamp() + $5 * interval '1 ms')
        ON CONFLICT (consumer_id, message_id) DO UPDATE
          SET status = 'processed', processed_at = clock_timestamp(), unfinished = 0, next_attempt_at = NULL,
              last_error = EXCLUDED.last_error, expires_at = EXCLUDED.expires_at
          WHERE i.status NOT IN ('processed', 'dead') AND i.request_hash = EXCLUDED.request_hash`,
-      [consumerId, message.messageId, hash, orderingKey, retentionMs, reason],
-    ),
+    [consumerId, message.messageId, hash, orderingKey, retentionMs, reason],
   )
 }
 
@@ -309,14 +303,17 @@ export type StoredDelivery = {
   readonly properties: Headers
   readonly isText: boolean
   readonly signedId?: string
+  /** Base64; present if the body is no UTF-8. */
+  readonly bytes?: string
 }
 
-function storedDelivery({ headers, properties, signedId }: Delivery, isText: boolean): StoredDelivery {
+function storedDelivery({ headers, properties, signedId, bytes }: Delivery, isText: boolean): StoredDelivery {
   return {
     headers: storableHeaders(headers),
     properties: storableHeaders(properties),
     isText,
     ...(signedId === undefined ? {} : { signedId: storable(signedId) }),
+    ...(bytes === undefined ? {} : { bytes: Buffer.from(bytes).toString('base64') }),
   }
 }
 

@@ -12,6 +12,7 @@
  *   no mapping reads it, or no handler       a dead letter beside every sequence, then ack (`unhandled.ts`)
  * The inbox counts attempts, because brokers count differently or not at all.
  */
+import { hashOfBody } from './body.ts'
 import { jitteredDelayMs, pause } from './core.ts'
 import { handlingMessage } from './current-message.ts'
 import { isOutage } from './database.ts'
@@ -48,7 +49,6 @@ import type { SagaKit } from './kit.ts'
 import type { Delivery, InboundMessage, Verdict } from './messages.ts'
 import { orderingKeyOf, unreadableKey } from './ordering-key.ts'
 import { payloadOf } from './payload.ts'
-import { hashOfText } from './request-hash.ts'
 import { type RetryPolicy, retryPolicies } from './retry-policy.ts'
 import { inProcessSpan } from './trace-context.ts'
 import { endUnhandled, type Unhandled, unmapped } from './unhandled.ts'
@@ -155,7 +155,7 @@ export class Inbox {
     const entry: Entry = {
       consumerId,
       message: { ...message, messageId: storedId(message.messageId) },
-      hash: hashOfText(message.body),
+      hash: hashOfBody(delivery ?? message),
       orderingKey,
       retentionMs: this.#retentionMs,
       ...(delivery === undefined ? {} : { delivery }),

@@ -4,6 +4,7 @@
  *
  * Adapters may not decide about attempts (the inbox counts them), read, drop or give up a message, or change its body.
  */
+import type { Body } from './body.ts'
 
 export type Headers = Readonly<Record<string, string>>
 
@@ -33,12 +34,10 @@ export interface MessagePublisher {
 }
 
 /** What a broker handed over, as the sender wrote it: a mapping (`inbound.ts`) reads it. */
-export type Delivery = {
+export type Delivery = Body & {
   readonly headers: Headers
   /** What the broker itself says of the message, by the names of docs/reference/messages.md: `content-type`, `type`, … */
   readonly properties: Headers
-  /** The body as UTF-8 text. */
-  readonly body: string
   /** The broker delivered it before, and does not know that we requested the redelivery. */
   readonly redelivered: boolean
   /** The same for every delivery of this message, where the broker has such an identity. */

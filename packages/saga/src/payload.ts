@@ -4,8 +4,10 @@
  * Source: Standard Schema 1 (https://standardschema.dev), which zod, valibot, ArkType and others implement: only its
  * interface is needed here, no package.
  */
+import { parsedJson } from './body.ts'
 import { InvalidPayloadError, NonRetryableError } from './errors.ts'
 import type { Arrival } from './inbound.ts'
+import type { Delivery } from './messages.ts'
 
 type Issue = {
   readonly message: string
@@ -45,13 +47,21 @@ export async function payloadOf(arrival: Arrival, schemas: Schemas = {}): Promis
   throw new InvalidPayloadError(type, [...shown, ...(more > 0 ? [`and ${more} more`] : [])])
 }
 
-function read({ message, payload }: Arrival): unknown {
+function read({ message, delivery, payload }: Arrival): unknown {
   if (payload !== undefined) return payload.value
+  if (delivery?.bytes !== undefined) throw new NonRetryableError(notText(delivery))
   try {
-    return JSON.parse(message.body)
+    return parsedJson(message.body)
   } catch (error) {
     throw new NonRetryableError('the body of the message is not JSON', { cause: error })
   }
+}
+
+/** As JSON it would reach the handler with U+FFFD in place of what was sent. */
+function notText({ properties, headers }: Delivery): string {
+  const coding = properties['content-encoding'] ?? headers['content-encoding']
+  const coded = coding === undefined ? '' : ` (its content-encoding is ${coding})`
+  return `the body of the message is no UTF-8, so no JSON${coded}; read its bytes in an inbound mapping (delivery.bytes), and give the payload there`
 }
 
 function textOf({ message, path = [] }: Issue): string {

@@ -18,8 +18,9 @@ export function requestHash(request: unknown): Buffer {
   return hashOfText(canonicalJson(request))
 }
 
-export function hashOfText(text: string): Buffer {
-  return Buffer.concat([Buffer.of(scheme), createHash('sha256').update(text, 'utf8').digest()])
+/** The bytes of a text have the same hash as the text. */
+export function hashOfText(text: string | Uint8Array): Buffer {
+  return Buffer.concat([Buffer.of(scheme), createHash('sha256').update(text).digest()])
 }
 
 /** Several strings as one key; two different lists never give the same key. */

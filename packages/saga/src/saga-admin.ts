@@ -4,10 +4,15 @@
  * Owns the translation of PostgreSQL's results into answers. Errors do not pass, because they may quote secrets.
  */
 import type { SagaAdmin, SagaAdminResult } from './core.ts'
-import { discardDeadLetters, listDeadLetters, replayDeadLetters } from './dead-letters.ts'
+import { type DeadLetter, discardDeadLetters, listDeadLetters, replayDeadLetters } from './dead-letters.ts'
 import type { SagaKit } from './kit.ts'
 import { outboxLag } from './outbox.ts'
 import { compensateSaga, getSaga, listSagas, retrySaga } from './saga-instances.ts'
+
+/** They may be credentials of the sender: seen by those who have the database, and not over HTTP. */
+function withoutHeaders({ headers: _, properties: __, ...letter }: DeadLetter): object {
+  return letter
+}
 
 export function createSagaAdmin(kit: SagaKit, onError: (error: unknown) => void): SagaAdmin {
   const answered = async (request: () => Promise<SagaAdminResult>): Promise<SagaAdminResult> => {
@@ -38,7 +43,10 @@ export function createSagaAdmin(kit: SagaKit, onError: (error: unknown) => void)
         moved(sagaId, await compensateSaga(kit, sagaId, reason), 'it is neither running nor parked'),
       ),
     deadLetters: (limit) =>
-      answered(async () => ({ kind: 'done', body: { dead_letters: await listDeadLetters(kit, { limit }) } })),
+      answered(async () => ({
+        kind: 'done',
+        body: { dead_letters: (await listDeadLetters(kit, { limit })).map(withoutHeaders) },
+      })),
     replay: (ids) =>
       answered(async () => ({ kind: 'done', body: { replayed: await replayDeadLetters(kit, ids) } })),
     discard: (ids) =>

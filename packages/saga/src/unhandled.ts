@@ -4,13 +4,13 @@
  *
  * Its dead letter parks no sequence: a type that this consumer does not handle is no gap in what it does handle.
  */
+import { hashOfBody } from './body.ts'
 import { errorCode, errorText } from './error-json.ts'
 import { type UnhandledTypeError, UnmappedMessageError } from './errors.ts'
 import { deadLetterInbound, type Entry, storedId } from './inbox-rows.ts'
 import type { SagaKit } from './kit.ts'
 import type { Delivery, InboundMessage, Verdict } from './messages.ts'
 import { newMessageId } from './outbox.ts'
-import { hashOfText } from './request-hash.ts'
 
 export type Unhandled =
   | { readonly reason: 'unmapped'; readonly delivery: Delivery; readonly error: UnmappedMessageError }
@@ -53,7 +53,7 @@ export async function endUnhandled(
   const entry: Entry = {
     consumerId,
     message,
-    hash: hashOfText(message.body),
+    hash: hashOfBody(delivery ?? message),
     orderingKey: null,
     retentionMs,
     ...(delivery === undefined ? {} : { delivery }),

@@ -17,7 +17,7 @@ import { eventually } from '../../support/eventually.ts'
 import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
 import { TestProcess } from '../../support/processes.ts'
 import { outboxToConsumer } from './end-to-end.ts'
-import { type Foreign, foreignMessages } from './foreign-messages.ts'
+import { bodiesOfBytes, type Foreign, foreignMessages } from './foreign-messages.ts'
 
 /** Short, for the test that waits for it, and far above what a busy machine needs to handle one message. */
 export const VISIBILITY_MS = 3_000
@@ -37,6 +37,8 @@ export type BrokerBench = AsyncDisposable & {
   channel(name: string): Promise<Channel>
   /** Sends as another system does: with these headers and none of ours. */
   sendForeign(destination: string, foreign: Foreign): Promise<void>
+  /** The same with a body that is no text, where the broker carries any bytes. */
+  sendBytes?(destination: string, headers: Record<string, string>, body: Uint8Array): Promise<void>
   /** A destination without a receiver, where the broker can tell. */
   readonly nowhere?: string
   /** It waits in place for messages to be retried, and takes the first that it reads for a redelivery. */
@@ -94,7 +96,11 @@ async function listening(
   }
 }
 
-export function brokerConformance(startBench: () => Promise<BrokerBench>): void {
+/** `carriesBytes`: its bench has `sendBytes`. */
+export function brokerConformance(
+  startBench: () => Promise<BrokerBench>,
+  { carriesBytes = false } = {},
+): void {
   let bench: BrokerBench
   let postgres: PostgresServer
   beforeAll(async () => {
@@ -222,6 +228,11 @@ export function brokerConformance(startBench: () => Promise<BrokerBench>): void 
     () => bench,
     () => postgres,
   )
+  if (carriesBytes)
+    bodiesOfBytes(
+      () => bench,
+      () => postgres,
+    )
 
   test('messages that a killed consumer held come again, marked as redelivered', async () => {
     const channel = await bench.channel('killed')

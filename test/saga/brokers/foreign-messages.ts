@@ -2,10 +2,12 @@
  * Messages of other systems, and those that nobody handles: on every broker each is handled or is a dead letter, and none
  * is acknowledged without a trace. A part of the conformance suite.
  */
+import { gunzipSync, gzipSync } from 'node:zlib'
 import { expect, test } from 'vitest'
 import { createConsumer } from '../../../packages/saga/src/consumer.ts'
-import { listDeadLetters } from '../../../packages/saga/src/dead-letters.ts'
+import { listDeadLetters, replayDeadLetters } from '../../../packages/saga/src/dead-letters.ts'
 import type { Received } from '../../../packages/saga/src/handlers.ts'
+import type { InboundMapping } from '../../../packages/saga/src/inbound.ts'
 import { cloudEventMessages, fencepostMessages } from '../../../packages/saga/src/inbound-formats.ts'
 import { eventually } from '../../support/eventually.ts'
 import type { PostgresServer } from '../../support/postgres-server.ts'
@@ -174,5 +176,35 @@ export function foreignMessages(benchOf: () => BrokerBench, postgresOf: () => Po
       'unhandled_type',
       'unmapped',
     ])
+  }, 30_000)
+}
+
+/** For brokers that carry any bytes. Redis Streams, Kafka and the mailbox are read as text (docs/reference/messages.md). */
+export function bodiesOfBytes(benchOf: () => BrokerBench, postgresOf: () => PostgresServer): void {
+  test('a body that is no UTF-8 is a dead letter that keeps every byte, and a mapping that reads bytes handles it', async () => {
+    const [bench, kit] = [benchOf(), await testKit(postgresOf())]
+    const channel = await bench.channel('bytes')
+    const handled: unknown[] = []
+    const bytes = gzipSync('{"n":1}')
+    const headers = { 'fencepost-message-id': 'm-1', 'fencepost-type': 'OrderPlaced' }
+    const unzipped: InboundMapping = ({ bytes: zipped }) =>
+      zipped && { id: 'm-1', type: 'OrderPlaced', payload: JSON.parse(gunzipSync(zipped).toString()) }
+    const options = {
+      kit,
+      subscriber: channel.subscriber,
+      consumerId: 'bytes',
+      handlers: { OrderPlaced: async (_tx: unknown, { payload }: Received) => handled.push(payload) },
+    }
+    {
+      await using _before = await createConsumer(options)
+      await bench.sendBytes?.(channel.destination, headers, bytes)
+      await eventually('its end', () => kit.seenOf('consumed').length === 1)
+    }
+    const [letter] = await listDeadLetters(kit)
+    expect(letter).toMatchObject({ errorCode: 'non_retryable', headers })
+    await using _after = await createConsumer({ ...options, inbound: unzipped, replayIntervalMs: 20 })
+    await replayDeadLetters(kit, [letter!.id])
+    await eventually('its replay', () => handled.length === 1)
+    expect(handled).toEqual([{ n: 1 }])
   }, 30_000)
 }

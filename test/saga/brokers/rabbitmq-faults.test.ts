@@ -74,18 +74,20 @@ test('a message that comes again is read as before: its properties, and where it
     expiration: '60000',
     // The node compares this one with the user of the connection.
     userId: 'guest',
-    headers: { tenant: 'a', attempt: 3 },
+    contentEncoding: 'utf-8',
+    headers: { tenant: 'a', attempt: 3, key: Buffer.from('k-1'), noText: Buffer.of(0xff) },
   }
   try {
     channel.publish('shop', 'order.placed', Buffer.from('{}'), sent)
     await eventually('three deliveries', () => got.length === 3, { withinMs: 10_000 })
     const { redelivered: _, ...first } = got[0]!
     expect(first).toEqual({
-      headers: { tenant: 'a', attempt: '3' },
+      headers: { tenant: 'a', attempt: '3', key: 'k-1' },
       properties: {
         exchange: 'shop',
         'routing-key': 'order.placed',
         'content-type': 'application/json',
+        'content-encoding': 'utf-8',
         type: 'placed',
         'message-id': 'm-1',
         'correlation-id': 'c-1',

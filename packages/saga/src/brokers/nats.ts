@@ -24,6 +24,7 @@ import {
   headers as natsHeaders,
 } from '@nats-io/transport-node'
 import { processClock } from '../ambient.ts'
+import { bodyOf } from '../body.ts'
 import type { Clock } from '../core.ts'
 import { pause } from '../core.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
@@ -216,7 +217,7 @@ function deliveryOf(raw: JsMsg): Delivery {
   return {
     headers,
     properties: { subject: raw.subject, ...(id === '' ? {} : { 'message-id': id }) },
-    body: raw.string(),
+    ...bodyOf(raw.data),
     redelivered: raw.redelivered,
     deliveryId: `${stream} ${streamSequence} ${timestampNanos}`,
   }

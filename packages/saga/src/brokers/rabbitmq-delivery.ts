@@ -2,7 +2,9 @@
  * A message of RabbitMQ as a delivery, and the copy that waits for its next attempt: the copy must be read as the message
  * itself was, so it keeps its properties and where it was sent to.
  */
+import { isUtf8 } from 'node:buffer'
 import type { ConsumeMessage, Options } from 'amqplib'
+import { bodyOf } from '../body.ts'
 import type { Delivery } from '../messages.ts'
 
 /** Headers of a copy; no part of the message. */
@@ -13,7 +15,16 @@ export const copyHeader = {
 } as const
 
 export function deliveryOf({ properties, fields, content }: ConsumeMessage): Delivery {
-  const { contentType, type, messageId, correlationId, appId, timestamp, headers = {} } = properties
+  const {
+    contentType,
+    contentEncoding,
+    type,
+    messageId,
+    correlationId,
+    appId,
+    timestamp,
+    headers = {},
+  } = properties
   return {
     headers: Object.fromEntries(
       Object.entries(withoutOwn(headers)).flatMap(([name, value]) => {
@@ -26,6 +37,7 @@ export function deliveryOf({ properties, fields, content }: ConsumeMessage): Del
         exchange: headers[copyHeader.exchange] ?? fields.exchange,
         'routing-key': headers[copyHeader.routingKey] ?? fields.routingKey,
         'content-type': contentType,
+        'content-encoding': contentEncoding,
         type,
         'message-id': messageId,
         'correlation-id': correlationId,
@@ -33,7 +45,7 @@ export function deliveryOf({ properties, fields, content }: ConsumeMessage): Del
         timestamp,
       }).flatMap(([name, value]) => (value === undefined || value === null ? [] : [[name, String(value)]])),
     ),
-    body: content.toString('utf8'),
+    ...bodyOf(content),
     redelivered: fields.redelivered,
   }
 }
@@ -64,10 +76,11 @@ function definedOnly(properties: object): object {
   )
 }
 
-/** Numbers are ids as often as texts are. The node's own headers (`x-…`) count only as texts. */
+/** Numbers are ids as often as texts are, and some clients send texts as bytes. The node's own headers (`x-…`) count only as texts. */
 function textOf(name: string, value: unknown): string | undefined {
   if (typeof value === 'string') return value
   if (name.startsWith('x-')) return undefined
+  if (value instanceof Uint8Array && isUtf8(value)) return Buffer.from(value).toString('utf8')
   return typeof value === 'number' || typeof value === 'boolean' ? String(value) : undefined
 }
 

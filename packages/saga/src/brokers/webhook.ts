@@ -11,6 +11,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 import { processClock } from '../ambient.ts'
+import { type Body, bodyOf } from '../body.ts'
 import type { Clock } from '../core.ts'
 import { PublishDeferredError, PublishRefusedError } from '../errors.ts'
 import {
@@ -137,7 +138,7 @@ export function createWebhookReceiver(options: WebhookReceiverOptions = {}): Web
       Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
     )
     if (secret !== undefined && !isSigned(secret, headers, body, clock.wallMs())) return answer(response, 401)
-    const delivery = deliveryOf(headers, body, secret !== undefined)
+    const delivery = deliveryOf(headers, bodyOf(body), secret !== undefined)
     // The signature covers this id; the consumer must know the message by the same one.
     const id = delivery.headers[propertyHeader.messageId]
     if (delivery.signedId !== undefined && id !== undefined && id !== delivery.signedId)
@@ -181,7 +182,7 @@ function answer(response: ServerResponse, status: number, headers: Record<string
   response.writeHead(status, headers).end()
 }
 
-async function readBody(request: IncomingMessage, maxBytes: number): Promise<string | undefined> {
+async function readBody(request: IncomingMessage, maxBytes: number): Promise<Buffer | undefined> {
   const chunks: Buffer[] = []
   let bytes = 0
   for await (const chunk of request as AsyncIterable<Buffer>) {
@@ -189,18 +190,18 @@ async function readBody(request: IncomingMessage, maxBytes: number): Promise<str
     if (bytes > maxBytes) return undefined
     chunks.push(chunk)
   }
-  return Buffer.concat(chunks).toString('utf8')
+  return Buffer.concat(chunks)
 }
 
 const properties = ['content-type', 'idempotency-key', 'webhook-id'] as const
 
-function deliveryOf(headers: Record<string, string>, body: string, isSigned: boolean): Delivery {
+function deliveryOf(headers: Record<string, string>, body: Body, isSigned: boolean): Delivery {
   return {
     headers: decoded(carried(headers)),
     properties: Object.fromEntries(
       properties.flatMap((name) => (headers[name] === undefined ? [] : [[name, headers[name]]])),
     ),
-    body,
+    ...body,
     redelivered: false,
     canRefuse: true,
     ...(isSigned ? { signedId: headers['webhook-id'] ?? '' } : {}),
@@ -223,11 +224,11 @@ function signature(secret: string, id: string, wallMs: number, body: string): Re
   }
 }
 
-function mac(secret: string, id: string, timestamp: string, body: string): string {
-  return createHmac('sha256', secret).update(`${id}.${timestamp}.${body}`).digest('base64')
+function mac(secret: string, id: string, timestamp: string, body: string | Buffer): string {
+  return createHmac('sha256', secret).update(`${id}.${timestamp}.`).update(body).digest('base64')
 }
 
-function isSigned(secret: string, headers: Record<string, string>, body: string, wallMs: number): boolean {
+function isSigned(secret: string, headers: Record<string, string>, body: Buffer, wallMs: number): boolean {
   const id = headers['webhook-id'] ?? ''
   const timestamp = headers['webhook-timestamp'] ?? ''
   if (!/^\d{1,12}$/.test(timestamp) || Math.abs(wallMs - Number(timestamp) * 1000) > toleranceMs) return false
