@@ -2,22 +2,29 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import {
   createConsumer,
+  createOutboxRelay,
   createSagaKit,
   getSaga,
+  listDeadLetters,
   NestedTransactionError,
   NoConnectionError,
   OperationInProgressError,
   processSagaStep,
+  publish,
   runIdempotentStep,
+  runRecovery,
   TransactionEndedError,
   type Tx,
   withIdempotency,
 } from '@fencepost/saga'
-import { createMailboxSubscriber } from '@fencepost/saga/mailbox'
+import { createMailboxPublisher, createMailboxSubscriber } from '@fencepost/saga/mailbox'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Inbox } from '../../packages/saga/src/inbox.ts'
 import { eventually } from '../support/eventually.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { RecordingPublisher } from '../support/recording-publisher.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+import { outbound } from './brokers/conformance.ts'
 
 /** pg's default size of a pool, and the default concurrency of a consumer. */
 const POOL = 10
@@ -225,16 +232,66 @@ test('a call that was not awaited and comes after the end is refused', async () 
 
 test('a wait for a connection ends, with the size of the pool and what to do', async () => {
   const pool = server.pool({ max: 1 })
-  const impatient = createSagaKit({ pool, schema: kit.schemaName, connectionWaitMs: 20 })
+  const impatient = createSagaKit({ pool, schema: kit.schemaName, connectionWaitMs: 20, events: () => {} })
   const held = await pool.connect()
-  for (const call of [() => impatient.transaction(async () => 1), () => getSaga(impatient, 'x')]) {
+  const queue = createMailboxPublisher(impatient)
+  const relay = createOutboxRelay({ kit: impatient, publisher: queue })
+  for (const call of [
+    () => impatient.transaction(async () => 1),
+    () => getSaga(impatient, 'x'),
+    () => listDeadLetters(impatient),
+    () => runRecovery(impatient, {}),
+    () => relay.drainOnce(),
+    () =>
+      queue
+        .publish(outbound('orders', 1), new AbortController().signal)
+        .catch(({ cause }) => Promise.reject(cause)),
+  ]) {
     const error = await call().catch((thrown: unknown) => thrown)
     expect(error).toBeInstanceOf(NoConnectionError)
     expect((error as Error).message).toMatch(/within 20 ms \(connectionWaitMs\).* max 1, .*concurrency/)
   }
+  // Nor does a consumer stand still: its message comes again, and that costs no attempt.
+  const inbox = new Inbox({
+    kit: impatient,
+    consumerId: 'c',
+    handlers: { Numbered: async () => {} },
+    retryInPlaceMs: 0,
+  })
+  const { body, messageId } = outbound('orders', 2)
+  const headers = { 'fencepost-message-id': messageId, 'fencepost-type': 'Numbered' }
+  const verdict = await inbox.deliver({ headers, properties: {}, body, redelivered: true })
+  expect(verdict.kind).toBe('again')
   held.release()
   // What came too late went back to the pool.
   expect(await impatient.transaction(async () => 'ok')).toBe('ok')
+})
+
+test('a relay in a transaction does not send what may never be committed', async () => {
+  const alone = await testKit(server)
+  const publisher = new RecordingPublisher()
+  const relay = createOutboxRelay({ kit: alone, publisher })
+  await alone.transaction(async (tx) => {
+    await publish(alone, tx, {
+      aggregateType: 'o',
+      aggregateId: '1',
+      type: 'T',
+      payload: {},
+      destination: 'q',
+    })
+    expect(await relay.drainOnce()).toBe(0)
+  })
+  expect(await relay.drainOnce()).toBe(1)
+  await relay.stop()
+})
+
+test('a handler may read dead letters on a pool of one connection', async () => {
+  const single = createSagaKit({
+    pool: server.pool({ max: 1 }),
+    schema: kit.schemaName,
+    connectionWaitMs: 50,
+  })
+  expect(await single.transaction(() => listDeadLetters(single))).toEqual([])
 })
 
 test('two kits on one pool join each other, and one on another pool does not', async () => {
@@ -257,4 +314,20 @@ test.each(['', '  ', undefined])('the key %j is refused', async (key) => {
   const empty = withIdempotency(kit, request(key as string), async () => 1)
   await expect(empty).rejects.toThrow(/^key is .*not empty/)
   expect(await countOf(kit, `idempotency_keys WHERE key = '' OR key = '  '`)).toBe(0)
+})
+
+test.each(['aggregateType', 'aggregateId', 'type'] as const)(
+  'an event without %s is refused',
+  async (name) => {
+    const event = { aggregateType: 'order', aggregateId: '1', type: 'Placed', payload: {} }
+    const empty = kit.transaction((tx) => publish(kit, tx, { ...event, [name]: '' }))
+    await expect(empty).rejects.toThrow(`the ${name} of an event is ""`)
+  },
+)
+
+test('a consumer without a name is refused', async () => {
+  const subscriber = createMailboxSubscriber({ kit, queue: 'none' })
+  await expect(createConsumer({ kit, subscriber, consumerId: '', handlers: {} })).rejects.toThrow(
+    'consumerId is ""',
+  )
 })

@@ -11,6 +11,7 @@ import { Inbox } from './inbox.ts'
 import type { InboxOptions } from './inbox-options.ts'
 import type { InboxTransaction } from './inbox-transaction.ts'
 import type { MessageSubscriber, Subscription } from './messages.ts'
+import { requireName } from './names.ts'
 import { outsideTransactions } from './open-transactions.ts'
 import { requireSetUp } from './setup-errors.ts'
 
@@ -44,8 +45,9 @@ export function createConsumer<M extends object = Record<string, unknown>, O = u
 }
 
 async function startConsumer(options: ConsumerOptions): Promise<Consumer> {
-  const inbox = new Inbox(options)
   const { kit, consumerId, concurrency = 10, replayIntervalMs = 1_000 } = options
+  requireName('consumerId', consumerId)
+  const inbox = new Inbox(options)
   await requireSetUp(kit)
   const onError = (error: unknown) => kit.emit({ kind: 'consumer_error', consumerId, error })
   const release = keepProcessAlive()

@@ -29,7 +29,7 @@ export async function enableNotify(kit: SagaKit): Promise<void> {
 }
 
 export async function disableNotify(kit: SagaKit): Promise<void> {
-  await kit.pool.query(`DROP TRIGGER IF EXISTS outbox_notify ON ${kit.schema}.outbox`)
+  await kit.query(`DROP TRIGGER IF EXISTS outbox_notify ON ${kit.schema}.outbox`)
 }
 
 /** Wakes the relay at every notification; reconnects by itself until closed. */

@@ -20,12 +20,27 @@ export async function partitionsWithWork(
   kit: SagaKit,
   partitions: readonly number[],
 ): Promise<readonly number[]> {
-  const { rows } = await kit.pool.query(
+  const { rows } = await kit.query<{ p: number }>(
     `SELECT p FROM unnest($1::smallint[]) AS p WHERE EXISTS (
        SELECT 1 FROM ${kit.schema}.outbox WHERE partition = p AND available_at <= clock_timestamp())`,
     [partitions],
   )
   return rows.map(({ p }) => p)
+}
+
+type BatchRow = {
+  id_text: string
+  message_id: string
+  aggregate_type: string
+  aggregate_id: string
+  type: string
+  destination: string
+  body: string
+  headers: Headers
+  attempts: number
+  last_error: string | null
+  created_at: string
+  age_ms: number
 }
 
 /** The oldest messages of a partition, without stopped aggregates. */
@@ -35,7 +50,7 @@ export async function nextBatch(
   size: number,
 ): Promise<readonly OutboxRow[]> {
   const s = kit.schema
-  const { rows } = await kit.pool.query(
+  const { rows } = await kit.query<BatchRow>(
     `SELECT o.id::text AS id_text, message_id, aggregate_type, aggregate_id, type, destination, payload::text AS body, headers, attempts, last_error,
               to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS created_at,
               (extract(epoch FROM clock_timestamp() - created_at) * 1000)::float8 AS age_ms
@@ -58,7 +73,7 @@ export async function nextBatch(
       type: row.type,
       destination: row.destination,
       body: row.body,
-      headers: row.headers as Headers,
+      headers: row.headers,
       createdAt: row.created_at,
     },
   }))
@@ -66,10 +81,10 @@ export async function nextBatch(
 
 export async function deleteConfirmed(kit: SagaKit, rows: readonly OutboxRow[]): Promise<void> {
   const s = kit.schema
-  await kit.pool.query(`DELETE FROM ${s}.outbox WHERE id = ANY($1::bigint[])`, [rows.map(({ id }) => id)])
+  await kit.query(`DELETE FROM ${s}.outbox WHERE id = ANY($1::bigint[])`, [rows.map(({ id }) => id)])
   const recovered = rows.filter(({ lastError }) => lastError !== null).map(({ message }) => message)
   if (recovered.length === 0) return
-  await kit.pool.query(
+  await kit.query(
     `DELETE FROM ${s}.outbox_stops USING unnest($1::text[], $2::text[]) AS a (type, id)
      WHERE aggregate_type = a.type AND aggregate_id = a.id AND until <> 'infinity'`,
     [recovered.map(({ aggregateType }) => aggregateType), recovered.map(({ aggregateId }) => aggregateId)],

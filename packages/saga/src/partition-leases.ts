@@ -82,7 +82,7 @@ export class PartitionLeases {
     if (partitions.length === 0) return
     for (const partition of partitions) this.#held.delete(partition)
     this.#excess = Math.max(0, this.#excess - partitions.length)
-    await this.#kit.pool.query(
+    await this.#kit.query(
       `UPDATE ${this.#kit.schema}.outbox_partitions SET owner = NULL, lease_until = '-infinity'
        WHERE owner = $1 AND partition = ANY($2)`,
       [this.#relayId, partitions],
@@ -93,7 +93,7 @@ export class PartitionLeases {
   /** Hands all partitions back and leaves the list of relays. */
   async leave(): Promise<void> {
     await this.release([...this.#held.keys()])
-    await this.#kit.pool.query(`DELETE FROM ${this.#kit.schema}.outbox_relays WHERE relay_id = $1`, [
+    await this.#kit.query(`DELETE FROM ${this.#kit.schema}.outbox_relays WHERE relay_id = $1`, [
       this.#relayId,
     ])
   }

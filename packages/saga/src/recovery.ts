@@ -27,7 +27,7 @@ export async function runRecovery(
   limit = 100,
 ): Promise<RecoveryReport> {
   const s = kit.schema
-  const { rows } = await kit.pool.query(
+  const { rows } = await kit.query(
     `SELECT scope, key, request, attempts FROM ${s}.idempotency_keys
      WHERE status = 'in_progress' AND locked_until < clock_timestamp() AND scope = ANY($1) AND request IS NOT NULL
      ORDER BY locked_until LIMIT $2`,
@@ -43,12 +43,12 @@ export async function runRecovery(
       kit.emit({ kind: 'saga_error', error })
     }
   }
-  const left = await kit.pool.query(
+  const left = await kit.query<{ parked: number; alone: number }>(
     `SELECT count(*) FILTER (WHERE status = 'parked')::int AS parked,
             count(*) FILTER (WHERE status = 'in_progress' AND (request IS NULL OR NOT scope = ANY($1)))::int AS alone
      FROM ${s}.idempotency_keys WHERE status = 'parked' OR (status = 'in_progress' AND locked_until < clock_timestamp())`,
     [Object.keys(handlers)],
   )
-  const { parked, alone } = left.rows[0]
+  const { parked, alone } = left.rows[0]!
   return { recovered, failed: rows.length - recovered, leftAlone: alone, parked }
 }

@@ -151,7 +151,12 @@ class Relay implements OutboxRelay {
     await this.stop()
   }
 
-  async drainOnce(): Promise<number> {
+  drainOnce(): Promise<number> {
+    // In a transaction it would see what may never be committed.
+    return outsideTransactions(() => this.#drainOnce())
+  }
+
+  async #drainOnce(): Promise<number> {
     await this.#leases.refresh()
     const ready = await partitionsWithWork(this.#kit, this.#leases.held)
     const counts = await Promise.all(ready.map((partition) => this.#drain(partition)))

@@ -7,7 +7,7 @@
  * database.
  */
 import { pauseUnless } from '../core.ts'
-import { isConnectionLoss } from '../database.ts'
+import { isOutage } from '../database.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import type { SagaKit } from '../kit.ts'
 import { type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
@@ -19,14 +19,13 @@ export function createMailboxPublisher(kit: SagaKit): MessagePublisher {
     async publish(message) {
       const queues = message.destination.split(',').map((queue) => queue.trim())
       try {
-        await kit.pool.query(
+        await kit.query(
           `INSERT INTO ${kit.schema}.mailbox (queue, message_id, body, properties)
            SELECT unnest($1::text[]), $2, $3, $4`,
           [queues, message.messageId, message.body, { ...message.headers, ...propertiesOf(message) }],
         )
       } catch (error) {
-        if (isConnectionLoss(error))
-          throw new BrokerUnavailableError('database out of reach', { cause: error })
+        if (isOutage(error)) throw new BrokerUnavailableError('database out of reach', { cause: error })
         throw new PublishRefusedError('the mailbox refused the message', { cause: error })
       }
     },
@@ -97,7 +96,7 @@ class MailboxSession implements Session {
 
   async #take(room: number): Promise<readonly Taken[]> {
     const { schema } = this.#kit
-    const { rows } = await this.#kit.pool.query<Taken>(
+    const { rows } = await this.#kit.query<Taken>(
       `WITH next AS (SELECT id FROM ${schema}.mailbox WHERE queue = $1 AND available_at <= clock_timestamp()
                      ORDER BY available_at, id LIMIT $2 FOR UPDATE SKIP LOCKED)
        UPDATE ${schema}.mailbox m SET available_at = clock_timestamp() + $3 * interval '1 ms', taken_by = $4, deliveries = deliveries + 1
@@ -108,7 +107,8 @@ class MailboxSession implements Session {
   }
 
   async #deliver({ id, body, properties, deliveries }: Taken): Promise<void> {
-    const { schema, pool } = this.#kit
+    const kit = this.#kit
+    const { schema } = kit
     const verdict = await this.#deliveries.verdictOn({
       headers: properties,
       properties: { queue: this.#queue },
@@ -119,10 +119,10 @@ class MailboxSession implements Session {
     switch (verdict.kind) {
       case 'ack':
       case 'refuse':
-        await pool.query(`DELETE FROM ${schema}.mailbox WHERE id = $1`, [id])
+        await kit.query(`DELETE FROM ${schema}.mailbox WHERE id = $1`, [id])
         return
       case 'again':
-        await pool.query(
+        await kit.query(
           `UPDATE ${schema}.mailbox SET available_at = clock_timestamp() + $2 * interval '1 ms', taken_by = NULL, deliveries = 0
            WHERE id = $1 AND taken_by = $3`,
           [id, verdict.delayMs, this.#me],
@@ -134,7 +134,7 @@ class MailboxSession implements Session {
   /** Keeps messages in flight invisible to other consumers. */
   #renewLater(): void {
     this.#renewal = this.#kit.clock.timer(this.#visibilityMs / 3, () => {
-      this.#kit.pool
+      this.#kit
         .query(
           `UPDATE ${this.#kit.schema}.mailbox SET available_at = clock_timestamp() + $1 * interval '1 ms'
            WHERE id = ANY($2::bigint[]) AND taken_by = $3`,
