@@ -18,12 +18,70 @@ const page = pageOf('guide/saga.md')
 const blocks = blocksOf(page)
 const messages = pageOf('reference/messages.md')
 
+/** What the page leaves to its reader: requests to the handlers, and a message for the consumer. */
+const uses: readonly (readonly [part: string, use: string])[] = [
+  [
+    'web.post',
+    `
+const sent = { method: 'POST', headers: { 'content-type': 'application/json', 'idempotency-key': 'k-1' }, body: '{"amount":5}' } as const
+const listening = web.listen(0, '127.0.0.1')
+await new Promise((resolve) => listening.once('listening', resolve))
+const { port } = listening.address() as { port: number }
+const injected = await service.inject({ ...sent, url: '/orders' })
+const over = (name: string, status: number, replayed: unknown, text: string) => console.log(\`over \${name}: \${status} \${replayed} \${text}\`)
+const shown = async (name: string, answered: Response) =>
+  over(name, answered.status, answered.headers.get('idempotent-replayed'), await answered.text())
+await shown('Express', await fetch(\`http://127.0.0.1:\${port}/orders\`, sent))
+over('Fastify', injected.statusCode, injected.headers['idempotent-replayed'], injected.body)
+await shown('fetch', await POST(new Request('http://localhost/orders', sent)))
+listening.close()
+listening.closeAllConnections()
+`,
+  ],
+  [
+    "queue: 'shipping'",
+    `
+await kit.transaction((tx) =>
+  publish(kit, tx, { aggregateType: 'order', aggregateId: 'order-1', type: 'OrderPaid', payload: { orderId: 'order-1' }, destination: 'shipping' }),
+)
+const until = Date.now() + 60_000
+for (let state = ''; state !== 'shipped' && Date.now() < until; await new Promise((resolve) => setTimeout(resolve, 20)))
+  state = (await pool.query("SELECT state FROM orders WHERE id = 'order-1'")).rows[0].state
+console.log('order-1 is', (await pool.query("SELECT state FROM orders WHERE id = 'order-1'")).rows[0].state)
+`,
+  ],
+]
+
+test('the types of the blocks are right, as strictly as the kit’s own', async () => {
+  const files = { 'types.ts': blocks, 'types-of-messages.ts': blocksOf(messages) }
+  for (const [name, parts] of Object.entries(files)) writeFileSync(join(folder, name), parts.join('\n'))
+  const options = { noUnusedLocals: false }
+  const settings = {
+    extends: join(root, 'tsconfig.json'),
+    compilerOptions: options,
+    files: Object.keys(files),
+    include: [],
+  }
+  writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(settings))
+  await using compiler = new TestProcess(process.execPath, [
+    join(root, 'node_modules/typescript/bin/tsc'),
+    '-p',
+    folder,
+  ])
+  expect(await compiler.exited, compiler.output).toEqual({ code: 0, signal: null })
+})
+
 test('the blocks of the page are one program, whose second run answers from its records', {
-  timeout: 180_000,
+  timeout: 400_000,
 }, async () => {
   expect(blocks.length).toBeGreaterThan(6)
   const file = join(folder, 'program.ts')
-  writeFileSync(file, blocks.join('\n'))
+  writeFileSync(
+    file,
+    blocks
+      .flatMap((block) => [block, ...uses.flatMap(([part, use]) => (block.includes(part) ? [use] : []))])
+      .join('\n'),
+  )
   await using database = await startPostgres()
   const run = async () => {
     await using program = new TestProcess(process.execPath, [file], { env: { DATABASE_URL: database.url } })
@@ -31,6 +89,9 @@ test('the blocks of the page are one program, whose second run answers from its 
     return program.output
   }
   const first = await run()
+  for (const over of ['Express', 'Fastify', 'fetch'])
+    expect(first).toContain(`over ${over}: 201 true {"amount":5}`)
+  expect(first).toContain('order-1 is shipped')
   expect(first).toContain('placed false order-1')
   expect(first).toMatch(/charged false charge-fp-/)
   expect(first).toMatch(/saga completed shelf of pen, charge-fp-/)
@@ -66,5 +127,5 @@ test.each([
   ['reference/messages.md', messages],
 ])('no code of %s stands outside of these blocks', (_, text) => {
   const rest = text.replaceAll(/^```ts\n[\s\S]*?^```$/gm, '')
-  expect(rest).not.toMatch(/^ {4}(import|const|await|\w+: )/m)
+  expect(rest.match(/^ {4}(?!npm |mvn |fencepost |FENCEPOST_)\S.*$/gm)).toBeNull()
 })

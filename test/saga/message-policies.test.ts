@@ -1,4 +1,7 @@
 // What a consumer says about messages: their schema, which errors no retry can help, and how often a type is tried again.
+
+import Type, { type TSchema } from 'typebox'
+import { Compile } from 'typebox/compile'
 import * as v from 'valibot'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { z } from 'zod'
@@ -35,11 +38,34 @@ const message = (payload: unknown, type = 'Paid'): InboundMessage => ({
 const inbox = (options: Partial<InboxOptions>) =>
   new Inbox({ kit, consumerId: 'test', handlers: {}, retryInPlaceMs: 0, ...options })
 
+/** As docs/guide/saga.md has it. */
+function standard(type: TSchema): StandardSchema {
+  const validator = Compile(type)
+  const issuesOf = (value: unknown) =>
+    validator
+      .Errors(value)
+      .map(({ message: text, instancePath }) => ({ message: text, path: instancePath.split('/').slice(1) }))
+  const validate = (value: unknown) => {
+    const completed = validator.Default(structuredClone(value))
+    return validator.Check(completed) ? { value: completed } : { issues: issuesOf(completed) }
+  }
+  return { '~standard': { version: 1, vendor: 'typebox', validate } }
+}
+
 const schemas: readonly (readonly [string, StandardSchema])[] = [
   ['zod', z.object({ amount: z.number().positive(), currency: z.string().default('EUR') })],
   [
     'valibot',
     v.object({ amount: v.pipe(v.number(), v.minValue(1)), currency: v.optional(v.string(), 'EUR') }),
+  ],
+  [
+    'typebox, by an adapter',
+    standard(
+      Type.Object({
+        amount: Type.Number({ exclusiveMinimum: 0 }),
+        currency: Type.String({ default: 'EUR' }),
+      }),
+    ),
   ],
   [
     'a schema that takes its time',
