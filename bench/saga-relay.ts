@@ -3,6 +3,7 @@
  * one message takes from its insertion to its confirm, with and without NOTIFY.
  *
  *     npm run bench -- saga-relay
+ *     npm run bench -- saga-relay nothing rabbitmq        # these alone, and no latencies
  *
  * With FENCEPOST_KAFKA_JARS (docs/guide/saga.md) Kafka, too. Database, broker and relay share this machine. `nothing`
  * confirms at once: the rate of database and relay alone. Beside each rate stands the processor time of a message, of the relay
@@ -37,6 +38,7 @@ import { serverTimes, timesBetween } from './support/server-times.ts'
 
 const MESSAGES = 20_000
 const AGGREGATES = 2_000
+const only = process.argv.slice(2).map((name) => name.toLowerCase())
 
 await using postgres = await startPostgres()
 await using rabbit = await startRabbitMq()
@@ -73,6 +75,7 @@ async function throughput(
   publisherOf: (kit: Awaited<ReturnType<typeof freshKit>>['kit']) => MessagePublisher,
   destination = 'bench',
 ) {
+  if (only.length > 0 && !only.some((one) => name.toLowerCase().includes(one))) return
   const { kit } = await freshKit()
   const publisher = publisherOf(kit)
   await kit.pool.query(
@@ -155,6 +158,8 @@ if (process.env.FENCEPOST_KAFKA_JARS !== undefined) {
   await admin.close()
   await throughput('Kafka, one node', () => createKafkaPublisher(kafkaProducer(kafka.address)))
 }
-console.log('from insertion to confirm over RabbitMQ, about 60 messages/s')
-await latency('poll every 100 ms', false)
-await latency('NOTIFY, poll every 100 ms', true)
+if (only.length === 0) {
+  console.log('from insertion to confirm over RabbitMQ, about 60 messages/s')
+  await latency('poll every 100 ms', false)
+  await latency('NOTIFY, poll every 100 ms', true)
+}
