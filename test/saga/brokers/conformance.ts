@@ -105,7 +105,7 @@ export function brokerConformance(
   let postgres: PostgresServer
   beforeAll(async () => {
     ;[bench, postgres] = await Promise.all([startBench(), startPostgres()])
-  }, 120_000)
+  }, 300_000)
   afterAll(async () => {
     await bench?.[Symbol.asyncDispose]()
     await postgres?.[Symbol.asyncDispose]()
@@ -309,5 +309,5 @@ export function brokerConformance(
       { withinMs: 30_000 },
     )
     expect([...faults]).toEqual(['unavailable'])
-  }, 120_000)
+  }, 300_000)
 }

@@ -20,7 +20,7 @@ import { outbound } from './conformance.ts'
 let server: RabbitMqServer
 beforeAll(async () => {
   server = await startRabbitMq()
-}, 120_000)
+}, 300_000)
 afterAll(() => server?.[Symbol.asyncDispose]())
 
 const settings = { concurrency: 10, onError: () => {} }
