@@ -8,6 +8,7 @@ import { parse, stringify } from 'yaml'
 import { loadConfig } from '../../src/config/load.ts'
 import { promtool } from '../dashboards/promtool.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../support/fetched-programs.ts'
+import { HELM_ENV } from '../support/helm-charts.ts'
 import {
   type Manifest,
   manifestsIn,
@@ -38,6 +39,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }))
 function helm(...args: readonly string[]) {
   const { status, stdout, stderr } = spawnSync(program, args, {
     cwd: folder,
+    env: HELM_ENV,
     encoding: 'utf8',
     maxBuffer: 64 * 1024 * 1024,
   })

@@ -9,6 +9,9 @@ import { type Manifest, manifestsIn } from './kubernetes-objects.ts'
 
 const root = join(import.meta.dirname, '../..')
 
+/** Helm lives for a fifth of a second: to collect its garbage would take a fifth of that. */
+export const HELM_ENV = { ...process.env, GOGC: '400', GOMAXPROCS: '1' }
+
 export type HelmRun = { readonly status: number | null; readonly stdout: string; readonly stderr: string }
 
 export type Charts = Disposable & {
@@ -30,6 +33,7 @@ export async function prepareCharts(): Promise<Charts> {
   const helm = (...args: readonly string[]): HelmRun => {
     const { status, stdout, stderr } = spawnSync(program, args, {
       cwd: folder,
+      env: HELM_ENV,
       encoding: 'utf8',
       maxBuffer: 64 * 1024 * 1024,
     })

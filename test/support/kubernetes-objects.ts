@@ -29,15 +29,30 @@ export function manifestsIn(text: string): Manifest[] {
 
 const nameOf = (manifest: Manifest) => `${manifest.kind}/${manifest.metadata?.name}`
 
+/** The validators of one version by the file that they are made of: making one takes longer than any number of checks. */
+type KnownValidators = {
+  readonly folder: string
+  readonly ajv: Ajv2020
+  readonly known: Map<string, ValidateFunction>
+}
+
+const validatorsOf = new Map<string, Promise<KnownValidators>>()
+
+async function openValidators(version: string): Promise<KnownValidators> {
+  const folder = join(await fetchProgram('kubernetesSchemas'), `${version}-local-strict`)
+  const ajv = new Ajv2020({ strict: false, validateSchema: false, allErrors: true, validateFormats: false })
+  ajv.addSchema(await json(join(folder, '_definitions.json')), '_definitions.json')
+  return { folder, ajv, known: new Map() }
+}
+
 /** The objections of an API server of that version to each; empty where it accepts them all. */
 export async function schemaFaults(
   manifests: readonly Manifest[],
   version: (typeof KUBERNETES_VERSIONS)[number],
 ): Promise<string[]> {
-  const folder = join(await fetchProgram('kubernetesSchemas'), `${version}-local-strict`)
-  const ajv = new Ajv2020({ strict: false, validateSchema: false, allErrors: true, validateFormats: false })
-  ajv.addSchema(await json(join(folder, '_definitions.json')), '_definitions.json')
-  const known = new Map<string, ValidateFunction>()
+  const opened = validatorsOf.get(version) ?? openValidators(version)
+  validatorsOf.set(version, opened)
+  const { folder, ajv, known } = await opened
   const faults: string[] = []
   for (const manifest of manifests) {
     const [group = '', short = group] = [
@@ -47,7 +62,9 @@ export async function schemaFaults(
     const suffix = manifest.apiVersion.includes('/') ? `${group.split('.')[0]}-${short}` : manifest.apiVersion
     const name = `${manifest.kind.toLowerCase()}-${suffix}.json`
     if (group.endsWith('monitoring.coreos.com')) {
-      faults.push(...(await operatorFaults(ajv, manifest)))
+      const validate = known.get(name) ?? (await operatorValidator(ajv, manifest))
+      known.set(name, validate)
+      if (!validate(manifest)) faults.push(...told(manifest, validate))
       continue
     }
     const validate = known.get(name) ?? ajv.compile(await json(join(folder, name)))
@@ -57,15 +74,14 @@ export async function schemaFaults(
   return faults
 }
 
-async function operatorFaults(ajv: Ajv2020, manifest: Manifest): Promise<string[]> {
+async function operatorValidator(ajv: Ajv2020, manifest: Manifest): Promise<ValidateFunction> {
   const plural = `${manifest.kind.toLowerCase()}s`
   const file = join(await fetchProgram('prometheusOperator'), `monitoring.coreos.com_${plural}.yaml`)
   const definition = parse(await readFile(file, 'utf8'))
   const served = definition.spec.versions.find((one: Manifest) =>
     manifest.apiVersion.endsWith(`/${one.name}`),
   )
-  const validate = ajv.compile(closed(served.schema.openAPIV3Schema))
-  return validate(manifest) ? [] : told(manifest, validate)
+  return ajv.compile(closed(served.schema.openAPIV3Schema))
 }
 
 /** An API server drops fields that a definition does not name; here they are errors. */
