@@ -5,11 +5,14 @@
  * Owns the difference between a package in this repository and a published one. Here its `exports` name the sources, so
  * that programs and tests run without a build and without an option. Published they name the compiled files.
  *
- * Usage: node scripts/run.mjs scripts/build.ts [folder instead of dist]
+ * Usage: node scripts/run.mjs scripts/build.ts [--unchecked] [folder instead of dist]
+ *
+ * `--unchecked` leaves the check of types to `npm run lint`: for tests, beside which it runs anyway.
  */
 import { spawnSync } from 'node:child_process'
 import { copyFileSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { parseArgs } from 'node:util'
 import { bundleSidecar } from './bundle.ts'
 
 const PACKAGES = ['client', 'saga']
@@ -19,14 +22,23 @@ const PACKAGES = ['client', 'saga']
  */
 const CORE = '../../../src/core/'
 
-const target = process.argv[2] ?? 'dist'
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { unchecked: { type: 'boolean', default: false } },
+})
+const target = positionals[0] ?? 'dist'
 const compiled = join(target, '.compiled')
 
 // Files of deleted sources would be shipped for ever.
 rmSync(target, { recursive: true, force: true })
-const { status } = spawnSync('node_modules/.bin/tsc', ['-p', 'tsconfig.build.json', '--outDir', compiled], {
-  stdio: 'inherit',
-})
+const options = [
+  '-p',
+  'tsconfig.build.json',
+  '--outDir',
+  compiled,
+  ...(values.unchecked ? ['--noCheck'] : []),
+]
+const { status } = spawnSync('node_modules/.bin/tsc', options, { stdio: 'inherit' })
 if (status !== 0) process.exit(status ?? 1)
 await bundleSidecar(target)
 for (const name of PACKAGES) placePackage(name)

@@ -30,13 +30,13 @@ type Manifest = Readonly<Record<string, unknown>>
 
 /**
  * @returns the tarball of each package, in the folder `tarballs` beside what is built
- * @param checked false where only the contents are looked at: the checks take longer than the packing
+ * @param checked false where only the contents are looked at: the checks, of types too, take longer than the packing
  */
 export async function packAll(
   dist: string,
   { checked }: { readonly checked: boolean },
 ): Promise<Readonly<Record<PackageName, string>>> {
-  node('scripts/build.ts', dist)
+  node('scripts/build.ts', ...(checked ? [] : ['--unchecked']), dist)
   placeSidecar(dist)
   const tarballs = join(dist, 'tarballs')
   mkdirSync(tarballs, { recursive: true })
