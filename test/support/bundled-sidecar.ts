@@ -1,10 +1,12 @@
 /**
  * Once for a run of the tests, before the first: the sidecar as one program. It is kept under a name of its content, because Node
- * keeps what it has compiled by the name of the file, and most runs change nothing of it.
+ * keeps what it has compiled by the name of the file, and most runs change nothing of it. Which content is made of which sources
+ * is written beside it: where they are as they were, nothing is made.
  */
 import { createHash } from 'node:crypto'
 import {
   copyFileSync,
+  existsSync,
   globSync,
   mkdirSync,
   readdirSync,
@@ -13,8 +15,9 @@ import {
   rmSync,
   statSync,
   utimesSync,
+  writeFileSync,
 } from 'node:fs'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import type { TestProject } from 'vitest/node'
 import { bundleSidecar } from '../../scripts/bundle.ts'
 
@@ -37,11 +40,33 @@ export default async function setup(project: TestProject): Promise<void> {
 
 /** @returns the main program of the bundle */
 export async function treeSidecar(): Promise<string> {
+  mkdirSync(all, { recursive: true })
+  const note = join(all, `made-of-${hashOf(sources(), root)}`)
+  const known = existsSync(note) ? join(all, readFileSync(note, 'utf8')) : undefined
+  if (known !== undefined && existsSync(join(known, 'dist/main.js'))) {
+    for (const path of [note, known]) utimesSync(path, new Date(), new Date())
+    return join(known, 'dist/main.js')
+  }
+  const folder = await bundledFolder()
+  writeFileSync(note, basename(folder))
+  return join(folder, 'dist/main.js')
+}
+
+/** All that the program is made of. The lock file stands for the packages. */
+function sources(): readonly string[] {
+  const files = globSync('{src,packages/*/src}/**/*.*', { cwd: root })
+  const makers = ['scripts/bundle.ts', 'scripts/undici-pool.mjs', 'package.json', 'package-lock.json']
+  return [...files, ...globSync('packages/*/package.json', { cwd: root }), ...makers]
+}
+
+/** Made anew. */
+async function bundledFolder(): Promise<string> {
   const made = join(all, `made-by-${process.pid}`)
   mkdirSync(made, { recursive: true })
   copyFileSync(join(root, 'package.json'), join(made, 'package.json'))
   await bundleSidecar(join(made, 'dist'))
-  const folder = join(all, contentOf(made))
+  // Of every file in the folder: of the Lua scripts too, which the program only reads.
+  const folder = join(all, hashOf(globSync('**/*.*', { cwd: made }), made))
   try {
     renameSync(made, folder)
   } catch {
@@ -49,13 +74,11 @@ export async function treeSidecar(): Promise<string> {
     rmSync(made, { recursive: true })
     utimesSync(folder, new Date(), new Date())
   }
-  return join(folder, 'dist/main.js')
+  return folder
 }
 
-/** Of every file in the folder: of the Lua scripts too, which the program only reads. */
-function contentOf(folder: string): string {
+function hashOf(files: readonly string[], folder: string): string {
   const hash = createHash('sha256')
-  for (const file of globSync('**/*.*', { cwd: folder }).sort())
-    hash.update(`${file}\n`).update(readFileSync(join(folder, file)))
+  for (const file of files.toSorted()) hash.update(`${file}\n`).update(readFileSync(join(folder, file)))
   return hash.digest('hex').slice(0, 16)
 }
