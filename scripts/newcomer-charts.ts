@@ -10,6 +10,7 @@ import { join } from 'node:path'
 import { fetchProgram } from '../test/support/fetched-programs.ts'
 import { startImageRegistry } from '../test/support/image-registry.ts'
 import { CHARTS, packCharts } from './charts.ts'
+import type { Hiding } from './hidden-checkout.ts'
 import { currentVersion } from './version.ts'
 
 const root = join(import.meta.dirname, '..')
@@ -38,19 +39,20 @@ const DECIDED = [
 ]
 
 /** Renders the chart from the registry, and a chart of somebody's own that has the library from there. */
-export async function playChart(host: string, folder: string, say: Say): Promise<void> {
-  const helm = await fetchProgram('helm')
+export async function playChart(host: string, folder: string, { without }: Hiding, say: Say): Promise<void> {
+  const program = await fetchProgram('helm')
+  const helm = (args: readonly string[]) => {
+    const [command, ...rest] = without(program, args)
+    return ended(command, rest, folder)
+  }
   const from = [`oci://${host}/charts/fencepost`, '--version', currentVersion(), '--plain-http']
-  const rendered = ended(helm, ['template', 'fencepost', ...from, ...DECIDED])
+  const rendered = helm(['template', 'fencepost', ...from, ...DECIDED])
   for (const part of ['kind: StatefulSet', 'kind: Deployment', `fencepost/fencepost:${currentVersion()}`])
     if (!rendered.includes(part)) throw new Error(`the chart from the registry does not render "${part}"`)
-  const refused = spawnSync(
-    helm,
-    ['template', 'fencepost', ...from, ...DECIDED, '--set', 'service.replicas=none'],
-    {
-      encoding: 'utf8',
-    },
-  )
+  const [command, ...rest] = without(program, [
+    ...['template', 'fencepost', ...from, ...DECIDED, '--set', 'service.replicas=none'],
+  ])
+  const refused = spawnSync(command, rest, { encoding: 'utf8', cwd: folder })
   if (refused.status === 0 || !refused.stderr.includes('replicas'))
     throw new Error(`the chart from the registry takes service.replicas=none: ${refused.stderr}`)
   say(`chart: oci://…/charts/fencepost renders, and its schema refuses a wrong value`)
@@ -58,15 +60,15 @@ export async function playChart(host: string, folder: string, say: Say): Promise
   cpSync(join(root, 'deploy/helm/example'), own, { recursive: true })
   const manifest = readFileSync(join(own, 'Chart.yaml'), 'utf8')
   writeFileSync(join(own, 'Chart.yaml'), manifest.replace('file://../fencepost-lib', `oci://${host}/charts`))
-  ended(helm, ['dependency', 'update', '--plain-http', own])
-  if (!ended(helm, ['template', 'own', own, '--kube-version', '1.37.0']).includes('restartPolicy: Always'))
+  helm(['dependency', 'update', '--plain-http', own])
+  if (!helm(['template', 'own', own, '--kube-version', '1.37.0']).includes('restartPolicy: Always'))
     throw new Error('a chart with the library from the registry has no native sidecar')
   say('chart: a chart of its own has the library from oci://…/charts, and with it the sidecar')
   const pulled = join(folder, 'pulled')
   mkdirSync(pulled)
   for (const chart of CHARTS) {
     const where = [`oci://${host}/charts/${chart}`, '--version', currentVersion(), '--plain-http']
-    ended(helm, ['pull', ...where, '--untar', '--untardir', pulled])
+    helm(['pull', ...where, '--untar', '--untardir', pulled])
     if (readFileSync(join(pulled, chart, 'Chart.yaml'), 'utf8').includes('file:'))
       throw new Error(`the published chart ${chart} names a folder of this repository`)
   }
@@ -74,19 +76,20 @@ export async function playChart(host: string, folder: string, say: Say): Promise
 }
 
 /** Alone, without a rehearsal around it: packs, pushes to a registry of its own, and plays. */
-export async function playChartAlone(folder: string, say: Say): Promise<void> {
+export async function playChartAlone(folder: string, hiding: Hiding, say: Say): Promise<void> {
   await using registry = await startImageRegistry()
   const archives = await packCharts(join(folder, 'charts'), `oci://${registry.host}/charts`)
   await pushCharts(registry.host, Object.values(archives))
-  await playChart(registry.host, folder, say)
+  await playChart(registry.host, folder, hiding, say)
 }
 
 /** @returns what it wrote to both outputs: helm says what it pushed on stderr */
-function ended(command: string, args: readonly string[]): string {
+function ended(command: string, args: readonly string[], cwd?: string): string {
   try {
     return execFileSync('sh', ['-c', '"$@" 2>&1', 'sh', command, ...args], {
       encoding: 'utf8',
       maxBuffer: 64 * 1024 * 1024,
+      ...(cwd === undefined ? {} : { cwd }),
     })
   } catch (cause) {
     throw new Error(`${command} ${args.join(' ')} failed\n${(cause as { stdout?: string }).stdout ?? ''}`)

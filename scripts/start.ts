@@ -64,6 +64,7 @@ export const GROUPS: Readonly<Record<string, Group>> = {
     programs: {
       pack: 'scripts/pack.ts',
       charts: 'scripts/charts.ts',
+      image: 'scripts/image.ts',
       newcomer: 'scripts/newcomer.ts',
       version: 'scripts/version.ts',
     },

@@ -32,6 +32,7 @@ export const PLACES: Readonly<Record<string, readonly RegExp[]>> = {
   'docs/operations/deploy.md': [
     /(fencepost:)(\d+\.\d+\.\d+[\w.-]*)/g,
     /(newTag: )([\w.-]+)/g,
+    /(refs\/tags\/v)(\d+\.\d+\.\d+[\w.-]*)/g,
     /(fencepost-lib, version: )([^,]+)/g,
     /(--version )(\d+\.\d+\.\d+[\w.-]*)/g,
   ],

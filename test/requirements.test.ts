@@ -2,6 +2,7 @@
 import { existsSync, globSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { GROUPS } from '../scripts/start.ts'
 
 const root = join(import.meta.dirname, '..')
 const page = readFileSync(join(root, 'docs/internals/requirements.md'), 'utf8')
@@ -61,9 +62,8 @@ const commands = [
   ...Object.keys(
     (JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { scripts: object }).scripts,
   ),
-  ...(existsSync(join(root, 'test/apiserver/main.ts')) ? ['campaign apiserver'] : []),
-  ...['locks', 'proxy', 'idempotency', 'saga-relay', 'lease-profiles'].flatMap((name) =>
-    existsSync(join(root, `bench/${name}.ts`)) ? [`bench ${name}`] : [],
+  ...Object.entries(GROUPS).flatMap(([group, { programs }]) =>
+    Object.keys(programs).map((name) => `${group} ${name}`),
   ),
 ]
 

@@ -12,7 +12,7 @@ import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
 import { bundleSidecar } from '../../scripts/bundle.ts'
-import { librariesOf, nodeFiles, place } from '../support/container-image.ts'
+import { librariesOf, nodeFiles, place } from '../support/base-images.ts'
 import { requireProgram } from '../support/programs.ts'
 
 const run = promisify(execFile)

@@ -6,6 +6,7 @@ test('a newcomer installs each package, and it does its main job', { timeout: 90
   const said: string[] = []
   await playNewcomer(['client', 'saga', 'fencepost'], (line) => said.push(line))
   expect(said.map((line) => line.split(':')[0])).toEqual([
+    'checkout',
     'tarballs',
     ...['client', 'client', 'saga', 'saga'],
     ...['fencepost', 'fencepost', 'fencepost'],

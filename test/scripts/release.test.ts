@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { CHART_REGISTRY, packCharts, publishedManifest } from '../../scripts/charts.ts'
+import { hideCheckout } from '../../scripts/hidden-checkout.ts'
 import { playChart, pushCharts } from '../../scripts/newcomer-charts.ts'
 import { currentVersion } from '../../scripts/version.ts'
 import { FETCH_MS_MAX } from '../support/fetched-programs.ts'
@@ -46,6 +47,6 @@ test('pushed to a registry, a newcomer installs from there', { timeout: FETCH_MS
     'fencepost',
   ])
   const said: string[] = []
-  await playChart(registry.host, folder, (line) => said.push(line))
+  await playChart(registry.host, folder, hideCheckout(), (line) => said.push(line))
   expect(said).toHaveLength(3)
 })

@@ -38,3 +38,33 @@ test('nothing is published before the tag was compared and everything was built 
   for (const job of ['npm', 'image'])
     expect(release).toMatch(new RegExp(`^  ${job}:\\n    needs: artifacts$`, 'm'))
 })
+
+test('the page of a release is made after what was published has been verified as its users do', () => {
+  const release = textOf('.github/workflows/release.yml')
+  expect(release).toMatch(/^ {2}published:\n {4}needs: \[npm, image, charts\]$/m)
+  expect(release).toMatch(/^ {2}page:\n {4}needs: published$/m)
+})
+
+test('what is signed is named by its digest, because a tag may lead elsewhere tomorrow', () => {
+  const signed = [...textOf('.github/workflows/release.yml').matchAll(/cosign (?:sign|attest) (.*)$/gm)].map(
+    ([, of = '']) => of.split(' ').at(-1),
+  )
+  expect(signed.length).toBe(3)
+  expect(signed.filter((name) => !name?.includes('@$'))).toEqual([])
+})
+
+test('an image has its provenance and its bill of materials where it is rehearsed and where it is published', () => {
+  expect(textOf('.github/workflows/release.yml')).toMatch(/^ +provenance: mode=max\n +sbom: true$/m)
+  expect(textOf('.github/workflows/artifacts.yml')).toContain('--provenance mode=max --sbom=true')
+})
+
+test('deploy.md has the identity and the issuer by which the release verifies itself', () => {
+  const release = textOf('.github/workflows/release.yml')
+  const [, issuer = ''] = /--certificate-oidc-issuer (\S+)/.exec(release) ?? []
+  const [, identity = ''] = /^ +IDENTITY: (.+)$/m.exec(release) ?? []
+  const named = identity.replace(/\$\{\{ github\.repository \}\}/, 'fencepost/fencepost')
+  const page = textOf('docs/operations/deploy.md')
+  const [, version = ''] = /cosign verify .*fencepost:(\d\S+)$/m.exec(page.replaceAll(/ \\\n +/g, ' ')) ?? []
+  expect(page).toContain(named.replace(/\$\{\{ github\.ref \}\}/, `refs/tags/v${version}`))
+  expect(page).toContain(issuer)
+})
