@@ -1,8 +1,8 @@
-/** The examples in Go and Java, and in Python with httpx: compiled or installed first, which takes longer than they run. */
+/** The examples in Go and Java, and in Python with packages: compiled, installed or generated first, which takes longer than they run. */
 import { readFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { delimiter, dirname, join } from 'node:path'
 import { afterAll, beforeAll } from 'vitest'
 import { cached, goProgram, run } from '../test/support/fetched-programs.ts'
 import { requireProgram } from '../test/support/programs.ts'
@@ -27,23 +27,40 @@ const java = (name: string) => async () => {
   return { command: [join(dirname(compiler), 'java'), '-cp', built, name] }
 }
 
-const httpx = async () => {
-  const requirements = join(here, 'python/requirements.txt')
+/** @returns the folder with the Python packages of that file and with what they need */
+async function pythonPackages(file: string, module: string): Promise<string> {
+  const requirements = join(here, 'python', file)
   const version = readFileSync(requirements, 'utf8')
     .trim()
     .replaceAll(/[^\w.]+/g, '-')
-  const module = await cached(version, 'httpx/__init__.py', async (beside) => {
-    const options = ['--quiet', '--disable-pip-version-check', '--target', beside, '-r', requirements]
-    await run('httpx', requireProgram('pip'), ['install', ...options])
+  const installed = await cached(version, `${module}/__init__.py`, async (beside) => {
+    const options = ['--quiet', '--no-compile', '--disable-pip-version-check', '--target', beside]
+    await run(module, requireProgram('pip'), ['install', ...options, '-r', requirements])
   })
+  return dirname(dirname(installed))
+}
+
+const httpx = async () => ({
+  command: [requireProgram('python'), join(here, 'python/reserve_httpx.py')],
+  env: { PYTHONPATH: await pythonPackages('requirements.txt', 'httpx') },
+})
+
+const generated = async (api: string) => {
+  const packages = await pythonPackages('requirements-generated.txt', 'openapi_python_client')
+  const generator = [
+    ...['-m', 'openapi_python_client', 'generate', '--url', `${api}/openapi.json`],
+    ...['--meta', 'none', '--output-path', join(built, 'fencepost_api')],
+  ]
+  await run('a client', requireProgram('python'), generator, { PYTHONPATH: packages })
   return {
-    command: [requireProgram('python'), join(here, 'python/reserve_httpx.py')],
-    env: { PYTHONPATH: dirname(dirname(module)) },
+    command: [requireProgram('python'), join(here, 'python/reserve_generated.py')],
+    env: { PYTHONPATH: [packages, built].join(delimiter) },
   }
 }
 
 setLanguageStage()
 reservesOnce('python with httpx', httpx)
+reservesOnce('python with a generated client', generated)
 reservesOnce('go', go('reserve'))
 sendsUntilAnswered('go', go('send'))
 reservesOnce('java', java('Reserve'))

@@ -39,10 +39,11 @@ export function setLanguageStage(): void {
   })
 }
 
-export function reservesOnce(name: string, program: () => Promise<Program>): void {
+/** @param program gets the address of the reservation API */
+export function reservesOnce(name: string, program: (api: string) => Promise<Program>): void {
   test(`${name}: the first run renews and completes, the second gets its result`, LIMIT, async () => {
     const order = `order-${name.replaceAll(/\W/g, '')}`
-    const { command, env = {} } = await program()
+    const { command, env = {} } = await program(sidecar.api)
     const run = () =>
       output([...command, order], {
         ...env,
