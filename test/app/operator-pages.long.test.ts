@@ -1,4 +1,4 @@
-/** A million dead letters on every node: an answer stays as small as its page, and takes no longer for it. */
+/** A million dead letters on every node: an answer stays as small as its page, and nothing reads all of them for it. */
 import { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
 import { operatorCaller, operatorTokensFile } from '../support/operator-caller.ts'
@@ -14,7 +14,7 @@ const SEED = `for at = ARGV[1], ARGV[2] do
   redis.call('XADD', KEYS[1], '*', 'id', 'orphan:' .. at, 'kind', 'orphan', 'at', at, 'body', ARGV[3])
 end`
 
-test('a page of dead letters has its limit, and takes no longer among a million than among a thousand', {
+test('a page of dead letters has its limit, and takes less than ten times as long among a thousand times as many', {
   timeout: 300_000,
 }, async () => {
   await using servers = await startRedisServers(3, { founded: true })
