@@ -13,6 +13,9 @@ const load = ['test/system/**/*.test.ts', 'test/faults/**/*.test.ts', 'test/cli/
  */
 const long = ['test/**/*.long.test.ts', 'examples/**/*.long.test.ts']
 
+/** Those of them that only compute. One alone leaves a core idle for much of its time: two at a time take little more than half of it. */
+const searches = ['test/{core,model,simulation}/**/*.long.test.ts', 'test/spec/{spec,traces}.long.test.ts']
+
 export default defineConfig({
   test: {
     // Far above what any test takes by itself: a busy machine starts a process in seconds.
@@ -51,9 +54,20 @@ export default defineConfig({
         test: {
           name: 'long',
           include: long,
-          // Some are whole systems under load, the others run a process a core by themselves.
+          exclude: [...configDefaults.exclude, ...searches],
+          // Whole systems under load.
           maxWorkers: 1,
           sequence: { groupOrder: 2 },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'long searches',
+          include: searches,
+          testTimeout: 180_000,
+          maxWorkers: 2,
+          sequence: { groupOrder: 3 },
         },
       },
       {
@@ -63,7 +77,7 @@ export default defineConfig({
           name: 'by hand',
           include: process.env.FENCEPOST_KAFKA_JARS === undefined ? [] : ['test/**/*.by-hand.ts'],
           maxWorkers: 1,
-          sequence: { groupOrder: 3 },
+          sequence: { groupOrder: 4 },
         },
       },
     ],
