@@ -75,7 +75,7 @@ export async function playChart(host: string, folder: string, { without }: Hidin
   say('chart: nothing in the published charts leads to a folder')
 }
 
-/** Alone, without a rehearsal around it: packs, pushes to a registry of its own, and plays. */
+/** Packs, pushes to a registry of its own, and plays. */
 export async function playChartAlone(folder: string, hiding: Hiding, say: Say): Promise<void> {
   await using registry = await startImageRegistry()
   const archives = await packCharts(join(folder, 'charts'), `oci://${registry.host}/charts`)

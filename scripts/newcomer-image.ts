@@ -22,7 +22,7 @@ type Say = (line: string) => void
 const EMULATED_START_MS_MAX = 600_000
 
 /** Pulls the image for each architecture and lets it serve, on a read-only root and under its own user. */
-export async function playImage(buildah: Buildah, reference: string, say: Say): Promise<void> {
+async function playImage(buildah: Buildah, reference: string, say: Say): Promise<void> {
   for (const architecture of ARCHITECTURES) {
     const emulator = emulatorOf(architecture)
     const from = ['--quiet', '--pull-always', '--tls-verify=false', '--arch', architecture]
@@ -47,7 +47,7 @@ function emulatorOf(architecture: Architecture): string | undefined {
   return releaseProgram('arm64Emulator')
 }
 
-/** Alone, without a rehearsal around it: builds, pushes to a registry of its own, and plays. */
+/** Builds, pushes to a registry of its own, and plays. */
 export async function playImageAlone(folder: string, say: Say): Promise<void> {
   provideReleasePrograms()
   await using registry = await startImageRegistry()
