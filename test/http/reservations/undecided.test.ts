@@ -2,27 +2,30 @@
  * Completions that come too late, or meet too few nodes, through the reservation API: the answer states what stands.
  */
 import { expect, test } from 'vitest'
-import { systemClock } from '../../../src/system/clock.ts'
 import { createAwayNodes } from '../../support/away-nodes.ts'
+import { heldClock } from '../../support/held-clock.ts'
 import { startReservationApi } from '../../support/reservation-api.ts'
 
-/** The next session waits for the lease of the first to end. */
 const FIRST = { session_id: 'one', reserved_value: 'v', lease: '100ms' }
-const NEXT = { session_id: 'two', reserved_value: 'v', wait: '5s' }
-const LAST = { session_id: 'three', reserved_value: 'v', wait: '5s' }
+const NEXT = { session_id: 'two', reserved_value: 'v' }
+const LAST = { session_id: 'three', reserved_value: 'v' }
 
 async function start() {
-  const { nodes, away } = createAwayNodes(systemClock)
-  const api = await startReservationApi({ nodes })
+  const clock = heldClock()
+  const { nodes, away } = createAwayNodes(clock)
+  const api = await startReservationApi({ nodes, clock })
   const complete = ({ id, token }: { id: string; token: number }, result: unknown) =>
     api.call(`/v1/reservations/${id}/complete`, { fencing_token: token, result })
-  return { api, away, complete, [Symbol.asyncDispose]: () => api[Symbol.asyncDispose]() }
+  /** On all nodes at once: where one still held it, the next session would have a majority without that node. */
+  const endTheFirstLease = () => clock.advance(200)
+  return { api, away, complete, endTheFirstLease, [Symbol.asyncDispose]: () => api[Symbol.asyncDispose]() }
 }
 
 test('a completion that a majority refuses and a node takes is undecided, not fenced: the next claim finds its result', async () => {
   await using on = await start()
-  const { api, away, complete } = on
+  const { api, away, complete, endTheFirstLease } = on
   const late = await api.reserve(FIRST)
+  endTheFirstLease()
   away(3, 4)
   const next = await api.reserve(NEXT)
   await api.call(`/v1/reservations/${next.id}/release`, { fencing_token: next.token })
@@ -48,10 +51,11 @@ test('a completion that a majority refuses and a node takes is undecided, not fe
 
 test('a completion without a quorum that another session’s claim adopted is 200 when it is repeated', async () => {
   await using on = await start()
-  const { api, away, complete } = on
+  const { api, away, complete, endTheFirstLease } = on
   const first = await api.reserve(FIRST)
   away(2, 3, 4)
   expect(await complete(first, 'paid')).toMatchObject({ status: 503, body: { code: 'quorum-unavailable' } })
+  endTheFirstLease()
   away()
   expect(await api.call('/v1/reservations', NEXT)).toMatchObject({
     body: { reservation_status: 'DUPLICATE', result: 'paid' },
@@ -61,8 +65,9 @@ test('a completion without a quorum that another session’s claim adopted is 20
 
 test('a completion that is too late on every node is fenced, and leaves no record', async () => {
   await using on = await start()
-  const { api, complete } = on
+  const { api, complete, endTheFirstLease } = on
   const late = await api.reserve(FIRST)
+  endTheFirstLease()
   const next = await api.reserve(NEXT)
   expect(await complete(late, 'late')).toMatchObject({ status: 410, body: { code: 'fenced' } })
   await api.call(`/v1/reservations/${next.id}/release`, { fencing_token: next.token })
