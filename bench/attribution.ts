@@ -17,7 +17,7 @@ import { type Job, startLoad, type ThreadTimes, threadTimes } from './support/lo
 import { besideText, PATIENT_UNDER_LOAD, watchMachine } from './support/machine.ts'
 import { startBenchApplication } from './support/peers.ts'
 import { writeResults } from './support/results.ts'
-import { median } from './support/rounds.ts'
+import { mean } from './support/rounds.ts'
 import { sourcePlaces } from './support/source-places.ts'
 
 const REQUESTS = 3_000
@@ -124,11 +124,12 @@ async function runProfiled(): Promise<Round> {
 }
 
 function report(): void {
-  const whole = median(profiled.map((round) => round.whole))
+  // Means, because those of the rows add up to that of the whole as the rows of each round do; medians need not.
+  const whole = mean(profiled.map((round) => round.whole))
   const names = [...new Set(profiled.flatMap(({ parts }) => [...parts.keys()]))]
   const each = (name: string) => profiled.map(({ parts }) => parts.get(name) ?? 0)
   const { rows, remainderMicros, addsUp } = attributionOf(
-    new Map(names.map((name) => [name, median(each(name))])),
+    new Map(names.map((name) => [name, mean(each(name))])),
     whole,
   )
   console.log(`${kind}, ${concurrency} in flight, ${rounds} rounds of ${REQUESTS} requests\n`)
@@ -144,7 +145,7 @@ function report(): void {
   )
   console.log(`| **the whole, as the kernel counts it** | ${whole.toFixed(1)} | | 100 % |`)
   console.log(
-    `\nwithout the profiler ${median(bare).toFixed(1)} µs (${Math.min(...bare).toFixed(1)}–${Math.max(...bare).toFixed(1)}) in rounds by turns`,
+    `\nwithout the profiler ${mean(bare).toFixed(1)} µs (${Math.min(...bare).toFixed(1)}–${Math.max(...bare).toFixed(1)}) in rounds by turns`,
   )
   console.log(
     addsUp

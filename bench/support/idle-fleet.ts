@@ -11,8 +11,7 @@ import { type App, createApp } from '../../src/app.ts'
 import { type Config, loadConfig } from '../../src/config/load.ts'
 import { SILENT } from '../../src/core/events.ts'
 import { createReadinessGate } from '../../src/core/health/readiness.ts'
-import { UNTRACED } from '../../src/core/tracing.ts'
-import { createLog } from '../../src/observe/log.ts'
+import { deafTelemetry } from './deaf-telemetry.ts'
 
 /** Started at once; each warms its claims up. */
 const AT_ONCE = 4
@@ -59,21 +58,12 @@ function startOne(config: Config, hostname: string): Promise<App> {
 }
 
 /** Readiness with its timers, as every sidecar has it, and nothing that is counted or written. */
-const lightTelemetry: typeof openTelemetry = async (
-  config,
-  { instance, logTo, clock, random },
-): Promise<Telemetry> => {
+const lightTelemetry: typeof openTelemetry = async (config, ports): Promise<Telemetry> => {
+  const { instance, clock, random } = ports
   const gate = createReadinessGate(config, { clock, random })
   let timers: Disposable | undefined
   return {
-    log: createLog({ level: 'error', instance, destination: logTo }),
-    events: SILENT,
-    tracing: UNTRACED,
-    tracedNode: (node) => node,
-    tell: () => {},
-    readiness: ({ nodes }) => ({ ready: true, reasons: [], nodes }),
-    verdict: () => ({ ready: true, reasons: [], failing: new Set(), sentences: new Map(), p95Ms: undefined }),
-    scrape: async () => ({ contentType: 'text/plain', text: '' }),
+    ...(await deafTelemetry('error')(config, ports)),
     start: (groups) => {
       timers = startReadinessTimers(gate, groups, config, { instance, clock, random, events: SILENT })
     },

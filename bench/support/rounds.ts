@@ -98,6 +98,10 @@ export function median(values: readonly number[]): number {
   return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN
 }
 
+export function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length
+}
+
 /** Of paired rounds: ours over theirs, with the smallest and largest pair. */
 export function ratio(
   ours: readonly number[],
