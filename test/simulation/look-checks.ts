@@ -5,10 +5,14 @@
  */
 
 import type { ReadResult } from '../../src/core/ports.ts'
+import { NO_OWNER } from '../../src/core/record/record.ts'
 import { type Grant, type History, isHeldThrough, type Looked, rememberedUntilMs } from './history.ts'
 import { contentOf } from './sidecar.ts'
 
-/** R1 and R2: a read contradicts nothing that was acknowledged before it began. */
+/**
+ * R1 and R2: a read contradicts nothing that was acknowledged before it began. R3: nor does it report an older claim than
+ * one of them. R4: it reports no claim as lapsed that is held when it answers, or that is granted afterwards.
+ */
 export function checkLooks(history: History): void {
   for (const looked of history.looked) {
     const { key, askedMs, answeredMs, result } = looked
@@ -22,7 +26,9 @@ export function checkLooks(history: History): void {
       continue
     }
     for (const grant of history.grants) {
-      if (grant.lease.key !== key || grant.grantedMs >= askedMs) continue
+      if (grant.lease.key !== key) continue
+      checkLapsed(history, looked, grant)
+      if (grant.grantedMs >= askedMs) continue
       checkToken(history, looked, grant)
       if (grant.releasedMs !== undefined && grant.releasedMs < askedMs) checkGivenBack(history, looked, grant)
       else if (isHeldThrough(grant, askedMs, answeredMs)) checkHeld(history, looked, grant)
@@ -64,6 +70,18 @@ function checkToken(history: History, looked: Looked, grant: Grant): void {
   if (result.kind !== 'claimed' || result.token >= grant.lease.token) return
   if (rememberedUntilMs(grant) < answeredMs) return
   wrong(history, looked, 'R3', `although ${grant.process} had been granted ${grant.lease.token}`)
+}
+
+/** The application would be asked what became of an execution that has not ended, or not begun. */
+function checkLapsed(history: History, looked: Looked, grant: Grant): void {
+  const { result, answeredMs } = looked
+  const { lease, grantedMs, process, offeredMs } = grant
+  if (result.kind !== 'claimed' || result.remainingMs > 0 || result.token !== lease.token) return
+  if (result.owner !== lease.owner && result.owner !== NO_OWNER) return
+  const heldMs = Math.max(grantedMs, answeredMs)
+  // A lease that lapsed and was renewed since may be reported as it was when the read began.
+  if ((offeredMs === undefined || offeredMs > heldMs) && isHeldThrough(grant, grantedMs, heldMs))
+    wrong(history, looked, 'R4', `although ${process} holds it from ${grantedMs.toFixed(2)}`)
 }
 
 function wrong(history: History, looked: Looked, invariant: string, why: string): void {

@@ -658,6 +658,15 @@ export const MUTANTS: readonly Mutant[] = [
     killedBy: ['R3'],
     only: 'leftovers',
   },
+  {
+    name: 'takeover-under-way-told-as-lapsed',
+    rule: 'a claim that runs on a node, and may yet be granted, is not reported as one that lapsed',
+    file: 'src/core/quorum/majority-read.ts',
+    from: '  if (granted[0]?.fence === largest) return undefined\n',
+    to: '',
+    killedBy: ['R4'],
+    only: 'takeovers',
+  },
   // Decisions of operators.
   {
     name: 'outcome-decided-away-unsaid',

@@ -133,6 +133,31 @@ function takeoversGivenBack(dice: Dice, nodeCount: number) {
   return { operations, faults }
 }
 
+/** Several race to take over a claim that lapsed, over nodes of unequal speed, and it is looked at meanwhile. */
+function takeoversRace(dice: Dice) {
+  const operations: Operation[] = [reservation(50, 0, 2, 'vanishes')]
+  const lapsedMs = 50 + LEASE_MS
+  for (let racers = dice.between(2, 5); racers > 0; racers -= 1)
+    operations.push({
+      ...request(lapsedMs + dice.fraction() * 100, dice.between(0, 2), dice.pick([50, 300])),
+      waitMs: dice.pick([0, 1_500, 1_500]),
+    })
+  for (let looks = dice.between(4, 8); looks > 0; looks -= 1)
+    operations.push({
+      kind: 'read',
+      atMs: lapsedMs + dice.fraction() * 300,
+      process: dice.between(0, 2),
+      key: 0,
+    })
+  const network = {
+    latencyMs: 1,
+    jitterMs: dice.pick([5, 30]),
+    lossRate: dice.pick([0.02, 0.1]),
+    lateRate: 0,
+  }
+  return { operations, faults: [], change: { network } }
+}
+
 /** A holder completes after its lease, and a minority accepts; or it gets no answer, and repeats the completion. */
 function completesTooLate(dice: Dice, nodeCount: number) {
   const late = dice.chance(0.6)
@@ -291,6 +316,7 @@ export const NARROW_PLACES: Readonly<Record<string, Situation>> = {
   frozen: frozenWithAnswersWaiting,
   looks: looksWhileAnOutcomeSpreads,
   leftovers: takeoversGivenBack,
+  takeovers: takeoversRace,
   refused: completesTooLate,
   overtaken: enrolmentOvertaken,
   clocksApart: groupsWithClocksApart,

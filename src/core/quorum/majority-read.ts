@@ -171,14 +171,16 @@ function withoutClaimOfMajority(heard: Heard): MajorityRead {
  * Which of several lapsed claims is reported: the largest that a majority may have granted. A larger one was granted to
  * no holder, so it hides none. A node that granted a claim promised its token, and promises only rise: it shows that
  * token or a larger one, even after that claim was released or another came and went. Where no node shows the claim of
- * that token any more, the claim that it took over is reported under its token.
+ * that token any more, the claim that it took over is reported under its token. Where a node shows it running, and none
+ * shows it over, somebody is claiming at this moment and may yet be granted it: then none is reported.
  */
 function speakerOf({ reads, views, silent, needed }: Heard): ClaimedRead | undefined {
   const promised = reads.map(({ record }) => record?.fence ?? NO_TOKEN).sort((one, other) => other - one)
-  const largest = promised[needed - 1 - silent]
-  const speaker = views.find(({ fence }) => largest !== undefined && fence <= largest)
-  if (largest === undefined || speaker === undefined) return views[0]
-  if (speaker.fence === largest) return speaker
+  const largest = promised[needed - 1 - silent] ?? NO_TOKEN
+  const granted = views.filter(({ fence }) => fence <= largest)
+  const speaker = granted.find(isLapsed)
+  if (speaker === undefined || speaker.fence === largest) return speaker
+  if (granted[0]?.fence === largest) return undefined
   const majorityReached = promised.filter((fence) => fence >= largest).length >= needed
   return { ...speaker, fence: largest, owner: NO_OWNER, majorityReached }
 }

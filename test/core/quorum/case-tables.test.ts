@@ -102,6 +102,11 @@ function fingerprintOf({ request }: Word): string {
   return request === undefined ? 'f'.repeat(64) : { x: 'e', y: 'd' }[request as 'x' | 'y'].repeat(64)
 }
 
+/** Every attempt of every request has a holder of its own. */
+function ownerOf({ request = 'a', attempt }: Word): string {
+  return Buffer.alloc(16, `${request}${attempt}`).toString('hex')
+}
+
 function outcomeOf(says: string, completedAtWallMs: number): Buffer {
   const intact = encodeOutcome({
     kind: 'result',
@@ -185,7 +190,7 @@ function readOf(text: string): NodeAnswer | undefined {
   const { kind, at, attempt } = word
   const shown = (record: NodeRecord | undefined): NodeAnswer => ({ kind: 'record', record, nodeMs })
   const claimed = {
-    owner: word.left === 'given-back' ? NO_OWNER : 'a'.repeat(32),
+    owner: word.left === 'given-back' ? NO_OWNER : ownerOf(word),
     attempt,
     fingerprint: fingerprintOf(word),
     claimedAtNodeMs: 0,
