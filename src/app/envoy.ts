@@ -4,7 +4,6 @@ import { randomUUID } from 'node:crypto'
 import type { Config } from '../config/load.ts'
 import type { EnvoyPorts, EnvoyServer } from '../http/envoy/server.ts'
 import type { ScopeRules } from '../http/request/identify.ts'
-import { gatewaySecret } from './gateway.ts'
 import type { Secrets } from './secrets.ts'
 
 /** The rest of a message besides a body: the head of its request, and gRPC's own fields. */
@@ -15,7 +14,7 @@ const HELD_BY_ENVOY_BYTES = 2 * 1024 * 1024
 /** The listener, or undefined if it is off. Loads gRPC only if needed: that takes a tenth of a second. */
 export async function openEnvoy(
   config: Config,
-  core: Omit<EnvoyPorts, 'secret' | 'newInstance' | 'onFailure'>,
+  core: Omit<EnvoyPorts, 'newInstance' | 'onFailure'>,
   secrets: Secrets,
   scope: ScopeRules,
   onFailure: EnvoyPorts['onFailure'],
@@ -44,7 +43,7 @@ export async function openEnvoy(
         messageBytesMax: Math.max(HELD_BY_ENVOY_BYTES, ...bodies) + config.headerLimitBytes + AROUND_BYTES,
       },
     },
-    { ...core, secret: gatewaySecret(config, core), newInstance: () => randomUUID(), onFailure },
+    { ...core, newInstance: () => randomUUID(), onFailure },
   )
   return { ...server, listen: () => server.listen(at) }
 }

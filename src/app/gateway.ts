@@ -2,7 +2,6 @@
 
 import { randomUUID } from 'node:crypto'
 import type { Config } from '../config/load.ts'
-import { agreedSecret, givenSecret, type ReservationSecret } from '../core/reservations/reservation-secret.ts'
 import { createGateway, type GatewayPorts } from '../http/gateway/server.ts'
 import type { ScopeRules } from '../http/request/identify.ts'
 import { listenerLimits } from './listener-limits.ts'
@@ -11,7 +10,10 @@ import type { Secrets } from './secrets.ts'
 /** The gateway listener, or undefined if it is off. */
 export function openGateway(
   config: Config,
-  core: Pick<GatewayPorts, 'leases' | 'quotas' | 'clock' | 'random' | 'events' | 'tracing' | 'bodyMemory'>,
+  core: Pick<
+    GatewayPorts,
+    'leases' | 'quotas' | 'secret' | 'clock' | 'random' | 'events' | 'tracing' | 'bodyMemory'
+  >,
   secrets: Secrets,
   scope: ScopeRules,
   onFailure: GatewayPorts['onFailure'],
@@ -35,7 +37,6 @@ export function openGateway(
     },
     {
       ...core,
-      secret: gatewaySecret(config, core),
       newInstance: () => randomUUID(),
       onFailure,
     },
@@ -45,11 +46,4 @@ export function openGateway(
     leave: () => gateway.leave(),
     close: (graceMs: number) => gateway.close(graceMs),
   }
-}
-
-export function gatewaySecret(
-  { reservationSecret }: Config,
-  core: Pick<GatewayPorts, 'leases' | 'clock' | 'random'>,
-): ReservationSecret {
-  return reservationSecret === undefined ? agreedSecret(core) : givenSecret(reservationSecret.content)
 }

@@ -3,6 +3,12 @@
  */
 
 import type { Config } from '../config/load.ts'
+import {
+  agreedSecret,
+  givenSecret,
+  type ReservationSecret,
+  type SecretPorts,
+} from '../core/reservations/reservation-secret.ts'
 import type { ScopeRules } from '../http/request/identify.ts'
 import type { ReservationApiPorts } from '../http/reservations/server.ts'
 import { openEnvoy } from './envoy.ts'
@@ -22,13 +28,19 @@ export type ListenerAddresses = {
   operator?: string
 }
 
+/** How long a start waits for the nodes to agree on the secret that signs reservations. */
+const AGREEING_MS = 1_000
+
 export type ListenersPorts = {
   /** For listeners that execute requests themselves: proxy and Envoy. */
   readonly executing: Parameters<typeof openProxy>[1]
   /** For listeners that answer an application, which executes requests. */
-  readonly answering: Parameters<typeof openReservationApi>[2] & Parameters<typeof openGateway>[1]
+  readonly answering: Omit<
+    Parameters<typeof openReservationApi>[2] & Parameters<typeof openGateway>[1],
+    'secret'
+  >
   /** For the operator listener, besides the application. */
-  readonly operating: Omit<OperatorListenerPorts, 'application' | 'onFailure'>
+  readonly operating: Omit<OperatorListenerPorts, 'secret' | 'application' | 'onFailure'>
   readonly onFailure: ReservationApiPorts['onFailure']
 }
 
@@ -55,17 +67,20 @@ export async function openListeners(
   { executing, answering, operating, onFailure }: ListenersPorts,
 ): Promise<Listeners> {
   const proxy = openProxy(config, executing, secrets, scope, onFailure)
-  const api = openReservationApi(config, version, answering, secrets, scope, onFailure)
-  const gateway = openGateway(config, answering, secrets, scope, onFailure)
-  const envoy = await openEnvoy(config, executing, secrets, scope, onFailure)
+  const secret = secretOf(config, answering)
+  const api = openReservationApi(config, version, { ...answering, secret }, secrets, scope, onFailure)
+  const gateway = openGateway(config, { ...answering, secret }, secrets, scope, onFailure)
+  const envoy = await openEnvoy(config, { ...executing, secret }, secrets, scope, onFailure)
   const application = proxy?.application
-  const operator = openOperatorApi(config, secrets, scope, { ...operating, application, onFailure })
+  const operator = openOperatorApi(config, secrets, scope, { ...operating, secret, application, onFailure })
   return {
     application,
     inFlight: () => (proxy?.inFlight() ?? 0) + (envoy?.inFlight() ?? 0),
     reserved: () => api?.held() ?? 0,
     listen: async () => {
       const addresses: ListenerAddresses = {}
+      // Agreed on before a call needs it, whose budget is short; where too few nodes answer yet, calls try again.
+      if (api !== undefined || gateway !== undefined || envoy !== undefined) await secret.current(AGREEING_MS)
       if (api !== undefined) addresses.api = await opened('api', () => api.listen())
       if (gateway !== undefined) addresses.gateway = await opened('gateway', () => gateway.listen())
       if (envoy !== undefined) addresses.gatewayGrpc = await opened('gateway gRPC', () => envoy.listen())
@@ -81,6 +96,11 @@ export async function openListeners(
       await Promise.all([proxy, api, gateway, envoy, operator].map((one) => one?.close(graceMs)))
     },
   }
+}
+
+/** One for all listeners: an id of one is served by the others. */
+function secretOf({ reservationSecret }: Config, core: SecretPorts): ReservationSecret {
+  return reservationSecret === undefined ? agreedSecret(core) : givenSecret(reservationSecret.content)
 }
 
 /** @throws StartRefused with the name of the listener */

@@ -7,7 +7,7 @@ import type { Events } from '../core/events.ts'
 import type { RecentDecisions } from '../core/operator/recent-decisions.ts'
 import { recordView } from '../core/operator/record-view.ts'
 import type { PrincipalRules, VerifyToken } from '../core/request/principal.ts'
-import { agreedSecret, givenSecret } from '../core/reservations/reservation-secret.ts'
+import type { ReservationSecret } from '../core/reservations/reservation-secret.ts'
 import type { SagaAdmin } from '../core/saga-admin.ts'
 import type { OverviewFacts } from '../http/operator/overview.ts'
 import { createOperatorApi, type OperatorApi } from '../http/operator/server.ts'
@@ -22,6 +22,7 @@ import { StartRefused } from './start-refused.ts'
 
 export type OperatorListenerPorts = {
   readonly stack: Stack
+  readonly secret: ReservationSecret
   readonly instance: string
   readonly clock: Clock
   readonly random: Random
@@ -51,7 +52,7 @@ export function openOperatorApi(
   config: Config,
   secrets: Secrets,
   principal: PrincipalRules,
-  { stack, onTrouble, application, instance, ...ports }: OperatorListenerPorts,
+  { stack, secret, onTrouble, application, instance, ...ports }: OperatorListenerPorts,
 ): { listen(): Promise<string>; close: OperatorApi['close'] } | undefined {
   const at = config.operatorListen
   const tokens = secrets.operatorTokens
@@ -61,15 +62,14 @@ export function openOperatorApi(
     throw new StartRefused(
       'FENCEPOST_OPERATOR_LISTEN needs Redis nodes: embedded ones keep no audit log, and end with the process',
     )
-  const { tenant, env, apiVersion, leaseMs, reservationSecret } = config
+  const { tenant, env, apiVersion, leaseMs } = config
   const tls = secrets.tls('operator')
   const groups = stack.coordinated.map(({ redis }) => redis)
-  const core = { leases: operated.leases, clock: ports.clock, random: ports.random }
   const api = createOperatorApi(
     {
       scope: { tenant, env, apiVersion },
       describing: { routes: config.routes, principal: { ...principal, verifyToken: BELIEVED } },
-      secret: reservationSecret === undefined ? agreedSecret(core) : givenSecret(reservationSecret.content),
+      secret,
       instance,
       storedBytesMax: config.storedResponseLimitBytes,
       tokens,

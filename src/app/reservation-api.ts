@@ -4,7 +4,6 @@ import { randomUUID } from 'node:crypto'
 import type { Config } from '../config/load.ts'
 import { createWaiters } from '../core/claims/waiters.ts'
 import type { PrincipalRules } from '../core/request/principal.ts'
-import { agreedSecret, givenSecret } from '../core/reservations/reservation-secret.ts'
 import { operatorPaths } from '../http/operator/openapi.ts'
 import { createReservationApi, type ReservationApiPorts } from '../http/reservations/server.ts'
 import type { Secrets } from './secrets.ts'
@@ -13,14 +12,17 @@ import type { Secrets } from './secrets.ts'
 export function openReservationApi(
   config: Config,
   version: string,
-  core: Pick<ReservationApiPorts, 'leases' | 'quotas' | 'clock' | 'random' | 'events' | 'tracing' | 'sagas'>,
+  core: Pick<
+    ReservationApiPorts,
+    'leases' | 'quotas' | 'secret' | 'clock' | 'random' | 'events' | 'tracing' | 'sagas'
+  >,
   secrets: Secrets,
   principal: PrincipalRules,
   onFailure: ReservationApiPorts['onFailure'],
 ) {
   const at = config.apiListen
   if (at.kind === 'off') return undefined
-  const { tenant, env, apiVersion, reservationSecret } = config
+  const { tenant, env, apiVersion } = config
   const tls = secrets.tls('api')
   const api = createReservationApi(
     {
@@ -53,7 +55,6 @@ export function openReservationApi(
       ...core,
       waiters: createWaiters(config.maxWaiters, config.maxWaiters),
       ...(config.operatorListen.kind === 'off' ? {} : { describedPaths: operatorPaths() }),
-      secret: reservationSecret === undefined ? agreedSecret(core) : givenSecret(reservationSecret.content),
       newInstance: () => randomUUID(),
       onFailure,
     },

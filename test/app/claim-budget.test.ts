@@ -6,14 +6,17 @@ import { loadConfig } from '../../src/config/load.ts'
 import { createBackground } from '../../src/core/background.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
 import type { RecordNode } from '../../src/core/ports.ts'
+import { reservationIdOf } from '../../src/core/reservations/reservation-id.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
 import { startApplication } from '../support/application.ts'
 import { eventually } from '../support/eventually.ts'
+import { startGatewayListener } from '../support/gateway-listener.ts'
 import { type RunningClock, runningClock } from '../support/held-clock.ts'
 import { route, startProxy } from '../support/proxy.ts'
 import { fingerprintOf, keyOf } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+import { startReservationApi } from '../support/reservation-api.ts'
 
 const BUDGET_MS = 100
 /** What a process may take to run a timer that is due, by a clock that stops while the process is stalled. */
@@ -130,4 +133,69 @@ test('a client of the proxy is refused within the budget from its first request 
     }
     expect(application.seen.length).toBe(executed)
   }
+})
+
+test('a sidecar that starts beside three hung nodes refuses reservations and checks within the budget, and calls no id foreign', async () => {
+  const asked = await opened({ FENCEPOST_NODE_DEADLINE: `${ROUND_MS}ms`, FENCEPOST_CLAIM_BUDGET: '4s' })
+  await using owned = new AsyncDisposableStack()
+  owned.defer(async () => {
+    for (const index of [0, 1, 2]) servers.resume(index)
+    await close(asked)
+  })
+  const { leases } = asked.stack
+  await eventually('a claim is granted', async () => {
+    const claimed = await leases.claim({
+      key: keyOf('started'),
+      fingerprint: fingerprintOf('started'),
+      leaseMs: 30_000,
+      retentionMs: 60_000,
+      budgetMs: 4_000,
+    })
+    return claimed.kind !== 'unavailable'
+  })
+  for (const index of [0, 1, 2]) servers.pause(index)
+  // Each has a secret of its own to agree on, and has not agreed on it.
+  const api = owned.use(await startReservationApi({ leases, options: { budgetMs: BUDGET_MS } }))
+  const gateway = owned.use(
+    await startGatewayListener({ leases, options: { routes: [route({ budgetMs: BUDGET_MS })] } }),
+  )
+  const reserve = () => api.call('/v1/reservations', { session_id: 's', reserved_value: 'v' })
+  const check = async () => {
+    const answer = await fetch(`${gateway.origin}/v1/gateway/forward-auth`, {
+      headers: {
+        'X-Forwarded-Method': 'POST',
+        'X-Forwarded-Uri': '/payments',
+        'X-Forwarded-Host': 'shop',
+        'Idempotency-Key': crypto.randomUUID(),
+      },
+    })
+    return { status: answer.status, body: (await answer.json()) as Record<string, unknown> }
+  }
+  for (const call of [reserve, check, reserve, check]) {
+    const startedMs = clock.monoMs()
+    const { status, body } = await call()
+    const tookMs = clock.monoMs() - startedMs
+    expect([status, body.code]).toEqual([503, 'quorum-unavailable'])
+    expect(tookMs).toBeLessThan(BUDGET_MS + ANSWERED_LATE_MS)
+  }
+  const reservationId = reservationIdOf(
+    {
+      intents: [{ recordKey: keyOf('started'), fingerprint: fingerprintOf('started') }],
+      entities: [],
+      owner: 'c'.repeat(32),
+      token: 7,
+      attempt: 1,
+      leaseMs: 30_000,
+      retentionMs: 60_000,
+    },
+    Buffer.alloc(32),
+  )
+  const completed = await fetch(`${gateway.origin}/v1/gateway/complete`, {
+    method: 'POST',
+    headers: { 'Fencepost-Reservation-Id': reservationId },
+    body: '{"status":201}',
+  })
+  expect([completed.status, await completed.json()]).toMatchObject([503, { code: 'quorum-unavailable' }])
+  const extended = await api.call(`/v1/reservations/${reservationId}/extend`, { fencing_token: 7 })
+  expect([extended.status, extended.body.code]).toEqual([503, 'quorum-unavailable'])
 })

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { createLeases } from '../../src/core/claims/leases.ts'
 import type { Clock } from '../../src/core/clock.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
+import type { Leases } from '../../src/core/ports.ts'
 import { createTenantQuotas, type TenantLimits } from '../../src/core/request/tenant-quotas.ts'
 import { agreedSecret } from '../../src/core/reservations/reservation-secret.ts'
 import { UNTRACED } from '../../src/core/tracing.ts'
@@ -18,6 +19,8 @@ export type GatewayListenerOptions = {
   readonly options?: Partial<Omit<GatewayOptions, 'limits'>>
   readonly limits?: Partial<GatewayOptions['limits']>
   readonly tenants?: Partial<TenantLimits>
+  /** Default: over embedded nodes. */
+  readonly leases?: Leases
   /** Counts the new records of a tenant; default: the system clock. */
   readonly quotaClock?: Clock
   /** Default: beyond the reach of a test that is not about it. */
@@ -43,12 +46,9 @@ export async function startGatewayListener(given: GatewayListenerOptions = {}): 
   const failures: unknown[] = []
   const events = { publish: (event: CoreEvent) => void published.push(event) }
   const nodes = createEmbeddedNodes(5, clock, 10_000, events)
-  const leases = createLeases({
-    quorum: createRedlockQuorum({ nodes, clock, events }),
-    clock,
-    random,
-    events,
-  })
+  const leases =
+    given.leases ??
+    createLeases({ quorum: createRedlockQuorum({ nodes, clock, events }), clock, random, events })
   const gateway = createGateway(
     {
       routes: [route({ bodyLimitBytes: 1_024 })],

@@ -8,6 +8,7 @@ import { createLeases } from '../../src/core/claims/leases.ts'
 import { createWaiters } from '../../src/core/claims/waiters.ts'
 import type { Clock } from '../../src/core/clock.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
+import type { Leases } from '../../src/core/ports.ts'
 import { createTenantQuotas, type TenantLimits } from '../../src/core/request/tenant-quotas.ts'
 import { agreedSecret, type ReservationSecret } from '../../src/core/reservations/reservation-secret.ts'
 import type { SagaAdmin } from '../../src/core/saga-admin.ts'
@@ -22,6 +23,8 @@ export type TestApiOptions = {
   readonly options?: Partial<Omit<ReservationApiOptions, 'limits'>>
   readonly limits?: Partial<ReservationApiOptions['limits']>
   readonly nodes?: readonly StoppableNode[]
+  /** Default: over `nodes`. */
+  readonly leases?: Leases
   readonly clock?: Clock
   readonly secret?: ReservationSecret
   readonly maxWaiters?: number
@@ -64,12 +67,9 @@ export async function startReservationApi(given: TestApiOptions = {}): Promise<T
   const failures: unknown[] = []
   const events = { publish: (event: CoreEvent) => void (given.keepEvents !== false && published.push(event)) }
   const nodes = given.nodes ?? createEmbeddedNodes(5, clock, 10_000, events)
-  const leases = createLeases({
-    quorum: createRedlockQuorum({ nodes, clock, events }),
-    clock,
-    random,
-    events,
-  })
+  const leases =
+    given.leases ??
+    createLeases({ quorum: createRedlockQuorum({ nodes, clock, events }), clock, random, events })
   const api = createReservationApi(
     {
       version: '0.0.0-test',

@@ -75,18 +75,29 @@ export function reservationIdOf(reservation: Reservation, secret: Buffer): strin
   return PREFIX + Buffer.concat([payload, macOf(payload, secret)]).toString('base64url')
 }
 
+/** Whether it could be an id: if not, no secret has signed it. */
+export function hasFormOfReservationId(id: string): boolean {
+  return signedBytesOf(id) !== undefined
+}
+
 /** @param secrets any of them may have signed */
 export function verifyReservationId(id: string, secrets: readonly Buffer[]): VerifiedId {
   const foreign: VerifiedId = { kind: 'foreign' }
-  if (!id.startsWith(PREFIX) || id.length > RESERVATION_ID_CHARS_MAX) return foreign
-  const encoded = id.slice(PREFIX.length)
-  const bytes = Buffer.from(encoded, 'base64url')
-  // Node's decoder is lenient; one id has one spelling.
-  if (bytes.length < FIXED_BYTES + MAC_BYTES || bytes.toString('base64url') !== encoded) return foreign
+  const bytes = signedBytesOf(id)
+  if (bytes === undefined) return foreign
   const payload = bytes.subarray(0, -MAC_BYTES)
   const mac = bytes.subarray(-MAC_BYTES)
   if (!secrets.some((secret) => timingSafeEqual(macOf(payload, secret), mac))) return foreign
   return { kind: 'reservation', reservation: reservationFrom(payload) }
+}
+
+function signedBytesOf(id: string): Buffer | undefined {
+  if (!id.startsWith(PREFIX) || id.length > RESERVATION_ID_CHARS_MAX) return undefined
+  const encoded = id.slice(PREFIX.length)
+  const bytes = Buffer.from(encoded, 'base64url')
+  // Node's decoder is lenient; one id has one spelling.
+  if (bytes.length < FIXED_BYTES + MAC_BYTES || bytes.toString('base64url') !== encoded) return undefined
+  return bytes
 }
 
 /**

@@ -14,7 +14,7 @@ import { createHmac } from 'node:crypto'
 import type { Clock, Random } from '../clock.ts'
 import { sha256Hex } from '../formats/framing.ts'
 import type { Leases } from '../ports.ts'
-import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
+import { type Backoff, jitteredDelayMs, pause, pauseUnless } from '../retry.ts'
 import { SESSION_TAG_BYTES } from './reservations.ts'
 
 export const SECRET_RECORD_KEY = 'dedup:%:%:%:reservation-secret'
@@ -26,15 +26,26 @@ const AGREEING_LEASE_MS = 2_000
 /** If it expired, it would be replaced while ids signed with it are in use. */
 const SECRET_RETENTION_MS = 20 * 366 * 86_400_000
 const LOOK_AGAIN_MS = 60_000
+/** A look goes on in the background, whoever waits for it for a shorter time: the next caller finds what it found. */
+const LOOK_BUDGET_MS = 1_000
 /** An unrecognised id triggers a look; a flood of them must not flood the nodes. */
 const LOOK_AGAIN_SOONEST_MS = 1_000
 const BACKOFF: Backoff = { initialMs: 20, maxMs: 200 }
 
 export interface ReservationSecret {
-  /** The first signs, any of them verifies; empty where too few nodes answered to agree on one, within the budget. */
-  current(budgetMs: number): Promise<readonly Buffer[]>
-  /** Looks again, for an id that the present ones do not verify; at most once a second. */
-  refreshed(budgetMs: number): Promise<readonly Buffer[]>
+  /**
+   * The first signs, any of them verifies; empty where too few nodes have answered to agree on one.
+   *
+   * @param withinMs how long to wait for that at most
+   */
+  current(withinMs: number): Promise<readonly Buffer[]>
+  /**
+   * Looks again, for an id that the present ones do not verify; at most once a second. Undefined where too few nodes
+   * have answered to say.
+   *
+   * @param withinMs how long to wait for that at most
+   */
+  refreshed(withinMs: number): Promise<readonly Buffer[] | undefined>
 }
 
 /** One secret per line: the first signs, the others still verify. */
@@ -59,8 +70,8 @@ export function agreedSecret(ports: SecretPorts): ReservationSecret {
   let lookedMonoMs = Number.NEGATIVE_INFINITY
   let looking: Promise<void> | undefined
 
-  function look(budgetMs: number): Promise<void> {
-    looking ??= agree(ports, budgetMs)
+  function look(): Promise<void> {
+    looking ??= agree(ports)
       .then((agreed) => {
         if (agreed === undefined) return
         lookedMonoMs = clock.monoMs()
@@ -73,20 +84,22 @@ export function agreedSecret(ports: SecretPorts): ReservationSecret {
   }
 
   return {
-    current: async (budgetMs) => {
-      if (secrets.length === 0) await look(budgetMs)
-      else if (clock.monoMs() - lookedMonoMs > LOOK_AGAIN_MS) void look(budgetMs)
+    current: async (withinMs) => {
+      if (secrets.length === 0) await pauseUnless([look()], withinMs, clock)
+      else if (clock.monoMs() - lookedMonoMs > LOOK_AGAIN_MS) void look()
       return secrets
     },
-    refreshed: async (budgetMs) => {
-      if (clock.monoMs() - lookedMonoMs > LOOK_AGAIN_SOONEST_MS) await look(budgetMs)
-      return secrets
+    refreshed: async (withinMs) => {
+      const before = lookedMonoMs
+      if (clock.monoMs() - before <= LOOK_AGAIN_SOONEST_MS) return secrets
+      await pauseUnless([look()], withinMs, clock)
+      return lookedMonoMs === before ? undefined : secrets
     },
   }
 }
 
-async function agree({ leases, clock, random }: SecretPorts, budgetMs: number): Promise<Buffer | undefined> {
-  const untilMonoMs = clock.monoMs() + budgetMs
+async function agree({ leases, clock, random }: SecretPorts): Promise<Buffer | undefined> {
+  const untilMonoMs = clock.monoMs() + LOOK_BUDGET_MS
   // One owner, so that a round whose completion was lost does not block the next.
   const owner = random.hex(16)
   for (let retry = 0; ; retry += 1) {

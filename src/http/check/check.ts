@@ -10,7 +10,7 @@
 
 import { createHash } from 'node:crypto'
 import { lockIdOf } from '../../core/claims/lease.ts'
-import type { Random } from '../../core/clock.ts'
+import type { Clock, Random } from '../../core/clock.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import { NOT_COUNTED } from '../../core/outcome.ts'
 import type { Leases } from '../../core/ports.ts'
@@ -40,6 +40,7 @@ export type CheckPorts = {
   readonly leases: Leases
   readonly quotas: TenantQuotas
   readonly secret: ReservationSecret
+  readonly clock: Clock
   readonly random: Random
   readonly tracing: Tracing
 }
@@ -71,9 +72,6 @@ export type Checked = {
   readonly tenant?: string
   readonly clientKey?: string | undefined
 }
-
-/** How long a check waits for the nodes to agree on the secret that signs reservations. */
-const SECRET_BUDGET_MS = 1_000
 
 const NO_QUORUM: Decided = { kind: 'unavailable', answered: 0, required: NOT_COUNTED }
 
@@ -124,9 +122,10 @@ async function claim(
   intent: Intent,
   route: ProtectedRoute,
   idempotencyKey: string,
-  { leases, secret, random, tracing }: CheckPorts,
+  { leases, secret, clock, random, tracing }: CheckPorts,
 ): Promise<Decided> {
-  const [signing] = await secret.current(SECRET_BUDGET_MS)
+  const startedMonoMs = clock.monoMs()
+  const [signing] = await secret.current(route.budgetMs)
   const lost = (decided: Decided): Decided =>
     route.onQuorumLoss === 'fail-open' ? { kind: 'unprotected' } : decided
   if (signing === undefined) return lost(NO_QUORUM)
@@ -135,7 +134,9 @@ async function claim(
     hopId === undefined
       ? random.hex(SESSION_TAG_BYTES)
       : sessionTagOf(signing, { tenant: '', env: '', sessionId: `gateway\0${hopId}` })
-  const { takeover, leaseMs, retentionMs, budgetMs } = route
+  const { takeover, leaseMs, retentionMs } = route
+  // What agreeing on the secret has taken is part of the budget.
+  const budgetMs = Math.max(1, route.budgetMs - (clock.monoMs() - startedMonoMs))
   const wanted = {
     intents: [intent],
     entities: [],

@@ -59,7 +59,6 @@ export interface EnvoyServer {
   close(graceMs: number): Promise<void>
 }
 
-const SECRET_SOON_MS = 1_000
 const FLUSH_MS_MAX = 1_000
 
 export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): EnvoyServer {
@@ -105,11 +104,7 @@ export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): Env
   })
 
   return {
-    listen: async (at) => {
-      const address = await listener.listen(at)
-      void ports.secret.current(SECRET_SOON_MS)
-      return address
-    },
+    listen: (at) => listener.listen(at),
     inFlight: () => inFlight.count,
     close: async (graceMs) => {
       inFlight.drain()

@@ -11,13 +11,15 @@ import type { Clock } from '../../core/clock.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
 import type { Leases } from '../../core/ports.ts'
-import { verifyReservationId, whyForeign } from '../../core/reservations/reservation-id.ts'
+import { openReservationId } from '../../core/reservations/open-reservation-id.ts'
+import { whyForeign } from '../../core/reservations/reservation-id.ts'
 import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'
 import { complete, type EndResult, type Reservation, release } from '../../core/reservations/reservations.ts'
 import { dispositionOf, type StoringPolicy, storedOutcomeOf } from '../../core/routes/settlement.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
+import { ID_UNCHECKED } from '../message/unavailable.ts'
 import type { AdmittedRequest } from '../request/admission.ts'
 import type { Body } from '../server/inbound.ts'
 
@@ -123,13 +125,10 @@ async function settle(
   }
 }
 
-const SECRET_BUDGET_MS = 1_000
-
 async function opened(id: string, secret: ReservationSecret): Promise<Reservation | Problem> {
-  let verified = verifyReservationId(id, await secret.current(SECRET_BUDGET_MS))
-  if (verified.kind === 'foreign')
-    verified = verifyReservationId(id, await secret.refreshed(SECRET_BUDGET_MS))
-  if (verified.kind === 'reservation') return verified.reservation
+  const of = await openReservationId(id, secret)
+  if (of.kind === 'reservation') return of.reservation
+  if (of.kind === 'unavailable') return ID_UNCHECKED
   return {
     code: 'reservation-id-invalid',
     detail: `Fencepost-Reservation-Id ${whyForeign(id)}. Nothing was changed.`,

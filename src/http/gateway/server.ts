@@ -52,8 +52,6 @@ export interface GatewayServer {
   close(graceMs: number): Promise<void>
 }
 
-const SECRET_SOON_MS = 1_000
-
 const ENTRYPOINTS: Record<Dialect, Entrypoint> = {
   'ext-authz': 'ext_authz',
   'auth-request': 'auth_request',
@@ -147,11 +145,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
   }
 
   return {
-    listen: async (at) => {
-      const address = await server.listen(at)
-      void ports.secret.current(SECRET_SOON_MS)
-      return address
-    },
+    listen: (at) => server.listen(at),
     leave: server.inFlight.leave,
     close: (graceMs) => server.close(graceMs),
   }

@@ -1,6 +1,7 @@
-/** Why there was no majority, as a sentence for the client. */
+/** Why there was no majority, as a sentence for the client; and what can't be told without one. */
 
 import { NOT_COUNTED } from '../../core/outcome.ts'
+import type { Problem } from './problems.ts'
 
 export type Unavailable = { readonly answered: number; readonly required: number; readonly full?: number }
 
@@ -9,4 +10,12 @@ export function whyUnavailable({ answered, required, full = 0 }: Unavailable): s
   const counted = `${answered} nodes answered and ${required} are required.`
   if (full === 0) return counted
   return `${counted} ${full} more are well and have no memory left for new requests; what was carried out they still answer.`
+}
+
+/** Of a reservation id whose signature can't be checked now: it may be one of this cluster. */
+export const ID_UNCHECKED: Problem = {
+  code: 'quorum-unavailable',
+  detail:
+    'Too few nodes answer to tell whether a sidecar of this cluster has given out the id. Nothing was changed. Ask again, unchanged, after the time given.',
+  retryAfterMs: 1_000,
 }

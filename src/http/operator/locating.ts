@@ -10,9 +10,11 @@ import { keysOfHash, parseReference } from '../../core/operator/locate.ts'
 import { parseIdempotencyKey } from '../../core/request/idempotency-key.ts'
 import { recordKey, type Scope } from '../../core/request/identity.ts'
 import { keyOf } from '../../core/request/key-parts.ts'
-import { verifyReservationId, whyForeign } from '../../core/reservations/reservation-id.ts'
+import { openReservationId } from '../../core/reservations/open-reservation-id.ts'
+import { whyForeign } from '../../core/reservations/reservation-id.ts'
 import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'
 import type { Problem } from '../message/problems.ts'
+import { ID_UNCHECKED } from '../message/unavailable.ts'
 import { type Describing, identifiedAs, intentOfName, scopeOf } from '../request/described-request.ts'
 import { routeFor } from '../request/described-route.ts'
 import type { FindInput } from './find-schemas.ts'
@@ -31,8 +33,6 @@ export type LocatingOptions = {
   readonly describing: Describing
   readonly secret: ReservationSecret
 }
-
-const SECRET_BUDGET_MS = 1_000
 
 export async function locate(input: FindInput, options: LocatingOptions): Promise<Located> {
   const scope = scopeOf(input, options.scope)
@@ -124,15 +124,14 @@ function headersOf(names: readonly string[], key: string): HeaderList {
 }
 
 async function ofReservation(id: string, secret: ReservationSecret): Promise<Located> {
-  let verified = verifyReservationId(id, await secret.current(SECRET_BUDGET_MS))
-  if (verified.kind === 'foreign')
-    verified = verifyReservationId(id, await secret.refreshed(SECRET_BUDGET_MS))
-  if (verified.kind === 'foreign')
+  const of = await openReservationId(id, secret)
+  if (of.kind === 'unavailable') return refused(ID_UNCHECKED)
+  if (of.kind === 'foreign')
     return refused({
       code: 'reservation-id-invalid',
       detail: `The id ${whyForeign(id)}.`,
     })
-  const { intents, entities } = verified.reservation
+  const { intents, entities } = of.reservation
   return certain([...intents, ...entities].map(({ recordKey: key }) => key))
 }
 

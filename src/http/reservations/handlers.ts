@@ -6,31 +6,25 @@
  */
 
 import type { Leases, ReadResult } from '../../core/ports.ts'
-import { reservationIdOf, verifyReservationId, whyForeign } from '../../core/reservations/reservation-id.ts'
+import { openReservationId } from '../../core/reservations/open-reservation-id.ts'
+import { reservationIdOf, whyForeign } from '../../core/reservations/reservation-id.ts'
 import { complete, extend, type Reservation, read, release } from '../../core/reservations/reservations.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import type { Problem } from '../message/problems.ts'
+import { ID_UNCHECKED } from '../message/unavailable.ts'
 import { intentOfName, scopeOf } from '../request/described-request.ts'
 import {
   type ApiAnswer,
   endedAnswer,
   extendedAnswer,
   intentStatusOf,
-  NO_SECRET,
   problem,
   refusal,
   wrongTokenAnswer,
 } from './answers.ts'
 import type { Heartbeats } from './heartbeat.ts'
 import { explained } from './intents.ts'
-import {
-  durationOf,
-  LEASE_MIN_MS,
-  type ReserveOptions,
-  type ReservePorts,
-  reserveFor,
-  SECRET_BUDGET_MS,
-} from './reserve.ts'
+import { durationOf, LEASE_MIN_MS, type ReserveOptions, type ReservePorts, reserveFor } from './reserve.ts'
 import type {
   CompleteInput,
   ExtendInput,
@@ -120,17 +114,11 @@ async function opened(
   id: string,
   ports: Pick<HandlerPorts, 'secret' | 'tracing'>,
 ): Promise<{ reservation: Reservation; secret: Buffer } | ApiAnswer> {
-  let secrets = await ports.secret.current(SECRET_BUDGET_MS)
-  let verified = verifyReservationId(id, secrets)
-  if (verified.kind === 'foreign') {
-    secrets = await ports.secret.refreshed(SECRET_BUDGET_MS)
-    verified = verifyReservationId(id, secrets)
-  }
-  const [secret] = secrets
-  if (secret === undefined) return NO_SECRET
-  if (verified.kind === 'foreign')
+  const of = await openReservationId(id, ports.secret)
+  if (of.kind === 'unavailable') return refusal(ID_UNCHECKED)
+  if (of.kind === 'foreign')
     return problem('reservation-id-invalid', `The id ${whyForeign(id)}. Nothing was changed.`)
-  const { reservation } = verified
+  const { reservation, secret } = of
   const { trace, token } = reservation
   if (trace !== undefined)
     for (const { recordKey } of reservation.intents) ports.tracing.resumed(recordKey, token, trace)

@@ -54,8 +54,6 @@ export type ReservePorts = {
 /** Shorter leases are used up by the rounds that take and renew them. */
 export const LEASE_MIN_MS = 100
 const RETENTION_MIN_MS = 1_000
-/** How long a call waits for the nodes to agree on the secret that signs ids. */
-export const SECRET_BUDGET_MS = 1_000
 
 export async function reserveFor(
   input: ReserveInput,
@@ -68,9 +66,12 @@ export async function reserveFor(
   if (wanted.kind === 'refused') return refusal(wanted.problem)
   const times = timesOf(input, wanted.route?.retentionMs, options)
   if ('code' in times) return refusal(times)
-  const [secret] = await ports.secret.current(SECRET_BUDGET_MS)
+  const startedMonoMs = clock.monoMs()
+  const [secret] = await ports.secret.current(options.budgetMs)
   if (secret === undefined) return NO_SECRET
-  const request = requestFor(input, wanted, { ...times, budgetMs: options.budgetMs }, secret)
+  // What agreeing on the secret has taken is part of the budget.
+  const budgetMs = Math.max(1, options.budgetMs - (clock.monoMs() - startedMonoMs))
+  const request = requestFor(input, wanted, { ...times, budgetMs }, secret)
   const [first] = inOrder(request.intents)
   const full = outstanding.full(request.sessionTag, first?.recordKey ?? '')
   if (full !== undefined) return tooManyHeld(full, times.leaseMs)

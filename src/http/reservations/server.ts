@@ -62,8 +62,6 @@ export interface ReservationApi {
   close(graceMs: number): Promise<void>
 }
 
-const SECRET_SOON_MS = 1_000
-
 export function createReservationApi(
   options: ReservationApiOptions,
   ports: ReservationApiPorts,
@@ -112,8 +110,6 @@ export function createReservationApi(
   return {
     listen: async ({ kind: _, ...where }) => {
       const address = await app.listen(where)
-      // Agreed on before the first call needs it; where the nodes can't be reached yet, that call tries again.
-      void ports.secret.current(SECRET_SOON_MS)
       return 'path' in where ? `unix:${where.path}` : address
     },
     held: () => Math.max(0, outstanding.count() - heartbeats.open),

@@ -156,15 +156,27 @@ describe('the secret', () => {
     const clock = new VirtualClock()
     let behind = createEmbeddedNodes(5, clock, 10_000, SILENT)
     let away = 0
+    const hung = Promise.withResolvers<void>()
+    let hanging = 0
     const nodes: RecordNode[] = behind.map(({ name }, index) => ({
       name,
-      execute: async (command) =>
-        index < away
+      execute: async (command) => {
+        if (index < hanging) await hung.promise
+        return index < away
           ? { kind: 'unreachable', reason: 'refused', detail: '' }
-          : behind[index]!.execute(command),
+          : behind[index]!.execute(command)
+      },
     }))
     const takeAway = (count: number) => {
       away = count
+    }
+    /** @returns a function that lets them answer */
+    const hang = (count: number) => {
+      hanging = count
+      return () => {
+        hanging = 0
+        hung.resolve()
+      }
     }
     const empty = () => {
       behind = createEmbeddedNodes(5, clock, 10_000, SILENT)
@@ -174,7 +186,7 @@ describe('the secret', () => {
       const leases = createLeases({ quorum, clock, random: systemRandom, events: SILENT })
       return agreedSecret({ leases, clock, random: systemRandom })
     })
-    return { clock, secrets, takeAway, empty }
+    return { clock, secrets, takeAway, hang, empty }
   }
 
   test('sidecars that read the secret at the same moment or later get the same one', async () => {
@@ -190,6 +202,32 @@ describe('the secret', () => {
     expect(await clock.during(secrets[0]!.current(1_000))).toEqual([])
     takeAway(2)
     expect((await clock.during(secrets[0]!.current(1_000))).length).toBe(1)
+  })
+
+  test('with three nodes hung nobody waits longer than asked for; what the look finds later is there for the next', async () => {
+    const { clock, secrets, hang } = sidecars(1)
+    const resume = hang(3)
+    const [secret] = secrets
+    for (const withinMs of [100, 30]) {
+      const startedMonoMs = clock.monoMs()
+      expect(await clock.during(secret!.current(withinMs))).toEqual([])
+      expect(clock.monoMs() - startedMonoMs).toBe(withinMs)
+    }
+    resume()
+    await clock.advance(10)
+    expect((await secret!.current(0)).length).toBe(1)
+  })
+
+  test('whether the secret has changed is not known while too few nodes answer', async () => {
+    const { clock, secrets, takeAway } = sidecars(1)
+    const [secret] = secrets
+    const agreed = await clock.during(secret!.current(1_000))
+    expect(await clock.during(secret!.refreshed(1_000))).toEqual(agreed)
+    await clock.advance(2_000)
+    takeAway(3)
+    expect(await clock.during(secret!.refreshed(1_000))).toBeUndefined()
+    takeAway(2)
+    expect(await clock.during(secret!.refreshed(1_000))).toEqual(agreed)
   })
 
   test('the secret is read again later: emptied nodes get a new one, and the old one still verifies', async () => {

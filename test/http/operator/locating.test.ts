@@ -1,6 +1,7 @@
 /** Whose request it was, from what support has of the client: the record is the one that the proxy would make of the whole request. */
 import { expect, test } from 'vitest'
 import { loadConfig } from '../../../src/config/load.ts'
+import { reservationIdOf } from '../../../src/core/reservations/reservation-id.ts'
 import type { PrincipalSource, ProtectedRoute } from '../../../src/core/routes/route.ts'
 import type { FindInput } from '../../../src/http/operator/find-schemas.ts'
 import { locate } from '../../../src/http/operator/locating.ts'
@@ -21,6 +22,29 @@ const located = (input: FindInput, principal: PrincipalSource, trusted: boolean)
     },
     secret: { current: async () => [], refreshed: async () => [] },
   })
+
+test('an id of a reservation that can’t be checked now is not called foreign', async () => {
+  const id = reservationIdOf(
+    {
+      intents: [{ recordKey: `dedup:shop:test:v1:${'a'.repeat(64)}`, fingerprint: 'b'.repeat(64) }],
+      entities: [],
+      owner: 'c'.repeat(32),
+      token: 7,
+      attempt: 1,
+      leaseMs: 1_000,
+      retentionMs: 60_000,
+    },
+    Buffer.alloc(32),
+  )
+  expect(await located({ reservation_id: id }, { kind: 'authorization' }, false)).toMatchObject({
+    kind: 'refused',
+    problem: { code: 'quorum-unavailable' },
+  })
+  expect(await located({ reservation_id: `${id}=` }, { kind: 'authorization' }, false)).toMatchObject({
+    kind: 'refused',
+    problem: { code: 'reservation-id-invalid' },
+  })
+})
 
 const KEY = { method: 'POST', path: '/payments', idempotency_key: 'order-4711' }
 const requestWith = (headers: Record<string, string>) => ({
