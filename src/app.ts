@@ -109,31 +109,20 @@ export const LATE_OFFERS_MAX = 1_000
 async function build(config: Config, environment: AppEnvironment, state: State) {
   const size = sizeOf(config)
   const telemetry = await telemetryOf(config, environment, size)
-  const { log, events, tracing, tracedNode } = telemetry
+  const { log, events, tracing } = telemetry
   for (const hint of hintsFor(config)) log.warn({ hint }, 'the configuration is accepted, with a warning')
   const secrets = secretsOf(config, environment.readFile, log)
   const nodes = await connectedNodes(config, telemetry)
   const failedLater = (err: unknown) => log.error({ err }, 'work in the background failed')
-  // Apart from late offers and without a limit: in an outage they would take the places of outcomes.
-  const lateClaims = createBackground(Number.POSITIVE_INFINITY, failedLater)
-  const { required } = size
-  const stack = openStack(config, nodes, { clock, random, events, tracedNode, required, lateClaims })
-  if (stack.auditLog !== undefined)
-    telemetry.tell(
-      appendAudit(stack.auditLog, clock, (err) => log.warn({ err }, 'the audit log was not written')),
-    )
+  const instance = config.instance ?? environment.hostname
+  const { stack, lateClaims } = recordsOn(nodes, config, instance, telemetry, size.required, failedLater)
   const { tenantInFlight: inFlightMax, tenantNewRecords: newRecordsPerSecondMax } = config
   const quotas = createTenantQuotas({ inFlightMax, newRecordsPerSecondMax }, clock)
   const bodyMemory = createBodyMemory(bodyMemoryBytes(config, environment.memoryLimitBytes), (of) =>
     events.publish({ kind: 'body_memory_full', of }),
   )
   const core = { bodyMemory, leases: stack.leases, quotas, clock, random, events, tracing }
-  const recent = createRecentDecisions(config, () => clock.wallMs())
-  const traffic = createTraffic(clock)
-  if (config.operatorListen.kind !== 'off') {
-    telemetry.tell(recent.observe)
-    telemetry.tell(traffic.observe)
-  }
+  const { recent, traffic } = observed(config, telemetry)
   const background = createBackground(LATE_OFFERS_MAX, failedLater)
   const sagas = await openSagas(config, clock, (err) =>
     log.warn({ err }, 'the database of the sagas did not answer'),
@@ -150,7 +139,7 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
     answering: sagas === undefined ? core : { ...core, sagas: sagas.admin },
     operating: {
       stack,
-      instance: config.instance ?? environment.hostname,
+      instance,
       clock,
       random,
       events,
@@ -180,6 +169,7 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
     nodes,
     stack,
     core,
+    instance,
     background,
     lateClaims,
     sagas,
@@ -194,6 +184,42 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
       await sagas?.[Symbol.asyncDispose]()
     },
   }
+}
+
+/** The records on the nodes, and claims on them that outlive their callers. */
+function recordsOn(
+  nodes: OpenNodes,
+  config: Config,
+  instance: string,
+  { log, events, tracedNode, tell }: Telemetry,
+  required: number,
+  failedLater: (err: unknown) => void,
+) {
+  // Apart from late offers and without a limit: in an outage they would take the places of outcomes.
+  const lateClaims = createBackground(Number.POSITIVE_INFINITY, failedLater)
+  const stack = openStack(config, nodes, {
+    clock,
+    random,
+    events,
+    tracedNode,
+    required,
+    instance,
+    lateClaims,
+  })
+  if (stack.auditLog !== undefined)
+    tell(appendAudit(stack.auditLog, clock, (err) => log.warn({ err }, 'the audit log was not written')))
+  return { stack, lateClaims }
+}
+
+/** What an operator is shown of this sidecar's requests. */
+function observed(config: Config, telemetry: Telemetry) {
+  const recent = createRecentDecisions(config, () => clock.wallMs())
+  const traffic = createTraffic(clock)
+  if (config.operatorListen.kind !== 'off') {
+    telemetry.tell(recent.observe)
+    telemetry.tell(traffic.observe)
+  }
+  return { recent, traffic }
 }
 
 function sizeOf(config: Config) {
@@ -271,9 +297,13 @@ async function listen(
   return { admin: address, ...(await listeners.listen()) }
 }
 
-function coordinate(config: Config, { stack, core, listeners, log }: Parts): Coordination | undefined {
+function coordinate(
+  config: Config,
+  { stack, core, instance, listeners, log }: Parts,
+): Coordination | undefined {
   return openCoordinations(config, stack.coordinated, {
     ...core,
+    instance,
     application: listeners.application,
     onFailure: (err) => log.warn({ err }, 'coordination stumbled'),
   })

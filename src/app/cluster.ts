@@ -16,7 +16,14 @@ import { standstillOf } from '../redis/loss.ts'
 import type { LookListener } from '../redis/member.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
 import { createRedisWaitQueues } from '../redis/wait-queues.ts'
-import { auditLogOn, connectAll, hasMajority, openRedisGroups, votersOf } from './redis-groups.ts'
+import {
+  auditLogOn,
+  connectAll,
+  hasMajority,
+  openRedisGroups,
+  sidecarNamesOn,
+  votersOf,
+} from './redis-groups.ts'
 import { guardNodes, type NodeGroup, type NodeGroups } from './stack.ts'
 
 const EMBEDDED_NODES = 5
@@ -107,7 +114,7 @@ function votingGroup(
       deadlineMs: config.nodeDeadlineMs,
       clock,
     }),
-    redis: { nodes: redis, auditLog: auditLogOn(redis, clock) },
+    redis: { nodes: redis, auditLog: auditLogOn(redis, clock), names: sidecarNamesOn(redis, clock) },
     onLook: guarded.saw,
     views: () =>
       redis.states().map(({ name: node, state }, index) => {

@@ -1,7 +1,7 @@
 /**
- * What sidecars do together: one elected sidecar sweeps; all of them append to the audit log.
+ * What sidecars do together: one elected sidecar sweeps; all of them append to the audit log, and write their names to the nodes.
  *
- * Embedded nodes have neither, because their records end with their process.
+ * Embedded nodes have none of it, because their records end with their process.
  */
 
 import type { Config } from '../config/load.ts'
@@ -12,6 +12,7 @@ import type { Clock, Random } from '../core/clock.ts'
 import { type AuditLog, answeredLetterOf, auditEntryOf } from '../core/coordination/audit-log.ts'
 import { campaign } from '../core/coordination/election.ts'
 import { type CoreEvent, type Events, SILENT } from '../core/events.ts'
+import { sidecarMarkOf } from '../core/operator/sidecar-mark.ts'
 import type { Leases } from '../core/ports.ts'
 import { isWork } from '../core/request/identity.ts'
 import type { Application } from '../http/proxy/application.ts'
@@ -19,10 +20,14 @@ import { SWEEPER_LEADERSHIP } from '../redis/keys.ts'
 import { lapsedClaims } from '../redis/lapsed.ts'
 import { readNodeStats } from '../redis/node-stats.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
+import type { SidecarNames } from '../redis/sidecar-names.ts'
 
 export type CoordinationPorts = {
   readonly redis: RedisNodes
   readonly auditLog: AuditLog
+  readonly names: SidecarNames
+  /** The name of this sidecar. */
+  readonly instance: string
   readonly leases: Leases
   readonly clock: Clock
   readonly random: Random
@@ -45,7 +50,7 @@ export type Coordination = AsyncDisposable & {
 }
 
 /** The ports of one quorum group. Each has its own leader, so that a lost group does not stop sweeping in the others. */
-export type CoordinatedGroup = Pick<CoordinationPorts, 'redis' | 'auditLog' | 'leases'>
+export type CoordinatedGroup = Pick<CoordinationPorts, 'redis' | 'auditLog' | 'names' | 'leases'>
 
 export function openCoordinations(
   config: Config,
@@ -103,6 +108,8 @@ function openCoordination(config: Config, ports: CoordinationPorts): Coordinatio
   const collector = createNodeCollector(sources, config.nodeCollectionIntervalMs, clock, (node, slow) =>
     ports.events.publish({ kind: 'slow_command', node, ...slow }),
   )
+  const closed = new AbortController()
+  void ports.names.announce(sidecarMarkOf(ports.instance), ports.instance, closed.signal)
   let orphansOpen: number | undefined
   const candidate = campaign({
     ...ports,
@@ -132,7 +139,10 @@ function openCoordination(config: Config, ports: CoordinationPorts): Coordinatio
     },
     nodeStats: collector.nodeStats,
     sweeping: () => ({ leading: candidate.leading, filled: candidate.filled, orphansOpen }),
-    [Symbol.asyncDispose]: () => candidate[Symbol.asyncDispose](),
+    [Symbol.asyncDispose]: () => {
+      closed.abort()
+      return candidate[Symbol.asyncDispose]()
+    },
   }
 }
 

@@ -95,6 +95,7 @@ export function openOperatorApi(
       inspect: async (recordKey) => recordView(recordKey, await operated.inspect(recordKey)),
       forgetHere: (recordKey) => stack.leases.forget(recordKey),
       isHeldHere: (recordKey) => stack.leases.isHeld(recordKey),
+      sidecarOf: operated.sidecarOf,
       newInstance: () => randomUUID(),
     },
   )

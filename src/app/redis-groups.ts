@@ -25,6 +25,7 @@ import { declareLoss, type LossDeclared, standstillOf } from '../redis/loss.ts'
 import type { LookListener } from '../redis/member.ts'
 import { readNodeDetails } from '../redis/node-details.ts'
 import { RedisNodes } from '../redis/nodes.ts'
+import { createSidecarNames, type SidecarNames } from '../redis/sidecar-names.ts'
 import { systemClock } from '../system/clock.ts'
 import { systemRandom } from '../system/random.ts'
 import { operatorLeases } from './stack.ts'
@@ -107,6 +108,10 @@ export function auditLogOn(redis: RedisNodes, clock: Clock): AuditLog {
     deadlineMs: AUDIT_DEADLINE_MS,
     clock,
   })
+}
+
+export function sidecarNamesOn(redis: RedisNodes, clock: Clock): SidecarNames {
+  return createSidecarNames({ clients: () => votersOf(redis), clock })
 }
 
 export function votersOf(redis: RedisNodes) {

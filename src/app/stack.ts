@@ -41,9 +41,12 @@ import { withBreaker } from '../core/nodes/node-breaker.ts'
 import { type WatchedNodes, watchNodeClocks } from '../core/nodes/node-clocks.ts'
 import { withQuorumBreaker } from '../core/nodes/quorum-breaker.ts'
 import type { NodeReply } from '../core/operator/record-view.ts'
+import { sidecarMarkIn, sidecarMarkOf } from '../core/operator/sidecar-mark.ts'
 import type { Leases, Quorum, RecordNode } from '../core/ports.ts'
+import type { Owner } from '../core/record/record.ts'
 import { createEmbeddedNodes } from '../embedded/node.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
+import type { SidecarNames } from '../redis/sidecar-names.ts'
 import { createRedlockQuorum } from '../redlock/rounds.ts'
 import type { CoordinatedGroup } from './coordination.ts'
 
@@ -53,6 +56,8 @@ export type StackPorts = Outside & {
   readonly tracedNode: (node: RecordNode) => RecordNode
   /** A majority of one group. */
   readonly required: number
+  /** Its name, which the owners of its claims are marked with. */
+  readonly instance: string
   /** Claims that outlive their callers. */
   readonly lateClaims: Background
 }
@@ -78,6 +83,8 @@ export type OperatedRecords = {
   readonly leases: Leases
   /** What each node of the record's group shows of it. */
   readonly inspect: (recordKey: string) => Promise<readonly NodeReply[]>
+  /** The name of the sidecar that holds a record as this owner; undefined where the nodes don't know. */
+  readonly sidecarOf: (recordKey: string, owner: Owner) => Promise<string | undefined>
 }
 
 /** One whole quorum, under the stack. */
@@ -88,8 +95,10 @@ export type NodeGroup = {
   readonly nodes: readonly RecordNode[]
   /** Order those who wait for a record. */
   readonly waitQueues: WaitQueues
-  /** The connections and their audit log; undefined for embedded nodes. */
-  readonly redis: { readonly nodes: RedisNodes; readonly auditLog: AuditLog } | undefined
+  /** The connections, their audit log and the sidecars' names; undefined for embedded nodes. */
+  readonly redis:
+    | { readonly nodes: RedisNodes; readonly auditLog: AuditLog; readonly names: SidecarNames }
+    | undefined
 }
 
 export type NodeGroups = {
@@ -159,9 +168,13 @@ export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts):
             answer: await node.execute({ kind: 'read', key }),
           })),
         ),
+      sidecarOf: async (key, owner) =>
+        nodes.groups[placement(key)]?.redis?.names.nameOf(sidecarMarkIn(owner)),
     },
     coordinated: groups.flatMap(({ redis, guarded: leases }) =>
-      redis === undefined ? [] : [{ redis: redis.nodes, auditLog: redis.auditLog, leases }],
+      redis === undefined
+        ? []
+        : [{ redis: redis.nodes, auditLog: redis.auditLog, names: redis.names, leases }],
     ),
     [Symbol.dispose]: () => {
       for (const { writeBack } of groups) writeBack[Symbol.dispose]()
@@ -184,10 +197,11 @@ function groupStack(
   config: Config,
   { name, nodes, redis }: NodeGroup,
   own: Leases,
-  { tracedNode, required, lateClaims, ...outside }: StackPorts,
+  { tracedNode, required, instance, lateClaims, ...outside }: StackPorts,
 ): GroupStack {
   const quorum = roundsOver(config, nodes, outside, tracedNode)
-  const inTime = withClaimDeadline(createLeases({ ...outside, quorum }), { ...outside, required, lateClaims })
+  const leases = createLeases({ ...outside, quorum, ownerMark: sidecarMarkOf(instance) })
+  const inTime = withClaimDeadline(leases, { ...outside, required, lateClaims })
   const guarded = withQuorumBreaker(inTime, {
     ...outside,
     ...(name === '' ? {} : { group: name }),

@@ -74,7 +74,7 @@ export function recordPage(shown: Reply): string {
       'held by',
       holder === undefined
         ? ''
-        : `${text(holder.sidecar ?? 'another sidecar')}, lock id ${text(holder.lock_id)}, since ${text(holder.since)}`,
+        : `${text(holder.sidecar ?? 'a session of the reservation API, or a sidecar unknown by name')}, lock id ${text(holder.lock_id)}, since ${text(holder.since)}`,
     ],
     [
       'application',

@@ -103,8 +103,8 @@ function Verdict({ shown }: { readonly shown: RecordShown }) {
             holder === undefined ? undefined : (
               <>
                 {holder.sidecar === undefined
-                  ? 'another sidecar'
-                  : `this sidecar (${visible(holder.sidecar)})`}
+                  ? 'a session of the reservation API, or a sidecar unknown by name'
+                  : `the sidecar ${visible(holder.sidecar)}`}
                 , since <Time at={holder.since} />
               </>
             ),

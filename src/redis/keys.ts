@@ -39,6 +39,11 @@ export function auditMark(stream: AuditStream, id: string): string {
   return `dedup::${stream}:${id}`
 }
 
+/** The name of the sidecar whose claims have this mark. */
+export function sidecarNameKey(mark: string): string {
+  return `dedup::sidecar:${mark}`
+}
+
 /** The queue of those who wait for a record. */
 export function waitQueueKey(recordKey: string): string {
   return `dedup::line:${recordKey}`

@@ -50,7 +50,13 @@ async function opened(env: Readonly<Record<string, string>>): Promise<Opened> {
   const lateClaims = createBackground(Number.POSITIVE_INFINITY, (cause) => {
     throw cause
   })
-  const ports = { ...outside, tracedNode: (node: RecordNode) => node, required: 3, lateClaims }
+  const ports = {
+    ...outside,
+    tracedNode: (node: RecordNode) => node,
+    required: 3,
+    instance: 'sidecar-1',
+    lateClaims,
+  }
   return { nodes, stack: openStack(loaded.config, nodes, ports) }
 }
 

@@ -28,7 +28,13 @@ test('with a key ring, a command sees the outcome of a record as the sidecar doe
   const nodes = await openNodes(config, systemClock, systemRandom, SILENT)
   onTestFinished(() => nodes[Symbol.asyncDispose]())
   const lateClaims = createBackground(Number.POSITIVE_INFINITY, () => {})
-  using stack = openStack(config, nodes, { ...outside, tracedNode: (node) => node, required: 2, lateClaims })
+  using stack = openStack(config, nodes, {
+    ...outside,
+    tracedNode: (node) => node,
+    required: 2,
+    instance: 'sidecar-1',
+    lateClaims,
+  })
   const request = { key: keyOf('sealed'), fingerprint: fingerprintOf('sealed'), budgetMs: 5_000 }
   const claimed = await stack.leases.claim({ ...request, leaseMs: 30_000, retentionMs: 60_000 })
   if (claimed.kind !== 'granted') throw new Error(claimed.kind)

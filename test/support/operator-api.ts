@@ -122,6 +122,7 @@ export async function startOperatorApi({
       sagas,
       forgetHere: () => {},
       isHeldHere: () => false,
+      sidecarOf: async () => undefined,
       search: async () => ({ records: [] }),
       list: async () => ({ records: [] }),
       newInstance: randomUUID,

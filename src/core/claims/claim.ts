@@ -31,6 +31,7 @@ export type ClaimPorts = {
   readonly tokens: TokenSource
   readonly clock: Clock
   readonly random: Random
+  readonly newOwner: () => Owner
   readonly events: Events
 }
 
@@ -65,7 +66,7 @@ export const CONTENDED = { kind: 'contended', retryAfterMs: 1_000 } as const sat
 export async function claimIdentity(request: ClaimRequest, ports: ClaimPorts): Promise<ClaimResult> {
   const { clock, random, events } = ports
   const startedMonoMs = clock.monoMs()
-  let owner = request.owner ?? random.hex(16)
+  let owner = request.owner ?? ports.newOwner()
   let largest = NO_TOKEN
   let token = ports.tokens.next()
   for (let rounds = 1; ; rounds += 1) {
@@ -96,7 +97,7 @@ export async function claimIdentity(request: ClaimRequest, ports: ClaimPorts): P
     // Tokens were rewound. Late messages of an earlier round have larger tokens and pass for a later round of the same
     // claimant: they could claim again, or release what is granted now. So take another owner, or stop.
     if (request.owner !== undefined) return end(step.otherwise)
-    owner = random.hex(16)
+    owner = ports.newOwner()
   }
 }
 

@@ -41,14 +41,19 @@ export type LeasesOptions = {
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
+  /** Hex digits of whole bytes that the owner of each claim begins with; the rest of its 16 bytes is random. Default: none. */
+  readonly ownerMark?: string
 }
 
 /** What a command needs beside its lease. */
-type LeasePorts = Omit<LeasesOptions, 'random'>
+type LeasePorts = Omit<LeasesOptions, 'random' | 'ownerMark'>
+
+const OWNER_BYTES = 16
 
 export function createLeases(options: LeasesOptions): Leases {
-  const { clock, random } = options
-  const ports = { ...options, tokens: new TokenSource(() => clock.wallMs(), random.fraction()) }
+  const { clock, random, ownerMark = '' } = options
+  const newOwner = () => ownerMark + random.hex(OWNER_BYTES - ownerMark.length / 2)
+  const ports = { ...options, newOwner, tokens: new TokenSource(() => clock.wallMs(), random.fraction()) }
   return {
     claim: (request) => claimIdentity(request, ports),
     renew: (lease) => renew(lease, options),

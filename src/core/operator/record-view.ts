@@ -57,7 +57,7 @@ export type RecordView = {
   readonly largestToken?: Token
   readonly attempt?: number
   readonly fingerprint?: Fingerprint
-  /** 128 random bits of the holder; absent where no holder is left. */
+  /** What the holder is known by on the nodes (`sidecar-mark.ts`); absent where no holder is left. */
   readonly owner?: Owner
   readonly leaseRemainingMs?: number
   /** How long ago it was claimed, on the clock of the node that has known it longest. */

@@ -54,6 +54,8 @@ export type OperatorPorts = DecisionPorts & {
   /** Undefined without a configured database. */
   readonly sagas: SagaAdmin | undefined
   readonly isHeldHere: (recordKey: string) => boolean
+  /** The name of the sidecar that holds a record as this owner; undefined where the nodes don't know. */
+  readonly sidecarOf: (recordKey: string, owner: string) => Promise<string | undefined>
   /** Records whose hash begins with these digits, on from a cursor. */
   readonly search: (digits: string, cursor: string | undefined) => Promise<SearchStep>
   /** Claims in this state as one node shows them, on from a cursor. */
@@ -64,10 +66,13 @@ export type OperatorHandlers = ReturnType<typeof createOperatorHandlers>
 
 export function createOperatorHandlers(options: OperatorOptions, ports: OperatorPorts) {
   const { auditLog, clock } = ports
+  const sidecarOf = async ({ recordKey, state, owner }: RecordView) => {
+    if (state !== 'live' || owner === undefined) return undefined
+    return ports.isHeldHere(recordKey) ? options.instance : ports.sidecarOf(recordKey, owner)
+  }
   const shown = async (view: RecordView, { role }: OperatorToken) => {
     const history = await historyOf(view.recordKey, auditLog)
-    const holdingHere = ports.isHeldHere(view.recordKey) ? options.instance : undefined
-    return shownRecord(view, { role, wallMs: clock.wallMs(), holdingHere, history })
+    return shownRecord(view, { role, wallMs: clock.wallMs(), sidecar: await sidecarOf(view), history })
   }
 
   const decided = async (

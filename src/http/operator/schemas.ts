@@ -119,7 +119,8 @@ export const Shown = Type.Object(
           since: Type.String({ format: 'date-time' }),
           sidecar: Type.Optional(
             Type.String({
-              description: 'This one. Where absent it is another: search the logs for the lock id.',
+              description:
+                'The name of the sidecar that holds it. Absent for a session of the reservation API, which any sidecar serves, and where no node knows the name: search the logs for the lock id.',
             }),
           ),
         },

@@ -38,13 +38,13 @@ export function summaryOf(view: RecordView, wallMs: number) {
 export type ShownBy = {
   readonly role: OperatorRole
   readonly wallMs: number
-  /** This sidecar, where it holds the record. */
-  readonly holdingHere: string | undefined
+  /** The name of the one that holds the record, where it is known. */
+  readonly sidecar: string | undefined
   /** Undefined where too few nodes told it. */
   readonly history: RecordHistory | undefined
 }
 
-export function shownRecord(view: RecordView, { role, wallMs, holdingHere, history }: ShownBy) {
+export function shownRecord(view: RecordView, { role, wallMs, sidecar, history }: ShownBy) {
   const { recordKey: key, state, token, attempt, owner, claimedForMs, outcome } = view
   const lockId = token === undefined ? undefined : lockIdOf({ key, token })
   const held = state === 'live' && owner !== undefined && lockId !== undefined
@@ -59,7 +59,7 @@ export function shownRecord(view: RecordView, { role, wallMs, holdingHere, histo
       ? defined({
           lock_id: lockId,
           since: new Date(wallMs - (claimedForMs ?? 0)).toISOString(),
-          sidecar: holdingHere,
+          sidecar,
         })
       : undefined,
     told_application:

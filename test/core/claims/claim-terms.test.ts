@@ -34,7 +34,7 @@ async function claimed(
   const random = { ...seededRandom(1), fraction: () => fraction }
   const claiming = claimIdentity(
     { ...request, ...(terms === undefined ? {} : { terms }) },
-    { quorum, tokens: tokens as never, clock, random, events: SILENT },
+    { quorum, tokens: tokens as never, clock, random, newOwner: () => random.hex(16), events: SILENT },
   )
   await clock.advance(budgetMs)
   return { result: await claiming, pausesMs: atMs.slice(1).map((at, index) => at - atMs[index]!) }

@@ -19,6 +19,7 @@ import { PATIENT, type Sidecar, startSidecar } from '../../support/sidecar.ts'
 const stack = new AsyncDisposableStack()
 let servers: RedisServers
 let application: TestApplication
+let env: Record<string, string>
 let sidecar: Sidecar
 let operator: ReturnType<typeof operatorCaller>
 /** Answers that the application holds back, by the path of their request. */
@@ -66,34 +67,32 @@ beforeAll(async () => {
   stack.defer(() => rmSync(folder, { recursive: true }))
   writeFileSync(join(folder, 'routes.yaml'), ROUTES)
   writeFileSync(join(folder, 'ring'), `first ${randomBytes(32).toString('base64')}\n`)
+  env = {
+    ...PATIENT,
+    ...traces.env,
+    FENCEPOST_CONFIG: join(folder, 'routes.yaml'),
+    FENCEPOST_KEY_RING_FILE: join(folder, 'ring'),
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    FENCEPOST_UPSTREAM: application.origin,
+    FENCEPOST_OPERATOR_LISTEN: '127.0.0.1:0',
+    FENCEPOST_OPERATOR_TOKENS_FILE: tokens.path,
+    FENCEPOST_SETTLE_PATH: '/settle',
+    FENCEPOST_SWEEP_INTERVAL: '1h',
+  }
   sidecar = stack.use(
-    await startSidecar(
-      {
-        ...PATIENT,
-        ...traces.env,
-        FENCEPOST_CONFIG: join(folder, 'routes.yaml'),
-        FENCEPOST_KEY_RING_FILE: join(folder, 'ring'),
-        FENCEPOST_REDIS_NODES: servers.nodesSetting,
-        FENCEPOST_UPSTREAM: application.origin,
-        FENCEPOST_OPERATOR_LISTEN: '127.0.0.1:0',
-        FENCEPOST_OPERATOR_TOKENS_FILE: tokens.path,
-        FENCEPOST_SETTLE_PATH: '/settle',
-        FENCEPOST_SWEEP_INTERVAL: '1h',
+    await startSidecar(env, {
+      startWithinMs: 60_000,
+      onOutput: (text) => {
+        logged += text
       },
-      {
-        startWithinMs: 60_000,
-        onOutput: (text) => {
-          logged += text
-        },
-      },
-    ),
+    }),
   )
   operator = operatorCaller(sidecar.operator)
 })
 afterAll(() => stack.disposeAsync())
 
-const pay = (path: string, key: string) =>
-  fetch(`${sidecar.proxy}${path}`, {
+const pay = (path: string, key: string, through = sidecar) =>
+  fetch(`${through.proxy}${path}`, {
     method: 'POST',
     headers: { 'Idempotency-Key': key, 'Content-Type': 'application/json' },
     body: '{"amount":1}',
@@ -174,6 +173,26 @@ test('a stuck payment is found by its key, its hash, its lock id and its request
       record,
     ])
   await comeBack()
+})
+
+test('a record that another sidecar holds is shown with its name', async () => {
+  await using other = await startSidecar(
+    {
+      ...env,
+      FENCEPOST_INSTANCE: 'orders-7d9f-b',
+    },
+    { startWithinMs: 60_000 },
+  )
+  const client = pay('/held/elsewhere', 'k-elsewhere', other)
+  await eventually('the application has it', () => held.has('/held/elsewhere'))
+  const record = await recordOf('/held/elsewhere', 'k-elsewhere')
+  const holder = await eventually('the nodes know the name', async () => {
+    const shown = await operator.show(record)
+    return shown.holder.sidecar === undefined ? undefined : shown.holder
+  })
+  expect(holder).toMatchObject({ sidecar: 'orders-7d9f-b', lock_id: expect.stringContaining('-') })
+  held.get('/held/elsewhere')?.writeHead(201).end('the holder')
+  expect((await client).status).toBe(201)
 })
 
 test('a claim that is ended lets the retry run as attempt 2, and the holder that comes back is fenced', async () => {
