@@ -6,8 +6,7 @@
 
 import type { Config } from '../config/load.ts'
 import { type CollectedStats, createNodeCollector } from '../coordination/node-collector.ts'
-import { createSweeper, type OrphanSeen, paused, type Verdict } from '../coordination/sweeper.ts'
-import { lockIdOf } from '../core/claims/lease.ts'
+import { createSweeper, paused } from '../coordination/sweeper.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import { type AuditLog, answeredLetterOf, auditEntryOf } from '../core/coordination/audit-log.ts'
 import { campaign } from '../core/coordination/election.ts'
@@ -21,6 +20,7 @@ import { lapsedClaims } from '../redis/lapsed.ts'
 import { readNodeStats } from '../redis/node-stats.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
 import type { SidecarNames } from '../redis/sidecar-names.ts'
+import { askOf } from './settle-question.ts'
 
 export type CoordinationPorts = {
   readonly redis: RedisNodes
@@ -143,49 +143,6 @@ function openCoordination(config: Config, ports: CoordinationPorts): Coordinatio
       closed.abort()
       return candidate[Symbol.asyncDispose]()
     },
-  }
-}
-
-/** Time limit for the application's answer about an orphan; the next round sends the question again. */
-const ANSWER_WITHIN_MS = 5_000
-const ANSWER_MAX_BYTES = 4_096
-
-export function askOf(
-  config: Pick<Config, 'settlePath'>,
-  { application, onFailure }: Pick<CoordinationPorts, 'application' | 'onFailure'>,
-) {
-  const target = config.settlePath
-  if (target === undefined || application === undefined) return undefined
-  return async (orphan: OrphanSeen): Promise<Verdict> => {
-    const lockId = lockIdOf({ key: orphan.recordKey, token: orphan.token })
-    const body = Buffer.from(
-      JSON.stringify({ lock_id: lockId, fencing_token: orphan.token, attempt: orphan.attempt }),
-    )
-    const result = await application.forward(
-      { method: 'POST', target, headers: [['Content-Type', 'application/json']], body },
-      { answerWithinMs: ANSWER_WITHIN_MS, storedLimitBytes: ANSWER_MAX_BYTES },
-    )
-    if (result.kind !== 'answered') return 'unknown'
-    // The rest of an oversized answer is not needed: starting and stopping the read returns the connection.
-    try {
-      for await (const _ of result.response.oversized?.stream ?? []) break
-    } catch {
-      // It broke off, which says no more than an answer that is too long.
-    }
-    if (result.response.status !== 200) return 'unknown'
-    const verdict = verdictIn(result.response.body)
-    if (verdict === undefined)
-      onFailure(new Error(`${target} answered neither completed, released nor unknown`))
-    return verdict ?? 'unknown'
-  }
-}
-
-function verdictIn(body: Buffer): Verdict | undefined {
-  try {
-    const { outcome } = JSON.parse(body.toString()) as { outcome?: unknown }
-    return outcome === 'completed' || outcome === 'released' || outcome === 'unknown' ? outcome : undefined
-  } catch {
-    return undefined
   }
 }
 

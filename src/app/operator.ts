@@ -12,10 +12,10 @@ import type { SagaAdmin } from '../core/saga-admin.ts'
 import type { OverviewFacts } from '../http/operator/overview.ts'
 import { createOperatorApi, type OperatorApi } from '../http/operator/server.ts'
 import type { Application } from '../http/proxy/application.ts'
-import { askOf } from './coordination.ts'
 import { readPage } from './operator-page.ts'
 import { walkOver } from './record-walk.ts'
 import type { Secrets } from './secrets.ts'
+import { askOf } from './settle-question.ts'
 import { readSlowLogs } from './slow-logs.ts'
 import type { Stack } from './stack.ts'
 import { StartRefused } from './start-refused.ts'
@@ -91,7 +91,7 @@ export function openOperatorApi(
       leases: operated.leases,
       auditLog,
       terms: { leaseMs, retentionMs: longestRetentionMs(config) },
-      ask: askOf(config, { application, onFailure: onTrouble }),
+      ask: askOf(config, { application, clock: ports.clock, onFailure: onTrouble }),
       inspect: async (recordKey) => recordView(recordKey, await operated.inspect(recordKey)),
       forgetHere: (recordKey) => stack.leases.forget(recordKey),
       isHeldHere: (recordKey) => stack.leases.isHeld(recordKey),

@@ -7,6 +7,7 @@
 import type { Clock } from '../core/clock.ts'
 import type { AuditEntry, AuditLog } from '../core/coordination/audit-log.ts'
 import type { Orphan } from '../core/coordination/settle-orphan.ts'
+import type { SettleReply } from '../core/operator/settle-reply.ts'
 import type { Leases } from '../core/ports.ts'
 
 export type LetterPorts = {
@@ -14,7 +15,7 @@ export type LetterPorts = {
   readonly auditLog: AuditLog
   readonly clock: Clock
   /** Asks the application; undefined where none is configured. */
-  readonly ask: ((orphan: Orphan) => Promise<'completed' | 'released' | 'unknown'>) | undefined
+  readonly ask: ((orphan: Orphan) => Promise<SettleReply>) | undefined
 }
 
 /** Letters that a round looks at, the newest. */

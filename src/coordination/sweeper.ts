@@ -16,6 +16,7 @@ import {
   type Orphan,
   type OrphanSettled,
 } from '../core/coordination/settle-orphan.ts'
+import { executedOutcome, type SettleReply, type Verdict, verdictOf } from '../core/operator/settle-reply.ts'
 import type { Leases } from '../core/ports.ts'
 import type { Token } from '../core/record/token.ts'
 import { isWork } from '../core/request/identity.ts'
@@ -29,7 +30,7 @@ export interface RecordSource {
   lapsed(cursor: string): Promise<{ readonly found: readonly Lapsed[]; readonly cursor: string }>
 }
 
-export type Verdict = 'completed' | 'released' | 'unknown'
+export type { Verdict }
 
 export type SweeperOptions = {
   /** One per node. */
@@ -40,7 +41,7 @@ export type SweeperOptions = {
   /** Of the claims that settle the application's answers, and their outcomes. */
   readonly terms: DecisionTerms
   /** Asks the application; undefined where none is configured. */
-  readonly ask: ((orphan: OrphanSeen) => Promise<Verdict>) | undefined
+  readonly ask: ((orphan: OrphanSeen) => Promise<SettleReply>) | undefined
   readonly onFailure: (cause: unknown) => void
 }
 
@@ -102,16 +103,14 @@ export function createSweeper(options: SweeperOptions) {
 
   /** Settled, or recorded while the application was asked. In any other case it must still be reported. */
   async function isOverBy(asked: NonNullable<typeof ask>, orphan: OrphanSeen): Promise<boolean> {
-    const verdict = await asked(orphan)
-    switch (verdict) {
+    const reply = await asked(orphan)
+    switch (verdictOf(reply)) {
       case 'unknown':
         return false
       case 'released':
         return isOver(await forgetOrphan(orphan, terms, leases))
-      case 'completed': {
-        const outcome = { kind: 'tombstone', status: 200, completedAtWallMs: clock.wallMs() } as const
-        return isOver(await concludeOrphan(orphan, outcome, terms, leases))
-      }
+      case 'completed':
+        return isOver(await concludeOrphan(orphan, executedOutcome(reply, clock.wallMs()), terms, leases))
     }
   }
 

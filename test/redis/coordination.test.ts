@@ -6,6 +6,7 @@ import type { AuditEntry } from '../../src/core/coordination/audit-log.ts'
 import { campaign, type Term } from '../../src/core/coordination/election.ts'
 import { concludeOrphan, forgetOrphan } from '../../src/core/coordination/settle-orphan.ts'
 import { SILENT } from '../../src/core/events.ts'
+import type { SettleReply } from '../../src/core/operator/settle-reply.ts'
 import { contentMarkOf, ENTITY_MARK } from '../../src/core/request/identity.ts'
 import { createRedisAuditLog } from '../../src/redis/audit-log.ts'
 import { lapsedClaims } from '../../src/redis/lapsed.ts'
@@ -25,7 +26,7 @@ function auditLogOf({ nodes }: Sidecar) {
   return createRedisAuditLog({ clients, deadlineMs: 2_000, clock: systemClock })
 }
 
-function sweeperOf(sidecar: Sidecar, ask?: (orphan: OrphanSeen) => Promise<Verdict>) {
+function sweeperOf(sidecar: Sidecar, ask?: (orphan: OrphanSeen) => Promise<SettleReply>) {
   return createSweeper({
     sources: sidecar.nodes.members.map((_, index) => ({
       lapsed: async (cursor) => {
@@ -139,6 +140,24 @@ test.each<[verdict: Verdict, open: number, next: string]>([
   expect(claimed.kind).toBe(next)
   // Only after an unknown verdict does the next attempt learn that it may be the second.
   if (claimed.kind === 'granted') expect(claimed.lease.attempt).toBe(verdict === 'unknown' ? 2 : 1)
+})
+
+test('the application sends the answer that it gave: duplicates get that, and the orphan is settled', async () => {
+  await using servers = await startRedisServers(5)
+  await using sidecar = await joinCluster(servers.urls)
+  await lapsedClaim(sidecar, 'reconciled')
+  const outcome = {
+    kind: 'response',
+    status: 201,
+    headers: [['Location', '/payments/1']],
+    body: Buffer.from([0, 255, 10]),
+    completedAtWallMs: 7,
+  } as const
+  const sweeper = sweeperOf(sidecar, async () => ({ verdict: 'completed', outcome }))
+  expect(await sweeper.sweepOnce(NEVER)).toBe(0)
+  expect(await sidecar.claim('reconciled')).toMatchObject({ kind: 'duplicate', outcome })
+  const letters = await auditLogOf(sidecar).read('dead-letters', 10)
+  expect(letters.kind === 'entries' && letters.entries).toEqual([])
 })
 
 test.each<Verdict>(['completed', 'released'])(

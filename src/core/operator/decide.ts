@@ -20,6 +20,7 @@ import type { StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
 import { type DecisionKind, type EvenThough, type Ruling, rulingOn } from './decision-rules.ts'
 import type { RecordView } from './record-view.ts'
+import { executedOutcome, type SettleReply, type Verdict, verdictOf } from './settle-reply.ts'
 import {
   claimAfterForgetting,
   endLiveClaim,
@@ -28,6 +29,8 @@ import {
   releaseAbove,
   replaceOutcome,
 } from './take-over.ts'
+
+export type { Verdict }
 
 export type DecisionRequest = {
   readonly decision: DecisionKind
@@ -43,9 +46,6 @@ export type DecisionRequest = {
   readonly outcome?: StoredOutcome
 }
 
-/** What the application says became of an attempt. */
-export type Verdict = 'completed' | 'released' | 'unknown'
-
 export type DecisionPorts = {
   readonly inspect: (recordKey: string) => Promise<RecordView>
   readonly leases: Leases
@@ -53,7 +53,7 @@ export type DecisionPorts = {
   readonly terms: DecisionTerms
   readonly clock: Clock
   /** Undefined where no path is configured. */
-  readonly ask: ((orphan: Orphan) => Promise<Verdict>) | undefined
+  readonly ask: ((orphan: Orphan) => Promise<SettleReply>) | undefined
   /** This process answers duplicates from memory. */
   readonly forgetHere: (recordKey: string) => void
 }
@@ -228,13 +228,13 @@ async function decideCompleted(
 }
 
 async function askNow(orphan: Orphan, { ask, leases, terms, clock }: DecisionPorts): Promise<Acted> {
-  const verdict = (await ask?.(orphan)) ?? 'unknown'
+  const reply = (await ask?.(orphan)) ?? 'unknown'
+  const verdict = verdictOf(reply)
   if (verdict === 'unknown') return { kind: 'done', verdict }
-  const outcome = { kind: 'tombstone', status: 200, completedAtWallMs: clock.wallMs() } as const
   const acted = fromSettled(
     verdict === 'released'
       ? await forgetOrphan(orphan, terms, leases)
-      : await concludeOrphan(orphan, outcome, terms, leases),
+      : await concludeOrphan(orphan, executedOutcome(reply, clock.wallMs()), terms, leases),
   )
   return acted.kind === 'done' ? { ...acted, verdict } : acted
 }

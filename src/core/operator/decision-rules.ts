@@ -86,7 +86,7 @@ const ROWS: Readonly<Record<DecisionKind, Row>> = {
     released: refused(FREE),
     live: refused('A holder works on it: wait for its lease to end, or end it first.'),
     lapsed: possible(
-      'The application is asked what became of it (FENCEPOST_SETTLE_PATH). "completed": duplicates get 410, and it is never executed again. "released": the next request is a first attempt. "unknown": nothing changes.',
+      'The application is asked what became of it (FENCEPOST_SETTLE_PATH). "completed": duplicates get the answer that it sends with it, or 410 where it sends none, and it is never executed again. "released": the next request is a first attempt. "unknown": nothing changes.',
     ),
     completed: refused('It is completed, so there is no question left.'),
     damaged: refused(DAMAGED),

@@ -2,14 +2,13 @@
  * `POST /v1/gateway/complete`: a gateway that sees answers reports one, and the route's claim becomes its outcome.
  * `POST /v1/gateway/release`: it releases the claim.
  *
- * Owns the form of the report and what is stored of it. The signed reservation id of the check's answer names the claim: only its
+ * Owns what is stored of the report; its form is in `reported-answer.ts`. The signed reservation id of the check's answer names the claim: only its
  * holder can end it. An answer whose status settles nothing (5xx, 429, a 4xx with Retry-After) releases the claim, as in the
  * proxy.
  */
 
 import type { Clock } from '../../core/clock.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
-import type { HeaderList } from '../../core/header-list.ts'
 import type { Leases } from '../../core/ports.ts'
 import { openReservationId } from '../../core/reservations/open-reservation-id.ts'
 import { whyForeign } from '../../core/reservations/reservation-id.ts'
@@ -19,48 +18,17 @@ import { dispositionOf, type StoringPolicy, storedOutcomeOf } from '../../core/r
 import type { Tracing } from '../../core/tracing.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
+import { type ReportedAnswer, reportedAnswerIn } from '../message/reported-answer.ts'
 import { ID_UNCHECKED } from '../message/unavailable.ts'
 import type { AdmittedRequest } from '../request/admission.ts'
 import type { Body } from '../server/inbound.ts'
 
-type Report = {
-  readonly status: number
-  readonly headers: HeaderList
-  /** Absent if the gateway could not keep it: then duplicates are refused and not replayed. */
-  readonly body: Buffer | undefined
-}
-
-/** Its fields in JSON: `{"status": 201, "headers": {"Location": "/things/1"}, "body_base64": "…"}`. */
-function reportFrom(bytes: Buffer): Report | undefined {
-  let given: unknown
+function reportFrom(bytes: Buffer): ReportedAnswer | undefined {
   try {
-    given = JSON.parse(bytes.toString('utf8'))
+    return reportedAnswerIn(JSON.parse(bytes.toString('utf8')))
   } catch {
     return undefined
   }
-  if (typeof given !== 'object' || given === null) return undefined
-  const { status, headers = {}, body_base64: body } = given as Record<string, unknown>
-  if (typeof status !== 'number' || !Number.isInteger(status) || status < 200 || status > 599)
-    return undefined
-  if (typeof headers !== 'object' || headers === null) return undefined
-  if (body !== undefined && typeof body !== 'string') return undefined
-  const lines: [string, string][] = []
-  for (const [name, value] of Object.entries(headers)) {
-    for (const line of Array.isArray(value) ? value : [value]) {
-      if (typeof line !== 'string') return undefined
-      lines.push([name, line])
-    }
-  }
-  if (body === undefined) return { status, headers: lines, body }
-  const decoded = Buffer.from(body, 'base64')
-  // Node decodes what it can, and skips the rest.
-  return withoutPadding(decoded.toString('base64')) === withoutPadding(body)
-    ? { status, headers: lines, body: decoded }
-    : undefined
-}
-
-function withoutPadding(base64: string): string {
-  return base64.replace(/={1,2}$/, '')
 }
 
 const POLICY: StoringPolicy = { store: {}, storedHeaders: [], bodyStorage: 'full', redact: [] }
@@ -109,7 +77,7 @@ type Settled = EndResult | { readonly kind: 'held' }
 /** Settles the claim by the application's answer. */
 async function settle(
   reservation: Reservation,
-  { status, headers, body }: Report,
+  { status, headers, body }: ReportedAnswer,
   { leases, clock }: SettlePorts,
 ): Promise<Settled> {
   const response = { status, headers, body: body ?? Buffer.alloc(0) }

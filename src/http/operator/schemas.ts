@@ -232,7 +232,12 @@ export const Decided = Type.Object(
     decided: Type.Boolean({ description: 'False for a dry run.' }),
     effects: Type.Array(Type.String()),
     requires: Type.Optional(Type.String()),
-    verdict: Type.Optional(Type.String({ description: 'Of `ask`: what the application answered.' })),
+    verdict: Type.Optional(
+      Type.String({
+        description:
+          'Of `ask`: what the application answered; `completed` may have come with the answer, see `after`.',
+      }),
+    ),
     audited: Type.Optional(
       Type.Boolean({ description: 'False: only that it was begun is in the audit log.' }),
     ),

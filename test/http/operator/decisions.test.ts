@@ -24,6 +24,8 @@ let sidecar: Sidecar
 let operator: ReturnType<typeof operatorCaller>
 /** Answers that the application holds back, by the path of their request. */
 const held = new Map<string, ServerResponse>()
+/** What the application says became of any attempt. */
+let settleReply = '{"outcome":"released"}'
 let traces: OtlpReceiver
 /** What the sidecar has logged. */
 let logged = ''
@@ -44,7 +46,7 @@ beforeAll(async () => {
     await startApplication((request, response, execution) => {
       if (request.target === '/settle') {
         response.setHeader('Content-Type', 'application/json')
-        response.end('{"outcome":"released"}')
+        response.end(settleReply)
         return
       }
       const first = application.seen.filter(({ target }) => target === request.target).length === 1
@@ -365,5 +367,52 @@ test('the application is asked about a lapsed attempt, and what it says is done'
   expect(lapsed.body.records.map((one: { record: string }) => one.record)).toContain(record)
   const asked = await operator.decide('ask', record)
   expect([asked.body.verdict, asked.body.after.state]).toEqual(['released', 'released'])
+  await comeBack()
+})
+
+test('the application is asked, and sends the answer that it gave: a retry gets it byte for byte', async () => {
+  const { record, comeBack } = await stuck('/held/reconciled', 'k-reconciled')
+  await operator.decide('end', record, { even_though: 'live' })
+  const answer = Buffer.from([0x25, 0x50, 0x00, 0xff, 0x0a])
+  const headers = { Location: '/receipts/1', 'Content-Type': 'application/pdf', 'Set-Cookie': 'canary=1' }
+  const response = { status: 203, headers, body_base64: answer.toString('base64') }
+  settleReply = JSON.stringify({ outcome: 'completed', response })
+  const asked = await operator.decide('ask', record)
+  expect([asked.body.verdict, asked.body.after.state]).toEqual(['completed', 'completed'])
+  const retry = await pay('/held/reconciled', 'k-reconciled')
+  expect([
+    retry.status,
+    retry.headers.get('idempotency-status'),
+    retry.headers.get('location'),
+    retry.headers.get('content-type'),
+    retry.headers.get('set-cookie'),
+  ]).toEqual([203, 'replayed', '/receipts/1', 'application/pdf', null])
+  expect(Buffer.from(await retry.arrayBuffer())).toEqual(answer)
+  await comeBack()
+  expect(attemptsOf('/held/reconciled')).toHaveLength(1)
+})
+
+test('the answer that the application sends is not kept whole where a route redacts it', async () => {
+  const { record, comeBack } = await stuck('/held/redacted', 'k-redacted')
+  await operator.decide('end', record, { even_though: 'live' })
+  const headers = { 'Content-Type': 'application/json' }
+  const body = Buffer.from('{"card":{"number":"4111-2222","holder":"Ann"}}').toString('base64')
+  settleReply = JSON.stringify({
+    outcome: 'completed',
+    response: { status: 201, headers, body_base64: body },
+  })
+  await operator.decide('ask', record)
+  const retry = await pay('/held/redacted', 'k-redacted')
+  expect(await retry.text()).toBe('{"card":{"holder":"Ann"}}')
+  await comeBack()
+})
+
+test('a reply of the application that contradicts itself decides nothing, and the log says why', async () => {
+  const { record, comeBack } = await stuck('/held/contradicted', 'k-contradicted')
+  await operator.decide('end', record, { even_though: 'live' })
+  settleReply = '{"outcome":"completed","response":{"status":503}}'
+  const asked = await operator.decide('ask', record)
+  expect([asked.body.verdict, asked.body.after.state]).toEqual(['unknown', 'lapsed'])
+  await eventually('the log to say why', () => logged.includes('the answer in its reply has the status 503'))
   await comeBack()
 })
