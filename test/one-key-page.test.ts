@@ -309,13 +309,18 @@ const SCENES: Readonly<Record<string, Scene>> = {
     seen: async () => expect([(await again()).status, attemptsOfKey()]).toEqual([201, '1']),
   },
   'fencepost dead-letters list': { given: letter, out: /orphan/ },
-  'fencepost dead-letters requeue "$ID" --by ann': {
-    out: /^requeued/,
+  'fencepost dead-letters requeue "$ID" --reason "$WHY"': {
+    exit: 64,
+    out: /first attempt again[\s\S]*add --yes/,
+    seen: async () => expect((await operator.show(await recordOf(BY_KEY))).state).toBe('lapsed'),
+  },
+  'fencepost dead-letters requeue "$ID" --reason "$WHY" --by ann --yes': {
+    out: /^requeue: done/,
     seen: async () => expect([(await again()).status, attemptsOfKey()]).toEqual([201, '1']),
   },
-  'fencepost dead-letters discard "$ID" --completed --by ann': {
+  'fencepost dead-letters discard "$ID" --completed --reason "$WHY" --by ann --yes': {
     given: letter,
-    out: /^discarded/,
+    out: /^discard: done/,
     seen: async () => expect((await again()).status).toBe(410),
   },
   'fencepost dead-letters list --limit 1000 --before "$CURSOR"': {

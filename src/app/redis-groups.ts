@@ -150,6 +150,8 @@ export type OpenClusters = AsyncDisposable & {
   readonly groups: readonly OpenCluster[]
   readonly auditLog: AuditLog
   readonly leases: Leases
+  /** Of what is written on them. */
+  readonly clock: Clock
   connect(): Promise<readonly string[]>
   /** Makes these groups the ones among which identities are placed. */
   changeGroups(
@@ -201,6 +203,7 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
       required: majorityOf(given[0]?.nodes.length ?? 0),
       agreed: () => opened.length === 1 || opened.every(({ nodes }) => hasMajority(nodes)),
     }),
+    clock,
     connect: () => connectAll(watching),
     changeGroups: (to, confirmation, by) => {
       // Here even the only group has a name.

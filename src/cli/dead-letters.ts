@@ -1,29 +1,28 @@
 /**
  * `fencepost dead-letters list | show | requeue | discard | audit`: the questions that only an operator can answer.
  *
- * Owns the words on the terminal. An orphan is a request that may have been executed: an operator who requeues it
- * states that it was not, one who discards it as completed states that it was.
+ * Owns the way to the nodes without a running sidecar. A decision is made and printed as that of `fencepost records` is. An orphan
+ * is a request that may have been executed: an operator who requeues it states that it was not, one who discards it as completed
+ * states that it was.
  */
 
 import { type OpenClusters, openClusters } from '../app/redis-groups.ts'
 import { loadConfig } from '../config/load.ts'
 import type { AuditEntry, AuditStream } from '../core/coordination/audit-log.ts'
 import { NEWEST, pageOf, placeOf } from '../core/coordination/audit-place.ts'
-import {
-  concludeOrphan,
-  type DecisionTerms,
-  forgetOrphan,
-  type OrphanSettled,
-} from '../core/coordination/settle-orphan.ts'
+import type { DecisionTerms } from '../core/coordination/settle-orphan.ts'
 import { SILENT } from '../core/events.ts'
-import { LETTERS_MAX } from '../core/operator/dead-letters.ts'
+import { decideLetter, LETTERS_MAX, type LetterDecided } from '../core/operator/dead-letters.ts'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
 import { refuse } from './config.ts'
+import { type Deciding, printed, reasoned, reasonGiven } from './operator-answer.ts'
+import { CallRefused, type Reply } from './operator-client.ts'
+import { letterDecided } from './record-letters.ts'
 
 const LIST_MAX = 1_000
 
 type ListOptions = { readonly json?: true; readonly limit: string; readonly before?: string }
-type ActOptions = { readonly by?: string; readonly completed?: true }
+type ActOptions = Deciding & { readonly by?: string; readonly completed?: true }
 
 export const deadLetters: Command = (args, io) =>
   withArguments('dead-letters', args, io, (parser, done) => {
@@ -50,25 +49,25 @@ export const deadLetters: Command = (args, io) =>
       .command('show <id>')
       .description('show one entry, and what stands on its record now')
       .action(async (id: string) => done(await show(io, id)))
-    parser
-      .command('requeue <id>')
-      .description('it was NOT carried out: the next request with its key is a first attempt again')
-      .option('--by <name>', 'who decides, for the audit trail')
-      .action(async (id: string, options: ActOptions) => done(await decide(io, id, 'requeue', options)))
-    parser
-      .command('discard <id>')
-      .description('drop the entry; the record stays as it is, unless --completed')
-      .option(
-        '--completed',
-        'it WAS carried out: duplicates are told so (410) and it is never carried out again',
-      )
-      .option('--by <name>', 'who decides, for the audit trail')
-      .action(async (id: string, options: ActOptions) => done(await decide(io, id, 'discard', options)))
+    for (const [act, what] of [
+      ['requeue', 'it was NOT carried out: the next request with its key is a first attempt again'],
+      ['discard', 'drop the entry; the record stays as it is, unless --completed'],
+    ] as const) {
+      const command = reasoned(parser.command(`${act} <id>`).description(what))
+        .option('--by <name>', 'who decides, for the audit log; default: the user and the machine')
+        .option('--json', 'print the answer as the operator API gives it')
+      if (act === 'discard')
+        command.option(
+          '--completed',
+          'it WAS carried out: duplicates are told so (410) and it is never carried out again',
+        )
+      command.action(async (id: string, options: ActOptions) => done(await decide(io, id, act, options)))
+    }
   })
 
-type OnCluster = (cluster: OpenClusters, terms: DecisionTerms) => Promise<ExitCode>
+type OnCluster<T> = (cluster: OpenClusters, terms: DecisionTerms) => Promise<T>
 
-async function onCluster(io: Io, act: OnCluster): Promise<ExitCode> {
+async function onCluster<T>(io: Io, act: OnCluster<T>): Promise<T | ExitCode> {
   const loaded = loadConfig(io.env, io.readFile)
   if (loaded.kind === 'invalid') return refuse(loaded, io)
   await using cluster = openClusters(loaded.config, SILENT, true)
@@ -118,59 +117,40 @@ const show = (io: Io, id: string) =>
     return EXIT.ok
   })
 
-const decide = (io: Io, id: string, act: 'requeue' | 'discard', { by, completed }: ActOptions) =>
-  onCluster(io, async (cluster, terms) => {
-    const entry = await find(io, cluster, id)
-    if (typeof entry === 'number') return entry
-    let movedOn: string | undefined
-    const who = by ?? `${io.env.USER ?? 'somebody'}@${io.hostname}`
-    if (act === 'requeue' || completed === true) {
-      const settled = await settle(cluster, entry, act, terms)
-      if (settled.kind === 'unavailable') {
-        io.stderr.write('Too few nodes answered; nothing was decided. Try again.\n')
-        return EXIT.unavailable
-      }
-      if (settled.kind === 'not_an_orphan') movedOn = settled.because
-    }
-    const done = movedOn === undefined ? act : 'drop'
-    const how = movedOn === undefined ? (completed === true ? { as: 'completed' } : {}) : { because: movedOn }
-    const fields = { act: done, entry: id, by: who, ...how }
-    const written = await cluster.auditLog.append('audit', {
-      id: `operator:${done}:${id}`,
-      kind: 'operator',
-      atWallMs: Date.now(),
-      recordKey: entry.recordKey,
-      fields,
-    })
-    const removed = await cluster.auditLog.remove('dead-letters', id)
-    if (!written || !removed) {
-      io.stderr.write('It was decided, but too few nodes took the note of it. Try again.\n')
-      return EXIT.unavailable
-    }
-    io.stdout.write(
-      movedOn === undefined
-        ? `${act === 'requeue' ? 'requeued' : 'discarded'} ${id}\n`
-        : `Its record has moved on by itself (${movedOn}): nothing was changed; dropped ${id}\n`,
+const decide = (io: Io, id: string, act: 'requeue' | 'discard', options: ActOptions) =>
+  printed(options, io, async () => {
+    const reason = reasonGiven(options)
+    const by = options.by ?? `${io.env.USER ?? 'somebody'}@${io.hostname}`
+    const request = { act, id, by, reason, completed: options.completed === true }
+    return onCluster(io, (cluster, terms) =>
+      letterDecided(act, options, async (dryRun) =>
+        replyOf(await decideLetter({ ...request, dryRun }, { ...cluster, terms }), id),
+      ),
     )
-    return EXIT.ok
   })
 
-function settle(
-  cluster: OpenClusters,
-  entry: AuditEntry,
-  act: 'requeue' | 'discard',
-  terms: DecisionTerms,
-): Promise<OrphanSettled> {
-  const { fingerprint = '', attempt, token } = entry.fields
-  const orphan = {
-    recordKey: entry.recordKey,
-    fingerprint,
-    attempt: Number(attempt ?? 1),
-    token: Number(token),
+/**
+ * As the operator API replies, so that a script reads one form, whichever command it calls.
+ *
+ * @throws CallRefused where nothing is known to be decided
+ */
+function replyOf(decided: LetterDecided, id: string): Reply {
+  switch (decided.kind) {
+    case 'would':
+      return { decided: false, dropped: false, effects: decided.effects }
+    case 'done':
+      return { decided: true, dropped: true }
+    case 'moved_on':
+      return { decided: false, dropped: true, because: decided.because }
+    case 'unknown': {
+      const document = { code: 'dead-letter-unknown', detail: unknownLetter(id) }
+      throw new CallRefused(`${document.code}: ${document.detail}`, EXIT.failure, document)
+    }
+    case 'unavailable': {
+      const document = { code: 'quorum-unavailable', detail: decided.because }
+      throw new CallRefused(`${document.code}: ${document.detail}`, EXIT.unavailable, document)
+    }
   }
-  if (act === 'requeue') return forgetOrphan(orphan, terms, cluster.leases)
-  const outcome = { kind: 'tombstone', status: 200, completedAtWallMs: entry.atWallMs } as const
-  return concludeOrphan(orphan, outcome, terms, cluster.leases)
 }
 
 async function find(io: Io, { auditLog }: OpenClusters, id: string): Promise<AuditEntry | ExitCode> {
@@ -178,10 +158,12 @@ async function find(io: Io, { auditLog }: OpenClusters, id: string): Promise<Aud
   if (read.kind === 'unavailable') return unavailable(io, read)
   const entry = read.entries.find((one) => one.id === id)
   if (entry !== undefined) return entry
-  io.stderr.write(
-    `No dead letter has the id ${JSON.stringify(id)}; \`fencepost dead-letters list\` shows them.\n`,
-  )
+  io.stderr.write(`${unknownLetter(id)}\n`)
   return EXIT.failure
+}
+
+function unknownLetter(id: string): string {
+  return `No dead letter has the id ${JSON.stringify(id)}; \`fencepost dead-letters list\` shows them.`
 }
 
 function unavailable(io: Io, { answered, required }: { answered: number; required: number }): ExitCode {

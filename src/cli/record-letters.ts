@@ -1,16 +1,14 @@
 /**
- * Of `fencepost records`: dead letters (claims that lapsed without an outcome, which wait for a decision) and the newest
- * decisions of the sidecar that is asked.
+ * Dead letters (claims that lapsed without an outcome, which wait for a decision) and the newest decisions of the sidecar that
+ * is asked: `fencepost records`, and for decisions also `fencepost dead-letters`.
  *
- * Owns that a dead letter is decided as a record is: with a reason, shown first, and done with --yes alone.
+ * Owns that a dead letter is decided as a record is: shown first, and done with --yes alone.
  */
 
-import { EXIT, type ExitCode } from './command.ts'
-import { CallRefused, type OperatorClient, type Reply } from './operator-client.ts'
+import { EXIT } from './command.ts'
+import type { Deciding, Printed } from './operator-answer.ts'
+import type { OperatorClient, Reply } from './operator-client.ts'
 import { decisionLines, letterLines } from './record-table.ts'
-
-/** What a command prints, and its exit code. */
-export type Printed = { readonly exit: ExitCode; readonly reply: unknown; readonly text: string }
 
 export async function entriesListed(
   client: OperatorClient,
@@ -34,24 +32,22 @@ function printed(all: readonly Reply[], reply: Reply, text: string): Printed {
   return all.length === 0 ? { exit: EXIT.failure, reply, text: 'nothing\n' } : { exit: EXIT.ok, reply, text }
 }
 
-type Letter = { readonly reason?: string; readonly yes?: true; readonly completed?: true }
-
+/**
+ * @param decide makes the decision, or with `dryRun` says what it would mean; the reply is that of the operator API
+ * @throws CallRefused
+ */
 export async function letterDecided(
-  client: OperatorClient,
   act: 'requeue' | 'discard',
-  id: string,
-  { reason, yes, completed }: Letter,
+  { yes }: Pick<Deciding, 'yes'>,
+  decide: (dryRun: boolean) => Promise<Reply>,
 ): Promise<Printed> {
-  if (reason === undefined) throw new CallRefused('Why? Give --reason "ticket 4711: …".', EXIT.usage)
-  const path = `/v1/operator/dead-letters/${encodeURIComponent(id)}/${act}`
-  const body = { reason, ...(completed ? { completed } : {}) }
-  const plan = await client.call('POST', path, { ...body, dry_run: true })
+  const plan = await decide(true)
   const lines = (plan.effects as readonly string[]).map((effect) => `  ${effect}\n`).join('')
   if (!yes) {
     const text = `${act} would mean:\n${lines}Nothing was decided. To do it, add --yes.\n`
     return { exit: EXIT.usage, reply: plan, text }
   }
-  const reply = await client.call('POST', path, body)
+  const reply = await decide(false)
   return reply.decided === true
     ? { exit: EXIT.ok, reply, text: `${act}: done\n${lines}` }
     : {

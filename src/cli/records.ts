@@ -7,7 +7,8 @@
  */
 
 import type { Command as Parser } from 'commander'
-import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
+import { type Command, EXIT, type Io, withArguments } from './command.ts'
+import { type Printed, printed, reasoned, reasonGiven } from './operator-answer.ts'
 import {
   CallRefused,
   type OperatorClient,
@@ -15,7 +16,7 @@ import {
   type Reply,
   type Where,
 } from './operator-client.ts'
-import { entriesListed, letterDecided, type Printed } from './record-letters.ts'
+import { entriesListed, letterDecided } from './record-letters.ts'
 import { recordLines, recordPage } from './record-table.ts'
 
 const RECORDS = '/v1/operator/records'
@@ -45,6 +46,7 @@ type Deciding = Which & {
   readonly bodyFile?: string
   readonly resultFile?: string
   readonly notKept?: true
+  readonly completed?: true
 }
 
 export const records: Command = (args, io) =>
@@ -53,7 +55,12 @@ export const records: Command = (args, io) =>
       'Finds and shows single records, and decides about them (docs/operations/one-key.md). A record is named by what support has: --path and --key; --value; --reservation; or a reference out of a log line or a problem document.',
     )
     const on = async (options: Which, act: (client: OperatorClient) => Promise<Printed>) =>
-      done(await printed(options, io, act))
+      done(
+        await printed(options, io, async () => {
+          const client = operatorClient(options, io)
+          return typeof client === 'number' ? client : act(client)
+        }),
+      )
     command(parser, 'find [reference]', 'find the records that this can mean').action(
       (reference: string | undefined, options: Which) =>
         on(options, async (client) => listPrinted(await found(client, reference, options, io))),
@@ -87,7 +94,14 @@ export const records: Command = (args, io) =>
       const letter = reasoned(addressed(parser.command(`${name} <id>`)).description(what))
       if (name === 'discard') letter.option('--completed', 'it was executed: it never is again')
       letter.action((id: string, options: Deciding) =>
-        on(options, (client) => letterDecided(client, name, id, options)),
+        on(options, (client) => {
+          const path = `/v1/operator/dead-letters/${encodeURIComponent(id)}/${name}`
+          const { completed } = options
+          const how = { reason: reasonGiven(options), ...(completed ? { completed } : {}) }
+          return letterDecided(name, options, (dryRun) =>
+            client.call('POST', path, dryRun ? { ...how, dry_run: true } : how),
+          )
+        }),
       )
     }
     for (const [name, what] of [
@@ -142,12 +156,6 @@ function command(parser: Parser, usage: string, what: string): Parser {
     .option('--reservation <id>', 'the id of a reservation')
 }
 
-function reasoned(parser: Parser): Parser {
-  return parser
-    .option('--reason <text>', 'why, for the audit log; required')
-    .option('--yes', 'do it; without it the command says what would happen')
-}
-
 function decision(parser: Parser, name: string, what: string): Parser {
   return reasoned(command(parser, `${name} [reference]`, what)).option(
     '--even-though <promise>',
@@ -157,26 +165,6 @@ function decision(parser: Parser, name: string, what: string): Parser {
 
 function collected(one: string, before: readonly string[]): readonly string[] {
   return [...before, one]
-}
-
-async function printed(
-  options: Which,
-  io: Io,
-  act: (client: OperatorClient) => Promise<Printed>,
-): Promise<ExitCode> {
-  const client = operatorClient(options, io)
-  if (typeof client === 'number') return client
-  try {
-    const { exit, reply, text } = await act(client)
-    io.stdout.write(options.json ? `${JSON.stringify(reply)}\n` : text)
-    return exit
-  } catch (cause) {
-    if (!(cause instanceof CallRefused)) throw cause
-    if (options.json && cause.document.code !== undefined)
-      io.stdout.write(`${JSON.stringify(cause.document)}\n`)
-    io.stderr.write(`${cause.message}\n`)
-    return cause.exitCode
-  }
 }
 
 function listPrinted(all: readonly Reply[]): Printed {
@@ -248,8 +236,8 @@ async function decided(
   options: Deciding,
   io: Io,
 ): Promise<Printed> {
-  const { reason, evenThough, yes } = options
-  if (reason === undefined) throw new CallRefused('Why? Give --reason "ticket 4711: …".', EXIT.usage)
+  const { evenThough, yes } = options
+  const reason = reasonGiven(options)
   const path = `${await pathOf(client, reference, options, io)}/${name}`
   const body = {
     reason,

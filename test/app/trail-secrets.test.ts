@@ -127,7 +127,7 @@ test('no entry of the audit log and no key on the nodes has a word of a request 
   const { io, stdout } = bufferedIo(env)
   expect(await deadLetters(['list'], io)).toBe(0)
   const [id] = /orphan:\S+/.exec(stdout()) ?? []
-  expect(await deadLetters(['discard', id ?? ''], io)).toBe(0)
+  expect(await deadLetters(['discard', id ?? '', '--reason', 'a test', '--yes'], io)).toBe(0)
   await entry('operator')
   const all = await Promise.all([written(0), written(1), written(2)])
 

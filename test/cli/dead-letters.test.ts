@@ -1,78 +1,158 @@
-// The operator's commands on orphans, and what the terminal prints, on real nodes.
-import { expect, onTestFinished, test } from 'vitest'
+/** `fencepost dead-letters` on real nodes, without a sidecar: what it prints, what it changes, and its exit codes. */
+import { Compile } from 'typebox/compile'
+import { afterAll, beforeAll, expect, test } from 'vitest'
 import { deadLetters } from '../../src/cli/dead-letters.ts'
-import type { AuditEntry } from '../../src/core/coordination/audit-log.ts'
+import { REASON_CHARS } from '../../src/cli/operator-answer.ts'
+import type { AuditEntry, AuditLog } from '../../src/core/coordination/audit-log.ts'
+import { DeadLetterBody, LetterDecided } from '../../src/http/operator/schemas.ts'
 import { createRedisAuditLog } from '../../src/redis/audit-log.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
-import { eventually } from '../support/eventually.ts'
 import { joinCluster } from '../support/redis-cluster.ts'
-import { startRedisServers } from '../support/redis-servers.ts'
+import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 
-async function orphaned() {
-  const servers = await startRedisServers(3)
-  onTestFinished(() => servers[Symbol.asyncDispose]())
-  const sidecar = await joinCluster(servers.urls)
-  onTestFinished(() => sidecar[Symbol.asyncDispose]())
-  const auditLog = createRedisAuditLog({
+const stack = new AsyncDisposableStack()
+let servers: RedisServers
+let sidecar: Awaited<ReturnType<typeof joinCluster>>
+let auditLog: AuditLog
+beforeAll(async () => {
+  servers = stack.use(await startRedisServers(3))
+  sidecar = stack.use(await joinCluster(servers.urls))
+  auditLog = createRedisAuditLog({
     clients: () => sidecar.nodes.members.map(({ client }) => client),
     deadlineMs: 2_000,
     clock: systemClock,
   })
-  /** A claim that lapses, and the dead letter that the sweeper writes. */
-  const lapse = async (): Promise<AuditEntry> => {
-    const claimed = await sidecar.claim('order', { leaseMs: 2_000, retentionMs: 60_000 })
-    if (claimed.kind !== 'granted') throw new Error(claimed.kind)
-    const { key, token, attempt, fingerprint } = claimed.lease
-    await eventually('the lease to lapse', async () => {
-      const record = await sidecar.leases.read(key)
-      return record.kind === 'claimed' && record.remainingMs <= 0
-    })
-    const fields = { token: String(token), attempt: String(attempt), fingerprint }
-    return { id: `orphan:${token}`, kind: 'orphan', atWallMs: 1, recordKey: key, fields }
-  }
-  const letter = async (entry: AuditEntry) => expect(await auditLog.append('dead-letters', entry)).toBe(true)
-  const run = async (...args: string[]) => {
-    const { io, stdout, stderr } = bufferedIo({
-      FENCEPOST_REDIS_NODES: servers.nodesSetting,
-      FENCEPOST_UPSTREAM: 'http://127.0.0.1:9',
-      // A busy machine must not look like missing nodes.
-      FENCEPOST_NODE_DEADLINE: '1s',
-      FENCEPOST_CLAIM_BUDGET: '3s',
-      FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s',
-    })
-    return { exit: await deadLetters(args, io), told: stdout() + stderr() }
-  }
-  const audited = async () => {
-    const read = await auditLog.read('audit', 100)
-    if (read.kind !== 'entries') throw new Error(read.kind)
-    return read.entries.map(({ fields }) => [fields.act, fields.because])
-  }
-  return { sidecar, lapse, letter, run, audited }
+})
+afterAll(() => stack.disposeAsync())
+
+async function run(...args: string[]) {
+  const { io, stdout, stderr } = bufferedIo({
+    USER: 'ann',
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    FENCEPOST_UPSTREAM: 'http://127.0.0.1:9',
+    // A busy machine must not look like missing nodes.
+    FENCEPOST_NODE_DEADLINE: '1s',
+    FENCEPOST_CLAIM_BUDGET: '3s',
+    FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s',
+  })
+  return { exit: await deadLetters(args, io), out: stdout(), err: stderr() }
 }
 
-test('a requeue repeated because its removal failed leaves a newer claim alone, and says so', async () => {
-  const { sidecar, lapse, letter, run, audited } = await orphaned()
-  const entry = await lapse()
-  await letter(entry)
-  expect(await run('requeue', entry.id)).toEqual({ exit: 0, told: `requeued ${entry.id}\n` })
+const because = ['--reason', 'ticket 4711'] as const
+const write = async (entry: AuditEntry) => expect(await auditLog.append('dead-letters', entry)).toBe(true)
+
+/** A claim that its holder took over from a lapsed one and gave back, and the question that the sweeper writes of it. */
+async function lapse(name: string): Promise<AuditEntry> {
+  const claimed = await sidecar.claim(name, { leaseMs: 60_000, retentionMs: 60_000 })
+  if (claimed.kind !== 'granted') throw new Error(claimed.kind)
+  const renewed = await sidecar.leases.renew({ ...claimed.lease, attempt: 2 })
+  if (renewed.kind !== 'renewed') throw new Error(renewed.kind)
+  await sidecar.leases.release(renewed.lease)
+  const { key: recordKey, token, fingerprint } = claimed.lease
+  const fields = { token: String(token), attempt: '1', fingerprint }
+  const entry = { id: `orphan:${token}`, kind: 'orphan', atWallMs: 1, recordKey, fields } as const
+  await write(entry)
+  return entry
+}
+
+/** What was done about an entry, newest last. */
+async function audited(id: string) {
+  const read = await auditLog.read('audit', 100)
+  if (read.kind !== 'entries') throw new Error(read.kind)
+  return read.entries.flatMap(({ fields }) => (fields.entry === id ? [fields] : []))
+}
+
+const ended = (id: string) =>
+  `dead-letter-unknown: No dead letter has the id ${JSON.stringify(id)}; \`fencepost dead-letters list\` shows them.\n`
+
+test.each([
+  ['requeue', [], { kind: 'granted', lease: { attempt: 1 } }, 'is a first attempt again'],
+  ['discard', ['--completed'], { kind: 'duplicate' }, 'never executed again'],
+  ['discard', [], { kind: 'granted', lease: { attempt: 2 } }, 'stays as it is'],
+] as const)(
+  '%s %j: a reason, then what would happen, and with --yes it happens',
+  async (act, how, next, told) => {
+    const name = `${act} ${how.length}`
+    const { id } = await lapse(name)
+    expect(await run(act, id, ...how)).toMatchObject({
+      exit: 64,
+      out: '',
+      err: 'Why? Give --reason "ticket 4711: …".\n',
+    })
+    const dry = await run(act, id, ...how, ...because)
+    expect([dry.exit, dry.out, dry.err]).toEqual([64, expect.stringContaining(told), ''])
+    expect(dry.out).toMatch(/^Nothing was decided. To do it, add --yes.$/m)
+    expect(await audited(id)).toEqual([])
+    const done = await run(act, id, ...how, ...because, '--yes')
+    expect([done.exit, done.out.split('\n')[0]]).toEqual([0, `${act}: done`])
+    expect(await audited(id)).toMatchObject(
+      ['begun', 'done'].map((step) => ({ act, step, by: 'ann@test', reason: 'ticket 4711' })),
+    )
+    expect(await sidecar.claim(name)).toMatchObject(next)
+    expect(await run(act, id, ...how, ...because)).toEqual({ exit: 1, out: '', err: ended(id) })
+  },
+)
+
+test('--by says who decides', async () => {
+  const { id } = await lapse('somebody else')
+  expect((await run('discard', id, ...because, '--by', 'bob', '--yes')).exit).toBe(0)
+  expect((await audited(id)).map(({ by }) => by)).toEqual(['bob', 'bob'])
+})
+
+test('a decision that is repeated leaves a newer claim alone, says so, and ends with 1', async () => {
+  const entry = await lapse('again')
+  expect((await run('requeue', entry.id, ...because, '--yes')).exit).toBe(0)
   // The letter is still there, as when too few nodes removed it; meanwhile a later claim of the key has lapsed.
-  await lapse()
+  await lapse('again')
   const same = { ...entry, id: `${entry.id}:again` }
-  await letter(same)
-  expect(await run('requeue', same.id)).toEqual({
-    exit: 0,
-    told: `Its record has moved on by itself (a later attempt): nothing was changed; dropped ${same.id}\n`,
+  await write(same)
+  expect(await run('requeue', same.id, ...because, '--yes')).toEqual({
+    exit: 1,
+    out: 'requeue: not decided, its record has moved on (a later attempt). The entry is dropped.\n',
+    err: '',
   })
-  expect(await audited()).toEqual([
-    ['requeue', undefined],
-    ['drop', 'a later attempt'],
+  expect((await audited(same.id)).map(({ step }) => step)).toEqual(['begun', 'moved on: a later attempt'])
+  expect(await sidecar.claim('again')).toMatchObject({ kind: 'granted', lease: { attempt: 2 } })
+})
+
+test('with --json a script reads what the operator API answers: preview, decision, moved on, and refusal', async () => {
+  const entry = await lapse('json')
+  const replies = []
+  for (const more of [[], ['--yes']]) {
+    const { exit, out } = await run('requeue', entry.id, ...because, '--json', ...more)
+    replies.push([exit, JSON.parse(out)])
+  }
+  await lapse('json')
+  const same = { ...entry, id: `${entry.id}:json` }
+  await write(same)
+  const moved = await run('requeue', same.id, ...because, '--json', '--yes')
+  replies.push([moved.exit, JSON.parse(moved.out)])
+  expect(replies).toEqual([
+    [64, { decided: false, dropped: false, effects: [expect.any(String), 'The entry is dropped.'] }],
+    [0, { decided: true, dropped: true }],
+    [1, { decided: false, dropped: true, because: 'a later attempt' }],
   ])
-  expect(await sidecar.claim('order')).toMatchObject({ kind: 'granted', lease: { attempt: 2 } })
+  const schema = Compile(LetterDecided)
+  for (const [, reply] of replies) expect(schema.Errors(reply)).toEqual([])
+  const unknown = await run('requeue', entry.id, ...because, '--json')
+  expect([unknown.exit, JSON.parse(unknown.out).code]).toEqual([1, 'dead-letter-unknown'])
+})
+
+test('a reason is as long as the operator API takes it, and the refusal says the numbers', async () => {
+  const { min, max } = REASON_CHARS
+  expect(DeadLetterBody.properties.reason).toMatchObject({ minLength: min, maxLength: max })
+  for (const reason of ['no', 'x'.repeat(501)])
+    expect(await run('requeue', 'orphan:1', '--reason', reason)).toEqual({
+      exit: 64,
+      out: '',
+      err: `--reason has ${reason.length} characters; accepted are 3 to 500.\n`,
+    })
 })
 
 test('a list says how to go on with older ones, and an entry of any page can be shown', async () => {
-  const { letter, run } = await orphaned()
+  const left = await auditLog.read('dead-letters', 100)
+  for (const { id } of left.kind === 'entries' ? left.entries : []) await auditLog.remove('dead-letters', id)
   const entry = (n: number): AuditEntry => ({
     id: `orphan:${n}`,
     kind: 'orphan',
@@ -80,15 +160,27 @@ test('a list says how to go on with older ones, and an entry of any page can be 
     recordKey: 'dedup:default:default:v1:none',
     fields: {},
   })
-  for (const n of [1, 2, 3]) await letter(entry(n))
+  for (const n of [1, 2, 3]) await write(entry(n))
   const newest = await run('list', '--limit', '2', '--json')
-  const cursor = /^There are older ones: --before (\S+)$/m.exec(newest.told)?.[1] ?? ''
-  expect(newest.told.match(/"id":"[^"]+"/g)).toEqual(['"id":"orphan:2"', '"id":"orphan:3"'])
+  const cursor = /^There are older ones: --before (\S+)$/m.exec(newest.err)?.[1] ?? ''
+  expect(newest.out.match(/"id":"[^"]+"/g)).toEqual(['"id":"orphan:2"', '"id":"orphan:3"'])
   const older = await run('list', '--json', '--before', cursor)
-  expect(older).toEqual({ exit: 0, told: `${JSON.stringify(entry(1))}\n` })
-  expect(await run('list', '--before', 'yesterday')).toEqual({
+  expect(older).toEqual({ exit: 0, out: `${JSON.stringify(entry(1))}\n`, err: '' })
+  expect(await run('list', '--before', 'yesterday')).toMatchObject({
     exit: 64,
-    told: '--before yesterday is not accepted; accepted is what a list before ended with\n',
+    err: '--before yesterday is not accepted; accepted is what a list before ended with\n',
   })
   expect((await run('show', 'orphan:1')).exit).toBe(0)
+})
+
+test('too few nodes: nothing is decided, and the exit code is 69', async () => {
+  const { id } = await lapse('no majority')
+  await Promise.all([servers.kill(0), servers.kill(1)])
+  for (const more of [[], ['--yes']]) {
+    const { exit, err } = await run('requeue', id, ...because, ...more)
+    expect([exit, err]).toEqual([
+      69,
+      expect.stringMatching(/^quorum-unavailable: \d nodes? answered and 2 are/),
+    ])
+  }
 })
