@@ -41,7 +41,7 @@ export type OperatorCall = {
   readonly body?: TSchema
   readonly query?: TSchema
   readonly success: TSchema
-  /** Answered again and again, as server-sent events, each with what `success` describes. */
+  /** Answered again and again, as server-sent events, each with what `success` describes; a comment says that nothing changed. */
   readonly streamed?: true
   /** Besides those of every call. */
   readonly problems: readonly ProblemCode[]
@@ -167,6 +167,16 @@ export const OPERATOR_CALLS = {
     summary: 'One record: the verdict of the quorum, every node, its history, what can be decided',
     role: 'view',
     success: Shown,
+    problems: [],
+  },
+  watchRecord: {
+    method: 'GET',
+    path: `${RECORD}/events`,
+    summary:
+      'One record while it is shown, as server-sent events: looked at every 2 seconds, and sent where it changed, or while a claim is live; at most 8 readers and 15 minutes each',
+    role: 'view',
+    success: Shown,
+    streamed: true,
     problems: [],
   },
   endClaim: decision('end', 'End a live claim: its holder is fenced, the next attempt is a further one'),

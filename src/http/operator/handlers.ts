@@ -18,8 +18,8 @@ import type { SagaAdmin } from '../../core/saga-admin.ts'
 import type { Problem } from '../message/problems.ts'
 import { RETRY_SOON_MS } from '../request/refusals.ts'
 import type { EntriesInput } from './entries-schemas.ts'
+import type { Topic } from './event-streams.ts'
 import type { FindInput } from './find-schemas.ts'
-import { historyOf } from './history.ts'
 import { type LocatingOptions, locate } from './locating.ts'
 import { outcomeGiven } from './outcome-given.ts'
 import { type OverviewFacts, overviewOf } from './overview.ts'
@@ -31,7 +31,8 @@ import {
   type ListInput,
   OPERATOR_LIMITS,
 } from './schemas.ts'
-import { entryOf, oldestFirst, type Summary, shownRecord, summaryOf } from './shown.ts'
+import { createShowing, type ShowingPorts } from './showing.ts'
+import { entryOf, oldestFirst, type Summary, summaryOf } from './shown.ts'
 
 export type OperatorAnswer =
   | { readonly kind: 'json'; readonly body: unknown }
@@ -46,34 +47,27 @@ export type OperatorOptions = LocatingOptions & {
   readonly storedBytesMax: number
 }
 
-export type OperatorPorts = DecisionPorts & {
-  readonly auditLog: AuditLog
-  readonly events: Events
-  readonly recent: RecentDecisions
-  readonly overview: () => OverviewFacts
-  /** Undefined without a configured database. */
-  readonly sagas: SagaAdmin | undefined
-  readonly isHeldHere: (recordKey: string) => boolean
-  /** The name of the sidecar that holds a record as this owner; undefined where the nodes don't know. */
-  readonly sidecarOf: (recordKey: string, owner: string) => Promise<string | undefined>
-  /** Records whose hash begins with these digits, on from a cursor. */
-  readonly search: (digits: string, cursor: string | undefined) => Promise<SearchStep>
-  /** Claims in this state as one node shows them, on from a cursor. */
-  readonly list: (state: 'live' | 'lapsed', cursor: string | undefined) => Promise<SearchStep>
-}
+export type OperatorPorts = DecisionPorts &
+  ShowingPorts & {
+    readonly events: Events
+    readonly recent: RecentDecisions
+    readonly overview: () => OverviewFacts
+    /** Undefined without a configured database. */
+    readonly sagas: SagaAdmin | undefined
+    /** Records whose hash begins with these digits, on from a cursor. */
+    readonly search: (digits: string, cursor: string | undefined) => Promise<SearchStep>
+    /** Claims in this state as one node shows them, on from a cursor. */
+    readonly list: (state: 'live' | 'lapsed', cursor: string | undefined) => Promise<SearchStep>
+  }
+
+const OVERVIEW_EVERY_MS = 1_000
 
 export type OperatorHandlers = ReturnType<typeof createOperatorHandlers>
 
 export function createOperatorHandlers(options: OperatorOptions, ports: OperatorPorts) {
   const { auditLog, clock } = ports
-  const sidecarOf = async ({ recordKey, state, owner }: RecordView) => {
-    if (state !== 'live' || owner === undefined) return undefined
-    return ports.isHeldHere(recordKey) ? options.instance : ports.sidecarOf(recordKey, owner)
-  }
-  const shown = async (view: RecordView, { role }: OperatorToken) => {
-    const history = await historyOf(view.recordKey, auditLog)
-    return shownRecord(view, { role, wallMs: clock.wallMs(), sidecar: await sidecarOf(view), history })
-  }
+  const { shown, watched } = createShowing(options.instance, ports)
+  const overview = () => overviewOf(ports.overview(), options.instance, clock.wallMs())
 
   const decided = async (
     decision: DecisionKind,
@@ -102,7 +96,7 @@ export function createOperatorHandlers(options: OperatorOptions, ports: Operator
         by: by.name,
         result: result.kind,
       })
-    return answerOf(result, dryRun, (view) => shown(view, by))
+    return answerOf(result, dryRun, (view) => shown(view, by.role))
   }
 
   return {
@@ -110,7 +104,8 @@ export function createOperatorHandlers(options: OperatorOptions, ports: Operator
     list: async ({ state, cursor }: ListInput): Promise<OperatorAnswer> =>
       listed(await ports.list(state, cursor), ports, (one) => one.state === state),
     show: async (recordKey: string, by: OperatorToken): Promise<OperatorAnswer> =>
-      json(await shown(await ports.inspect(recordKey), by)),
+      json(await shown(await ports.inspect(recordKey), by.role)),
+    watchedRecord: watched,
     decide: (
       decision: Exclude<DecisionKind, 'complete'>,
       key: string,
@@ -125,7 +120,11 @@ export function createOperatorHandlers(options: OperatorOptions, ports: Operator
     audit: async (query: EntriesInput) => entries('audit', query, auditLog),
     me: ({ name, role }: OperatorToken): OperatorAnswer =>
       json({ name, role, instance: options.instance, sagas: ports.sagas !== undefined }),
-    overview: () => overviewOf(ports.overview(), options.instance, clock.wallMs()),
+    overview,
+    watchedOverview: (): Topic => ({
+      everyMs: OVERVIEW_EVERY_MS,
+      look: async () => ({ event: overview }),
+    }),
     letter: async (
       act: LetterRequest['act'],
       id: string,

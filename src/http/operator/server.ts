@@ -17,6 +17,7 @@ import type { RoutedLimits } from '../server/routed-listener.ts'
 import type { ListenerTls } from '../server/tls.ts'
 import { admitOperators, allows, roleRequired } from './access.ts'
 import { OPERATOR_CALLS, type OperatorCall, type OperatorCallName } from './calls.ts'
+import { createEventStreams, type EventStreams, STREAMS_MAX, type Topic } from './event-streams.ts'
 import {
   createOperatorHandlers,
   type OperatorAnswer,
@@ -25,7 +26,6 @@ import {
   type OperatorPorts,
 } from './handlers.ts'
 import type { MessagesInput } from './overview-schemas.ts'
-import { createOverviewStreams, type OverviewStreams, STREAMS_MAX } from './overview-stream.ts'
 import { type PageFiles, servePage } from './page.ts'
 import { createSagaHandlers, type SagaHandlers } from './sagas.ts'
 import { type SlowLogs, slowCommandsOf } from './slow-commands.ts'
@@ -69,7 +69,12 @@ export function createOperatorApi(
   )
   servePage(app, options.page)
   const handlers = createOperatorHandlers(options, ports)
-  const streams = createOverviewStreams(handlers.overview, options.tokens, ports.clock)
+  const streaming = {
+    tokens: options.tokens,
+    clock: ports.clock,
+    onFailure: (cause: unknown) => ports.onFailure(cause, ports.newInstance()),
+  }
+  const streams = { watchOverview: createEventStreams(streaming), watchRecord: createEventStreams(streaming) }
   const { slowLogs } = ports
   serve(app, { ...handlers, sagas: createSagaHandlers(ports), streams, slowLogs }, refuse)
   let closed: Promise<void> | undefined
@@ -80,7 +85,7 @@ export function createOperatorApi(
     },
     close: (graceMs) => {
       inFlight.drain()
-      streams.endAll()
+      for (const one of Object.values(streams)) one.endAll()
       closed ??= inFlight.idleOrAfter(graceMs).then(() => app.close())
       return closed
     },
@@ -88,23 +93,24 @@ export function createOperatorApi(
 }
 
 type Handle = (request: FastifyRequest, by: OperatorToken) => Promise<OperatorAnswer>
-type Streamed = 'watchOverview'
+type Streamed = 'watchOverview' | 'watchRecord'
 type Handlers = OperatorHandlers & {
   readonly sagas: SagaHandlers
-  readonly streams: OverviewStreams
+  readonly streams: Readonly<Record<Streamed, EventStreams>>
 } & SlowLogs
+
+const paramOf = ({ params }: FastifyRequest) => params as { readonly record: string; readonly id: string }
 
 /** The calls of the table, each with its handler; the handler's input is what its schema accepts. */
 function handlesOf(handlers: Handlers): Record<Exclude<OperatorCallName, Streamed>, Handle> {
   const { sagas } = handlers
-  const paramOf = ({ params }: FastifyRequest) => params as { readonly record: string; readonly id: string }
   const onRecord =
     (
       act: (recordKey: string, request: FastifyRequest, by: OperatorToken) => Promise<OperatorAnswer>,
     ): Handle =>
     async (request, by) => {
       const { record } = paramOf(request)
-      return isRecordKey(record) ? act(record, request, by) : NO_RECORD_KEY
+      return isRecordKey(record) ? act(record, request, by) : { kind: 'problem', problem: NO_RECORD_KEY }
     }
   const deciding = (decision: 'end' | 'forget' | 'ask') =>
     onRecord((key, { body }, by) => handlers.decide(decision, key, body as never, by))
@@ -144,16 +150,36 @@ function handlesOf(handlers: Handlers): Record<Exclude<OperatorCallName, Streame
   }
 }
 
+type Watched = readonly [key: string, topic: () => Topic]
+
+/** What each stream watches, and the key under which readers share it; undefined where the path names no record. */
+function topicsOf({
+  watchedOverview,
+  watchedRecord,
+}: OperatorHandlers): Record<Streamed, (request: FastifyRequest, by: OperatorToken) => Watched | undefined> {
+  return {
+    watchOverview: () => ['overview', watchedOverview],
+    // Roles are shown different things.
+    watchRecord: (request, { role }) => {
+      const { record } = paramOf(request)
+      return isRecordKey(record) ? [`${role} ${record}`, () => watchedRecord(record, role)] : undefined
+    },
+  }
+}
+
 function serve(
   app: FastifyInstance,
   handlers: Handlers,
   refuse: (reply: FastifyReply, problem: Problem) => FastifyReply,
 ): void {
   const handles = handlesOf(handlers)
+  const topics = topicsOf(handlers)
   /** Past Fastify, which would wait for the end of the answer. */
-  const watch = (reply: FastifyReply, operator: OperatorToken) => {
+  const watch = (name: Streamed, request: FastifyRequest, reply: FastifyReply, operator: OperatorToken) => {
+    const topic = topics[name](request, operator)
+    if (topic === undefined) return refuse(reply, NO_RECORD_KEY)
     for (const [header, value] of Object.entries(HEADERS)) reply.raw.setHeader(header, value)
-    if (!handlers.streams.open(reply.raw, operator)) return refuse(reply, TOO_MANY_READERS)
+    if (!handlers.streams[name].open(reply.raw, operator, ...topic)) return refuse(reply, TOO_MANY_READERS)
     return reply.hijack()
   }
   for (const [name, call] of Object.entries(OPERATOR_CALLS) as [OperatorCallName, OperatorCall][])
@@ -173,7 +199,7 @@ function serve(
       handler: async (request, reply) => {
         const { operator } = request
         if (operator === undefined) throw new Error('a call without an operator was admitted')
-        if (name === 'watchOverview') return watch(reply, operator)
+        if (name === 'watchOverview' || name === 'watchRecord') return watch(name, request, reply, operator)
         const answer = await handles[name](request, operator)
         return answer.kind === 'json' ? reply.send(answer.body) : refuse(reply, answer.problem)
       },
@@ -182,15 +208,12 @@ function serve(
 
 const TOO_MANY_READERS: Problem = {
   code: 'too-many-requests-in-flight',
-  detail: `${STREAMS_MAX} pages watch this sidecar already, which is the limit. Close one, or ask for /v1/operator/overview now and then.`,
+  detail: `${STREAMS_MAX} pages watch the same kind of view on this sidecar already, which is the limit. Close one, or ask for the view itself now and then: this path without /events.`,
   retryAfterMs: RETRY_SOON_MS,
 }
 
-const NO_RECORD_KEY: OperatorAnswer = {
-  kind: 'problem',
-  problem: {
-    code: 'request-invalid',
-    detail:
-      'The path names no record: a record is dedup:TENANT:ENV:VERSION:HASH, percent-encoded. POST /v1/operator/records/find finds it.',
-  },
+const NO_RECORD_KEY: Problem = {
+  code: 'request-invalid',
+  detail:
+    'The path names no record: a record is dedup:TENANT:ENV:VERSION:HASH, percent-encoded. POST /v1/operator/records/find finds it.',
 }

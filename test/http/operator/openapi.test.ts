@@ -57,9 +57,10 @@ test('answers match their documented schemas', async () => {
   for (const [name, { status, body }] of answers)
     expect([name, status, Compile(OPERATOR_CALLS[name].success).Errors(body)]).toEqual([name, 200, []])
   const answered = new Set<string>(answers.map(([name]) => name))
-  // The stream sends what `showOverview` answers (overview-stream.test.ts); a requeue is decided as a discard is.
+  // The streams send what `showOverview` and `showRecord` answer (event-streams.test.ts); a requeue is decided as a discard is.
   expect(Object.keys(OPERATOR_CALLS).filter((name) => !answered.has(name))).toEqual([
     'watchOverview',
+    'watchRecord',
     'requeueDeadLetter',
   ])
 })
