@@ -402,6 +402,12 @@ test('the answer that the application sends is not kept whole where a route reda
     response: { status: 201, headers, body_base64: body },
   })
   await operator.decide('ask', record)
+  // The claim that the operator ended stands under a token of the operator's, which the application never got.
+  const lastOf = (target: string) => application.seen.findLast((one) => one.target === target)
+  const got = lastOf('/held/redacted')?.values('fencepost-lock-id')[0] ?? ''
+  const { lock_id: askedOf, fencing_token: token } = JSON.parse(String(lastOf('/settle')?.body))
+  expect([askedOf.split('-')[0], askedOf]).toEqual([got.split('-')[0], `${got.split('-')[0]}-${token}`])
+  expect(token).toBeGreaterThan(Number(got.split('-')[1]))
   const retry = await pay('/held/redacted', 'k-redacted')
   expect(await retry.text()).toBe('{"card":{"holder":"Ann"}}')
   await comeBack()
