@@ -125,6 +125,14 @@ test('a reply with the answer is completed with it, byte for byte, without the h
   expect(troubles).toEqual([])
 })
 
+test('an empty answer is stored without the length that the application states', async () => {
+  const headers = { 'Content-Length': '5', 'Content-Type': 'text/plain' }
+  replyWith(completedWith({ status: 200, headers, body_base64: '' }))
+  expect(await asked([])).toMatchObject({
+    outcome: { kind: 'response', headers: [['Content-Type', 'text/plain']], body: Buffer.alloc(0) },
+  })
+})
+
 test.each<[what: string, reply: unknown, logged: RegExp]>([
   ['no JSON', 'completed', /no JSON/],
   ['JSON without an outcome', { response: { status: 201 } }, /neither completed, released nor unknown/],
