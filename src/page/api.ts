@@ -5,8 +5,6 @@
  * when the tab is closed or reloaded.
  */
 
-import type { Overview } from './shapes.ts'
-
 export class Refused extends Error {
   override readonly name = 'Refused'
   readonly status: number
@@ -22,8 +20,8 @@ export class Refused extends Error {
 export type Api = {
   get<T>(path: string): Promise<T>
   post<T>(path: string, body: unknown): Promise<T>
-  /** The overview again and again, until `over`. Rejects where the stream ends. */
-  watch(onOverview: (overview: Overview) => void, over: AbortSignal): Promise<void>
+  /** What a stream of events sends, until `over`. Rejects where the stream ends. */
+  watch<T>(path: string, onEvent: (value: T) => void, over: AbortSignal): Promise<void>
 }
 
 /** A token as the tokens file has it; a header takes nothing else. */
@@ -32,6 +30,8 @@ export const TOKEN = /^[\x21-\x7e]+$/
 const BASE = '/v1/operator'
 /** Far above any healthy answer: a decision looks at five nodes twice. */
 const TIMEOUT_MS = 30_000
+/** A stream sends something every two seconds. One that was cut without a word, by a machine that slept, is silent. */
+const SILENCE_MS = 15_000
 
 /** @param onLost called where the token is no longer accepted */
 export function createApi(token: string, onLost: () => void): Api {
@@ -68,20 +68,34 @@ export function createApi(token: string, onLost: () => void): Api {
         headers: { 'content-type': 'application/json' },
         body: JSON.stringify(body),
       }),
-    watch: async (onOverview, over) => {
-      const { body } = await send('/overview/events', { signal: over })
-      if (body === null) throw new Refused(0, 'no-answer', 'The sidecar sent no stream.')
-      for await (const data of eventsIn(body)) onOverview(JSON.parse(data) as Overview)
-      throw new Refused(0, 'stream-ended', 'The stream ended.')
+    watch: async (path, onEvent, over) => {
+      const silence = new AbortController()
+      let timer: ReturnType<typeof setTimeout> | undefined
+      const heard = () => {
+        clearTimeout(timer)
+        timer = setTimeout(() => silence.abort(), SILENCE_MS)
+      }
+      try {
+        heard()
+        const { body } = await send(path, { signal: AbortSignal.any([over, silence.signal]) })
+        if (body === null) throw new Refused(0, 'no-answer', 'The sidecar sent no stream.')
+        for await (const data of eventsIn(body, heard)) onEvent(JSON.parse(data))
+        throw new Refused(0, 'stream-ended', 'The stream ended.')
+      } catch (error) {
+        if (!silence.signal.aborted) throw error
+        throw new Refused(0, 'no-answer', `The sidecar sent nothing for ${SILENCE_MS / 1_000} s.`)
+      } finally {
+        clearTimeout(timer)
+      }
     },
   }
 }
 
 /**
  * The data of each server-sent event. `EventSource` can send no Authorization header, so the stream is read here; the sidecar sends
- * one line of data an event, which is all of the format that is read.
+ * one line of data an event, which is all of the format that is read besides comments.
  */
-async function* eventsIn(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+async function* eventsIn(body: ReadableStream<Uint8Array>, onChunk: () => void): AsyncGenerator<string> {
   const reader = body
     .pipeThrough(new TextDecoderStream() as unknown as ReadableWritablePair<string, Uint8Array>)
     .getReader()
@@ -90,6 +104,7 @@ async function* eventsIn(body: ReadableStream<Uint8Array>): AsyncGenerator<strin
     for (;;) {
       const { done, value } = await reader.read()
       if (done) return
+      onChunk()
       const parts = (rest + value).split('\n\n')
       rest = parts.pop() ?? ''
       for (const part of parts) if (part.startsWith('data: ')) yield part.slice('data: '.length)

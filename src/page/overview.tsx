@@ -1,19 +1,16 @@
 /** What is going on now: the nodes in their seats, the requests of this sidecar, and what is wrong. Live. */
 
-import { useEffect, useState } from 'preact/hooks'
-import { Refused, sentenceOf } from './api.ts'
 import { Chart } from './chart.tsx'
+import { useLive } from './live.ts'
 import { Badge, Facts, Failure, Heading, Time } from './pieces.tsx'
 import type { Session } from './session.ts'
 import type { Fate, Overview, OverviewNode, Quorum } from './shapes.ts'
 import { SlowCommandsOfNodes } from './slow-commands.tsx'
 import { duration, milliseconds, visible } from './words.ts'
 
-/** After a stream that ended; the sidecar ends each after 15 minutes. */
-const AGAIN_AFTER_MS = 2_000
-
 export function OverviewView({ session }: { readonly session: Session }) {
-  const { overview, trouble } = useOverview(session)
+  const { known, trouble } = useLive<Overview>(session, '/overview')
+  const overview = known?.value
   return (
     <>
       <Heading title="Overview">Overview</Heading>
@@ -40,38 +37,6 @@ export function OverviewView({ session }: { readonly session: Session }) {
       )}
     </>
   )
-}
-
-/** Follows the stream while the view is open, and opens it again where it ends. */
-function useOverview({ api }: Session): {
-  readonly overview: Overview | undefined
-  readonly trouble: string | undefined
-} {
-  const [overview, setOverview] = useState<Overview>()
-  const [trouble, setTrouble] = useState<string>()
-  useEffect(() => {
-    const over = new AbortController()
-    let timer: ReturnType<typeof setTimeout> | undefined
-    const follow = async () => {
-      try {
-        await api.watch((next) => {
-          setOverview(next)
-          setTrouble(undefined)
-        }, over.signal)
-      } catch (error) {
-        if (over.signal.aborted) return
-        // An end in good order is followed by the next stream; the reader need not hear of it.
-        if (!(error instanceof Refused) || error.code !== 'stream-ended') setTrouble(sentenceOf(error))
-        timer = setTimeout(() => void follow(), AGAIN_AFTER_MS)
-      }
-    }
-    void follow()
-    return () => {
-      over.abort()
-      clearTimeout(timer)
-    }
-  }, [api])
-  return { overview, trouble }
 }
 
 function Wrong({ overview: { wrong } }: { readonly overview: Overview }) {

@@ -15,13 +15,30 @@ const KINDS: readonly { readonly kind: Kind; readonly known: string; readonly na
   { kind: 'ask', known: 'The application can say', name: 'Ask the application' },
 ]
 
-type Props = { readonly shown: RecordShown; readonly session: Session; readonly onDecided: () => void }
+export type RecordDecisionsProps = {
+  readonly shown: RecordShown
+  readonly session: Session
+  /** What the record is by now, where it is no longer what is shown. */
+  readonly changed: string | undefined
+  /** A decision was opened, or its form is filled in: nothing that is shown may change. */
+  readonly onUse: () => void
+  readonly onLeave: () => void
+  readonly onDecided: () => void
+  readonly onShowChange: () => void
+}
 
-export function RecordDecisions({ shown, session, onDecided }: Props) {
+export function RecordDecisions({ shown, session, changed, ...on }: RecordDecisionsProps) {
   const [open, setOpen] = useState<Kind>()
   const { role } = session.operator
+  const toggle = (kind: Kind | undefined) => {
+    setOpen(kind)
+    if (role !== 'operate' || kind === undefined) on.onLeave()
+    else on.onUse()
+  }
+  // The preview, too, is about what is shown: a record that has moved on since refuses it.
+  const token = shown.fencing_token === undefined ? {} : { fencing_token: shown.fencing_token }
   const send = (kind: Kind) => (body: Record<string, unknown>) =>
-    session.api.post<Decided>(`/records/${encodeURIComponent(shown.record)}/${kind}`, body)
+    session.api.post<Decided>(`/records/${encodeURIComponent(shown.record)}/${kind}`, { ...token, ...body })
   return (
     <section class="panel" aria-labelledby="decide">
       <h2 id="decide">Decide</h2>
@@ -40,24 +57,27 @@ export function RecordDecisions({ shown, session, onDecided }: Props) {
                 type="button"
                 class="fold"
                 aria-expanded={isOpen}
-                onClick={() => setOpen(isOpen ? undefined : kind)}
+                onClick={() => toggle(isOpen ? undefined : kind)}
               >
                 {known}
                 {ruling?.possible === true ? '' : ' (not now)'}
               </button>
             </h3>
             {!isOpen ? undefined : role === 'operate' ? (
-              <Decision
-                name={name}
-                because={
-                  ruling?.possible === true ? undefined : (ruling?.because ?? 'It is not possible now.')
-                }
-                send={send(kind)}
-                onDecided={onDecided}
-                {...(kind === 'complete' ? { members: givenIn } : {})}
-              >
-                {kind === 'complete' ? <AnswerFields /> : undefined}
-              </Decision>
+              <div onInput={on.onUse}>
+                <Decision
+                  name={name}
+                  because={
+                    ruling?.possible === true ? undefined : (ruling?.because ?? 'It is not possible now.')
+                  }
+                  send={send(kind)}
+                  onDecided={on.onDecided}
+                  {...(kind === 'complete' ? { members: givenIn } : {})}
+                >
+                  {kind === 'complete' ? <AnswerFields /> : undefined}
+                </Decision>
+                <Changed changed={changed} onShow={on.onShowChange} />
+              </div>
             ) : (
               <ul>
                 {(ruling?.effects ?? [ruling?.because ?? 'It is not possible now.']).map((effect) => (
@@ -69,6 +89,22 @@ export function RecordDecisions({ shown, session, onDecided }: Props) {
         )
       })}
     </section>
+  )
+}
+
+/** Below the form, so that nothing in it moves. */
+function Changed({ changed, onShow }: { readonly changed: string | undefined; readonly onShow: () => void }) {
+  return (
+    <div role="status">
+      {changed === undefined ? undefined : (
+        <p class="changed">
+          The record has changed since you opened this: it is {changed} now. Look at it before you decide.{' '}
+          <button type="button" onClick={onShow}>
+            Show it as it is
+          </button>
+        </p>
+      )}
+    </div>
   )
 }
 

@@ -1,8 +1,10 @@
 /** One record: the verdict of the quorum, the nodes side by side, the stored answer, what can be decided, and its history. */
 
+import { useRef, useState } from 'preact/hooks'
 import { History } from './audit.tsx'
-import { Answer, Badge, Facts, Heading, Time, useAnswer, Verbatim } from './pieces.tsx'
-import { RecordDecisions } from './record-decisions.tsx'
+import { type Known, useLive } from './live.ts'
+import { Badge, Facts, Failure, Heading, Time, Verbatim } from './pieces.tsx'
+import { RecordDecisions, type RecordDecisionsProps } from './record-decisions.tsx'
 import { linkTo } from './route.ts'
 import type { Session } from './session.ts'
 import type { NodeRow, Outcome, RecordShown, RecordState } from './shapes.ts'
@@ -20,53 +22,120 @@ const MEANING: Readonly<Record<RecordState, string>> = {
   damaged: 'The outcome can’t be read.',
 }
 
+/**
+ * Live, but where a decision is open: what is under the hands of its reader stays as it was when the decision was opened, with the
+ * token that its reader saw, and says that the record has changed.
+ */
 export function RecordView({ record, session }: { readonly record: string; readonly session: Session }) {
-  const [loaded, again] = useAnswer(
-    () => session.api.get<RecordShown>(`/records/${encodeURIComponent(record)}`),
-    record,
+  const { known, trouble, failure, again } = useLive<RecordShown>(
+    session,
+    `/records/${encodeURIComponent(record)}`,
   )
+  const [held, setHeld] = useState<Known<RecordShown>>()
+  const shown = held ?? known
+  const lookAgain = async () => {
+    const now = await again()
+    setHeld((before) => before && (now ?? known))
+  }
   return (
     <>
       <Heading title="Record">
         Record <code>{visible(record.slice(-64, -48))}</code>
       </Heading>
       <p>
-        <button type="button" onClick={again}>
+        <button type="button" onClick={() => void lookAgain()}>
           Look again
         </button>
-        {loaded.kind === 'known' ? (
+        {shown === undefined ? undefined : (
           <span class="hint">
-            As it was at <Time at={loaded.at} />.
+            As it was at <Time at={shown.at} />
+            {held !== undefined
+              ? '. It stands still while a decision is open.'
+              : trouble === undefined
+                ? ', live.'
+                : `; not live: ${trouble}`}
           </span>
-        ) : undefined}
-      </p>
-      <Answer of={loaded}>
-        {(shown) => (
-          <>
-            <Verdict shown={shown} />
-            <Nodes shown={shown} />
-            {shown.outcome === undefined ? undefined : (
-              <OutcomeView outcome={shown.outcome} role={session.operator.role} />
-            )}
-            <RecordDecisions shown={shown} session={session} onDecided={again} />
-            <section class="panel" aria-labelledby="history">
-              <h2 id="history">History</h2>
-              {shown.history_since === undefined ? undefined : (
-                <p class="hint">
-                  Of the audit log since <Time at={shown.history_since} />; what is older is under{' '}
-                  <a href={linkTo({ view: 'audit' })}>Audit</a>.
-                </p>
-              )}
-              {shown.history === undefined ? (
-                <p>Too few nodes told it.</p>
-              ) : (
-                <History entries={shown.history} empty="The audit log has nothing about it." />
-              )}
-            </section>
-          </>
         )}
-      </Answer>
+      </p>
+      {failure === undefined ? undefined : <Failure error={failure} />}
+      {shown !== undefined ? (
+        <>
+          <Announced word={wordOf(shown.value)} />
+          <Shown
+            shown={shown.value}
+            session={session}
+            decisions={{
+              changed:
+                held === undefined || known === undefined || isAlike(held.value, known.value)
+                  ? undefined
+                  : wordOf(known.value),
+              onUse: () => setHeld((before) => before ?? known),
+              onLeave: () => setHeld(undefined),
+              onDecided: () => {
+                setHeld(undefined)
+                void again()
+              },
+              onShowChange: () => void lookAgain(),
+            }}
+          />
+        </>
+      ) : failure === undefined ? (
+        <p role="status">Looking …</p>
+      ) : undefined}
     </>
+  )
+}
+
+type ShownProps = {
+  readonly shown: RecordShown
+  readonly session: Session
+  readonly decisions: Omit<RecordDecisionsProps, 'shown' | 'session'>
+}
+
+function Shown({ shown, session, decisions }: ShownProps) {
+  return (
+    <>
+      <Verdict shown={shown} />
+      <Nodes shown={shown} />
+      {shown.outcome === undefined ? undefined : (
+        <OutcomeView outcome={shown.outcome} role={session.operator.role} />
+      )}
+      <RecordDecisions shown={shown} session={session} {...decisions} />
+      <section class="panel" aria-labelledby="history">
+        <h2 id="history">History</h2>
+        {shown.history_since === undefined ? undefined : (
+          <p class="hint">
+            Of the audit log since <Time at={shown.history_since} />; what is older is under{' '}
+            <a href={linkTo({ view: 'audit' })}>Audit</a>.
+          </p>
+        )}
+        {shown.history === undefined ? (
+          <p>Too few nodes told it.</p>
+        ) : (
+          <History entries={shown.history} empty="The audit log has nothing about it." />
+        )}
+      </section>
+    </>
+  )
+}
+
+function wordOf({ state, attempt }: RecordShown): string {
+  return attempt === undefined ? state : `${state}, attempt ${attempt}`
+}
+
+function isAlike(one: RecordShown, other: RecordShown): boolean {
+  return one.fencing_token === other.fencing_token && wordOf(one) === wordOf(other)
+}
+
+/** To a screen reader, once for each change: what was there when the view was opened is read with its heading. */
+function Announced({ word }: { readonly word: string }) {
+  const first = useRef(word)
+  const hasChanged = useRef(false)
+  hasChanged.current ||= word !== first.current
+  return (
+    <p class="unseen" role="status">
+      {hasChanged.current ? `The record is ${word} now.` : undefined}
+    </p>
   )
 }
 

@@ -146,6 +146,103 @@ describe('one stuck payment', () => {
   })
 })
 
+describe('a record that is open', () => {
+  const hint = () => page.getByText(/^As it was at/)
+  const openRecord = async (record: string) => {
+    await page.evaluate(`location.hash = '#/record/' + ${JSON.stringify(encodeURIComponent(record))}`)
+    await page.getByText(record.slice(-64, -48), { exact: true }).waitFor()
+    await expect.poll(() => hint().innerText()).toMatch(/, live\.$/)
+  }
+  const streamOf = (record: string) => (request: { url(): string }) =>
+    request.url().endsWith(`/records/${encodeURIComponent(record)}/events`)
+
+  test('follows its claim and what another operator decides: the focus stays, and a screen reader hears the change once', async () => {
+    const { record, comeBack } = await scene.stuck('held-live')
+    await openRecord(record)
+    await page.evaluate(`
+      window.announced = []
+      new MutationObserver((changes) => {
+        for (const { target } of changes) {
+          const region = (target.closest ? target : target.parentElement).closest('[role=status], [role=alert], [aria-live]')
+          if (region !== null && region.isConnected) window.announced.push(region.textContent)
+        }
+      }).observe(document.getElementById('main'), { subtree: true, childList: true, characterData: true })
+    `)
+    const look = page.getByRole('button', { name: 'Look again' })
+    await look.focus()
+    // Two looks that change nothing but the lease and the time.
+    const times = new Set<string>()
+    await expect
+      .poll(async () => times.add(await hint().locator('time').innerText()).size, { timeout: 20_000 })
+      .toBeGreaterThan(2)
+    expect(await page.evaluate('window.announced')).toEqual([])
+    await scene.operator.decide('end', record, { even_though: 'live', reason: 'ticket 7: elsewhere' })
+    await expect.poll(() => verdict().innerText()).toContain('lapsed')
+    const history = page.getByRole('region', { name: 'History' })
+    await expect
+      .poll(() => history.getByRole('listitem').filter({ hasText: 'ticket 7' }).count(), { timeout: 10_000 })
+      .toBe(2)
+    const lookedAt = () => hint().locator('time').getAttribute('datetime')
+    const before = await lookedAt()
+    await look.click()
+    await expect.poll(lookedAt).not.toBe(before)
+    expect(await page.evaluate('window.announced')).toEqual(['The record is lapsed, attempt 1 now.'])
+    expect(await page.evaluate('document.activeElement.textContent')).toBe('Look again')
+    await comeBack()
+  })
+
+  test('stands still while a decision is open: form and preview stay, the change is said, and the decision has the token that was seen', async () => {
+    const { record, comeBack } = await scene.stuck('held-held')
+    await openRecord(record)
+    const { fencing_token: seen } = await scene.operator.show(record)
+    await preview(page, 'It was not executed', 'ticket 8: nothing was charged')
+    await page.getByLabel(/even though a live lease/).check()
+    await page.getByLabel('Reason').focus()
+    await scene.operator.decide('end', record, { even_though: 'live' })
+    await page.getByText('it is lapsed, attempt 1 now').waitFor()
+    expect(await verdict().innerText()).toContain('live')
+    expect(await page.getByLabel('Reason').inputValue()).toBe('ticket 8: nothing was charged')
+    expect(await page.getByLabel(/even though a live lease/).isChecked()).toBe(true)
+    expect(await page.evaluate('document.activeElement.name')).toBe('reason')
+    const sent = page.waitForRequest((request) => request.url().endsWith('/forget'))
+    await page.getByRole('button', { name: 'Forget it' }).click()
+    expect((await sent).postDataJSON()).toMatchObject({ fencing_token: seen })
+    await expect.poll(() => page.getByRole('alert').innerText()).toContain('The record has moved on')
+    // Neither is there a preview of what nobody looks at.
+    await page.getByRole('button', { name: 'Preview' }).click()
+    await expect.poll(() => page.getByRole('alert').innerText()).toContain('The record has moved on')
+    await page.getByRole('button', { name: 'Show it as it is' }).click()
+    await expect.poll(() => verdict().innerText()).toContain('lapsed')
+    expect(await page.getByLabel('Reason').inputValue()).toBe('ticket 8: nothing was charged')
+    await page.getByRole('button', { name: 'Preview' }).click()
+    await page.getByRole('button', { name: 'Forget it' }).click()
+    await page.getByText('Forget it: done.').waitFor()
+    await expect.poll(() => verdict().innerText()).toContain('released')
+    await expect.poll(() => hint().innerText()).toMatch(/, live\.$/)
+    await comeBack()
+  })
+
+  test('is watched while its view is open and its tab is seen, and by one stream', async () => {
+    const record = await scene.recordOf('held-live')
+    const opened: string[] = []
+    const count = (request: { url(): string }) => streamOf(record)(request) && opened.push(request.url())
+    page.on('request', count)
+    await page.getByRole('link', { name: 'Find' }).click()
+    await openRecord(record)
+    const hide = (hidden: boolean) =>
+      page.evaluate(`
+        Object.defineProperty(document, 'hidden', { configurable: true, get: () => ${hidden} })
+        document.dispatchEvent(new Event('visibilitychange'))
+      `)
+    const over = () => page.waitForEvent('requestfailed', streamOf(record))
+    await Promise.all([over(), hide(true)])
+    await Promise.all([page.waitForRequest(streamOf(record)), hide(false)])
+    await Promise.all([over(), page.getByRole('link', { name: 'Find' }).click()])
+    expect(opened.length).toBe(2)
+    page.off('request', count)
+  })
+})
+
 test('the lists lead to a record, for who has nothing but "it hangs"', async () => {
   const { record, comeBack } = await scene.stuck('held-listed')
   await page.getByRole('link', { name: 'Find' }).click()
