@@ -13,6 +13,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { TestProcess } from '../support/processes.ts'
+import { Books } from './books.ts'
 import type { Execution } from './history.ts'
 
 export type Mode =
@@ -20,6 +21,8 @@ export type Mode =
   | `slow:${number}`
   | `status:${number}`
   | 'crash-before'
+  /** The connection breaks before it is executed. */
+  | 'drop'
   | 'crash-after'
   | 'half-body'
   | 'reset'
@@ -31,10 +34,18 @@ export type Mode =
 export type Demand = { readonly key: string; readonly content: string; readonly script: readonly Mode[] }
 
 type Line =
-  | ({ readonly at: 'start' } & Omit<Execution, 'endMs' | 'answer'>)
+  | ({ readonly at: 'start'; readonly lock: string } & Omit<Execution, 'endMs' | 'answer'>)
   /** It ended before the execution: counted, so that the next one goes on in the script. */
   | { readonly at: 'crash'; readonly tenant: string; readonly key: string }
-  | { readonly at: 'end'; readonly op: number; readonly token: number; readonly endMs: number }
+  | {
+      readonly at: 'end'
+      readonly lock: string
+      readonly op: number
+      readonly token: number
+      readonly endMs: number
+    }
+  /** It said that nothing up to this token was executed, and keeps to that. */
+  | { readonly at: 'renounced'; readonly lock: string }
 
 export type FaultApplication = AsyncDisposable & {
   readonly url: string
@@ -88,7 +99,7 @@ class ExecutionLog {
       if (line.at === 'start') this.#started.push(line)
       if (line.at === 'end') this.#ends.set(nameOf(line), line.endMs)
     }
-    return this.#started.map(({ at: _, ...started }) => ({
+    return this.#started.map(({ at: _, lock: __, ...started }) => ({
       ...started,
       endMs: this.#ends.get(nameOf(started)),
       answer: answerOf(started.key, started.token),
@@ -116,12 +127,16 @@ function answerOf(key: string, token: number): string {
 function serve(log: string, port: number): void {
   const file = openSync(log, 'a+')
   const counts = new Map<string, number>()
+  const books = new Books()
   for (const line of linesOf(log)) {
-    if (line.at !== 'end') counts.set(scopeOf(line), (counts.get(scopeOf(line)) ?? 0) + 1)
+    note(books, line)
+    if (line.at === 'start' || line.at === 'crash')
+      counts.set(scopeOf(line), (counts.get(scopeOf(line)) ?? 0) + 1)
   }
   const write = (line: Line) => {
     writeSync(file, `${JSON.stringify(line)}\n`)
     fdatasyncSync(file)
+    note(books, line)
   }
   const server = createServer((request, response) => {
     const parts: Buffer[] = []
@@ -129,8 +144,12 @@ function serve(log: string, port: number): void {
     request.on('error', () => {})
     response.on('error', () => {})
     request.on('end', () => {
+      if (request.url === '/books' || request.url === '/settle')
+        return answerFromBooks(request.url, Buffer.concat(parts), response, books, write)
       const demand = JSON.parse(Buffer.concat(parts).toString()) as Demand
       const told = toldBy(request)
+      // An attempt that arrives after "not executed" was said of it.
+      if (books.refuses(told.lock)) return answer(response, 'status:503', '{"refused":true}')
       const scope = scopeOf({ tenant: told.tenant, key: demand.key })
       const before = counts.get(scope) ?? 0
       counts.set(scope, before + 1)
@@ -140,9 +159,13 @@ function serve(log: string, port: number): void {
         write({ at: 'crash', tenant: told.tenant, key })
         process.exit(1)
       }
+      if (mode === 'drop') {
+        write({ at: 'crash', tenant: told.tenant, key })
+        return response.socket?.resetAndDestroy()
+      }
       write({ at: 'start', ...told, key, content, mode, startMs: nowMs() })
       const finish = () => {
-        write({ at: 'end', op: told.op, token: told.token, endMs: nowMs() })
+        write({ at: 'end', lock: told.lock, op: told.op, token: told.token, endMs: nowMs() })
         answer(response, mode, answerOf(demand.key, told.token))
       }
       const slow = /^slow:(\d+)$/.exec(mode)
@@ -161,6 +184,27 @@ function serve(log: string, port: number): void {
   })
 }
 
+function note(books: Books, line: Line): void {
+  if (line.at === 'start') books.started(line.lock, line.op, answerOf(line.key, line.token))
+  if (line.at === 'end') books.ended(line.lock, line.op)
+  if (line.at === 'renounced') books.renounced(line.lock)
+}
+
+/** `/books`: an operator opens them about one claim. `/settle`: the sidecar asks (FENCEPOST_SETTLE_PATH). */
+function answerFromBooks(
+  path: '/books' | '/settle',
+  asked: Buffer,
+  response: ServerResponse,
+  books: Books,
+  write: (line: Line) => void,
+): void {
+  const { lock_id: lock } = JSON.parse(asked.toString()) as { readonly lock_id: string }
+  const reply =
+    path === '/settle' ? books.says(lock) : books.open(lock, () => write({ at: 'renounced', lock }))
+  response.writeHead(200, { 'content-type': 'application/json' })
+  response.end(JSON.stringify(reply))
+}
+
 function scopeOf({ tenant, key }: { readonly tenant: string; readonly key: string }): string {
   return `${tenant}/${key}`
 }
@@ -171,6 +215,7 @@ function toldBy({ headers }: IncomingMessage) {
     token: Number(headers['fencepost-fencing-token'] ?? 0),
     attempt: Number(headers['fencepost-attempt'] ?? 0),
     op: Number(headers['x-operation'] ?? 0),
+    lock: String(headers['fencepost-lock-id'] ?? ''),
   }
 }
 

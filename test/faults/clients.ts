@@ -7,8 +7,9 @@
 import { Readable } from 'node:stream'
 import { Agent, request } from 'undici'
 import type { Mode } from './application.ts'
+import type { Reply } from './books.ts'
 import { type Call, type Decision, type History, type Look, monoMs, type Submission } from './history.ts'
-import { effectOf, type Sight, sightOf, wordsOf } from './operator-words.ts'
+import { effectOf, effectOfAsking, letterOf, lockOf, type Sight, sightOf, wordsOf } from './operator-words.ts'
 import { ANSWER_WITHIN_MS, OPERATOR_TOKEN, type Stage } from './stage.ts'
 
 /** Words that must appear in no log: a credential, a piece of a body; the scan also looks for the keys of requests. */
@@ -166,35 +167,62 @@ export class Clients implements AsyncDisposable {
     return found === undefined ? undefined : sightOf(found.answer)
   }
 
-  /** Decides about what it saw, under the token that it saw. */
+  /** The id of the open dead letter of the claim that it saw; undefined where none is found, or the sidecar can't say. */
+  async letterOf(sidecar: number, sight: Sight): Promise<string | undefined> {
+    const found = await this.#asOperator(sidecar, '/v1/operator/dead-letters?limit=200').catch(
+      () => undefined,
+    )
+    return found === undefined ? undefined : letterOf(sight, found.answer)
+  }
+
+  /** Decides about what it saw, under the token that it saw. Undefined where nobody could open the application's books. */
   async decide(
     f: Decision['f'],
     sidecar: number,
-    { of, key, sight }: { readonly of: Decision['of']; readonly key: string; readonly sight: Sight },
-  ): Promise<Decision> {
+    about: {
+      readonly of: Decision['of']
+      readonly key: string
+      readonly sight: Sight
+      readonly letter?: string
+    },
+  ): Promise<Decision | undefined> {
+    const { of, key, sight, letter } = about
     this.#ops += 1
     const op = this.#ops
-    const { body, result } = wordsOf(f, of, op, sight)
+    const startMs = monoMs()
+    const books = f === 'operator-ask' ? await this.#openBooks(sight) : undefined
+    if (f === 'operator-ask' && books === undefined) return undefined
+    const { body, result = bodyIn(books) } = wordsOf(f, of, op, sight)
     const base = {
       ...{ f, op, sidecar, of, key, token: sight.token, was: sight.state, healed: this.healed },
       ...(of === 'request' ? { tenant: 'acme' } : {}),
       ...(result === undefined ? {} : { result }),
+      ...(books === undefined ? {} : { said: books.outcome }),
     }
-    const startMs = monoMs()
     this.#history.begin({ ...base, startMs })
     let decision: Decision
     try {
-      const path = `/v1/operator/records/${encodeURIComponent(sight.record)}/${f.slice('operator-'.length)}`
+      const at =
+        letter === undefined ? `records/${encodeURIComponent(sight.record)}` : `dead-letters/${letter}`
+      const path = `/v1/operator/${at}/${f.slice('operator-'.length)}`
       const { status, answer } = await this.#asOperator(sidecar, path, body)
       const code = String(answer.code ?? '')
       const was = sightOf({ records: [answer.before] })?.state ?? sight.state
-      const effect = effectOf(status, answer)
-      decision = { ...base, was, type: 'ok', startMs, endMs: monoMs(), status, code, effect }
+      const plain = effectOf(status, answer)
+      const { verdict } = answer
+      const effect = books === undefined ? plain : effectOfAsking(plain, books.outcome, verdict)
+      const told = verdict === undefined ? {} : { verdict: String(verdict) }
+      decision = { ...base, ...told, was, type: 'ok', startMs, endMs: monoMs(), status, code, effect }
     } catch (error) {
       decision = { ...base, type: 'info', startMs, endMs: monoMs(), reason: reasonOf(error) }
     }
     this.#history.add(decision)
     return decision
+  }
+
+  async #openBooks(sight: Sight): Promise<Reply | undefined> {
+    const asked = this.#ask(`${this.#stage.application.url}/books`, { lock_id: lockOf(sight) })
+    return asked.then(({ answer }) => answer as unknown as Reply).catch(() => undefined)
   }
 
   async #call(
@@ -258,18 +286,21 @@ export class Clients implements AsyncDisposable {
     return look
   }
 
-  #asOperator(sidecar: number, path: string, body: object) {
+  #asOperator(sidecar: number, path: string, body?: object) {
     const authorization = `Bearer ${OPERATOR_TOKEN}`
     return this.#ask(`${this.#stage.sidecar(sidecar).operator}${path}`, body, { authorization })
   }
 
   async #ask(url: string, body?: object, headers: Readonly<Record<string, string>> = {}) {
-    const json = { 'content-type': 'application/json', ...headers }
     const response = await request(url, {
       dispatcher: this.#agent,
       ...(body === undefined
-        ? { method: 'GET' }
-        : { method: 'POST', headers: json, body: JSON.stringify(body) }),
+        ? { method: 'GET', headers }
+        : {
+            method: 'POST',
+            headers: { 'content-type': 'application/json', ...headers },
+            body: JSON.stringify(body),
+          }),
       headersTimeout: ANSWER_WITHIN_MS,
       bodyTimeout: ANSWER_WITHIN_MS,
     })
@@ -279,6 +310,13 @@ export class Clients implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#agent.destroy()
   }
+}
+
+/** The answer that the application sends along, as duplicates are to get it. */
+function bodyIn(books: Reply | undefined): string | undefined {
+  return books?.response === undefined
+    ? undefined
+    : Buffer.from(books.response.body_base64, 'base64').toString()
 }
 
 function textOf(result: unknown): string {

@@ -94,7 +94,15 @@ export type Look = {
 
 /** An operator's decision about the record of a request or of a reserved value. */
 export type Decision = {
-  readonly f: 'operator-end' | 'operator-complete' | 'operator-forget'
+  readonly f:
+    | 'operator-end'
+    | 'operator-complete'
+    | 'operator-forget'
+    | 'operator-ask'
+    /** Of a dead letter: it was not executed. */
+    | 'operator-requeue'
+    /** Of a dead letter: it was executed, and its answer is not kept. */
+    | 'operator-discard'
   readonly op: number
   readonly sidecar: number
   readonly of: 'request' | 'reservation'
@@ -105,8 +113,10 @@ export type Decision = {
   readonly token: number
   /** What the record was: as the sidecar found it under its lock, or as the operator saw it where it does not say. */
   readonly was: 'live' | 'lapsed' | 'completed'
-  /** Of `operator-complete`: the outcome by hand. */
+  /** The outcome that is written, as duplicates are shown it; {@link NOT_KEPT} of a request without an answer. */
   readonly result?: string
+  /** Of `operator-ask`: what the application says since its books were opened, to whomever asks. */
+  readonly said?: Said
   readonly startMs: number
   readonly endMs: number
   readonly healed: boolean
@@ -117,9 +127,16 @@ export type Decision = {
       readonly code: string
       /** `done` and `nothing`: the sidecar says so; `unknown`: it took effect, in part or later, or did not. */
       readonly effect: 'done' | 'nothing' | 'unknown'
+      /** Of `operator-ask`: what the operator is told that the application says. */
+      readonly verdict?: string
     }
   | { readonly type: 'info'; readonly reason: string }
 )
+
+export type Said = 'completed' | 'released' | 'unknown'
+
+/** What a request is shown that was executed, and whose answer is not kept: 410. */
+export const NOT_KEPT = 'not kept'
 
 export type Operation = Submission | Call | Look | Decision
 
@@ -138,6 +155,7 @@ export type Begun = Pick<Operation, 'f' | 'op' | 'sidecar' | 'key' | 'startMs' |
   readonly token?: number | undefined
   readonly session?: string
   readonly result?: string
+  readonly said?: Said
   readonly of?: Decision['of']
   readonly was?: Decision['was']
 }

@@ -1,6 +1,6 @@
 /** The verdict on a run: every checker over its history, and whether it proves anything. */
 
-import { decisionsOf, isDone } from './checkers/decisions.ts'
+import { checkVerdicts, decisionsOf, isDone } from './checkers/decisions.ts'
 import { checkDedupRegister } from './checkers/dedup-register.ts'
 import {
   checkAnswers,
@@ -14,7 +14,14 @@ import { checkAnswerTimes, checkExits, checkLogs } from './checkers/surroundings
 import type { Violation } from './checkers/violation.ts'
 import { type Latencies, messagesPerSecond, type QuorumLoss } from './experiments.ts'
 import { MAY_LOSE_LEASE } from './faults.ts'
-import { type History, isDecision, monoMs, type Operation, type Submission } from './history.ts'
+import {
+  type Decision,
+  type History,
+  isDecision,
+  monoMs,
+  type Operation,
+  type Submission,
+} from './history.ts'
 import type { PorcupineReport } from './porcupine/porcupine.ts'
 import { ANSWER_WITHIN_MS, type Stage } from './stage.ts'
 
@@ -99,6 +106,7 @@ export function judge(
     ...checkTokenOrder(executions, operations),
     ...checkNothingAfterRecorded(executions, operations),
     ...checkAnswers(executions, operations),
+    ...checkVerdicts(operations),
     ...checkAnswerTimes(operations, ANSWER_WITHIN_MS),
     ...checkLogs(stage.logs, [...new Set(keys)].slice(0, 500)),
     ...checkExits(stage.exits),
@@ -133,12 +141,30 @@ function nameOf(one: Operation): string {
   return isDecision(one) ? `${one.f} ${one.was} ${one.effect}` : one.f
 }
 
+const KINDS = [
+  'operator-end',
+  'operator-complete',
+  'operator-forget',
+  'operator-ask',
+  'operator-requeue',
+  'operator-discard',
+] as const satisfies readonly Decision['f'][]
+
+/** How often each kind was decided, as far as the operator was told; of asking: by what the application said. */
+export function decidedKinds(operations: readonly Operation[]): Readonly<Record<string, number>> {
+  const counts: Record<string, number> = {}
+  for (const one of operations) {
+    if (!isDecision(one) || !isDone(one)) continue
+    const name = `${one.f.slice('operator-'.length)}${one.said === undefined ? '' : ` (${one.said})`}`
+    counts[name] = (counts[name] ?? 0) + 1
+  }
+  return counts
+}
+
 /** What no operator of the run is known to have decided: nothing is known of it then. */
 export function notDecided(operations: readonly Operation[]): readonly string[] {
   const done = new Set(operations.filter((one) => isDecision(one) && isDone(one)).map(({ f }) => f))
-  return (['operator-end', 'operator-complete', 'operator-forget'] as const)
-    .filter((f) => !done.has(f))
-    .map((f) => `never decided: ${f}`)
+  return KINDS.filter((f) => !done.has(f)).map((f) => `never decided: ${f}`)
 }
 
 /** S5 once more, plainly: after the healing no acknowledged request is executed, refused or lost. */

@@ -1,6 +1,7 @@
 /**
  * The traffic of a fault run: new requests, duplicates of recent ones at other sidecars, other content under a known
  * key, reservations of a few values, and an operator who decides about all of these, in an order that the seed decides.
+ * What is given up, and decided later, is `given-up.ts`.
  */
 
 import type { Random } from '../../src/core/clock.ts'
@@ -8,6 +9,7 @@ import { seededRandom } from '../support/seeded-random.ts'
 import type { Mode } from './application.ts'
 import type { Clients } from './clients.ts'
 import { pause } from './fault.ts'
+import { GivenUp } from './given-up.ts'
 import { LEASE_MS } from './stage.ts'
 
 const WORKERS = 6
@@ -35,6 +37,7 @@ export class Load {
   /** Keys of all requests that were recorded and acknowledged. */
   readonly recorded: string[] = []
   readonly #operator: boolean
+  readonly #givenUp: GivenUp
   /** How often the operator has decided about a key. */
   readonly #decided = new Map<string, number>()
   /** Keys that a fault relies on: nobody decides about them. */
@@ -50,6 +53,7 @@ export class Load {
   constructor(clients: Clients, sidecars: number, seed: number, operator = false) {
     this.#operator = operator
     this.#clients = clients
+    this.#givenUp = new GivenUp(clients, sidecars)
     this.#sidecars = sidecars
     this.#seed = seed
     this.#names = seededRandom(seed)
@@ -72,6 +76,7 @@ export class Load {
     this.#recent.length = 0
     this.recorded.length = 0
     this.#generation += 1
+    this.#givenUp.forget()
   }
 
   start(): void {
@@ -79,7 +84,14 @@ export class Load {
     // Each worker has its own dice: the interleaving of workers changes none of their throws.
     for (let worker = 0; worker < WORKERS; worker += 1)
       this.#workers.push(this.#work(seededRandom(this.#seed + 1 + worker)))
-    if (this.#operator) this.#workers.push(this.#operate(seededRandom(this.#seed + 1 + WORKERS)))
+    if (!this.#operator) return
+    // After the healing every request has to succeed, so nobody gives up any more.
+    const goesOn = () => this.#running && !this.#clients.healed
+    this.#workers.push(
+      this.#operate(seededRandom(this.#seed + 1 + WORKERS)),
+      this.#givenUp.giveUp(seededRandom(this.#seed + 2 + WORKERS), goesOn),
+      this.#givenUp.operate(seededRandom(this.#seed + 3 + WORKERS), goesOn),
+    )
   }
 
   async stop(): Promise<void> {

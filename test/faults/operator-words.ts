@@ -4,7 +4,7 @@
  * Owns the words alone; `clients.ts` sends them, `load.ts` decides which.
  */
 
-import type { Decision } from './history.ts'
+import { type Decision, NOT_KEPT, type Said } from './history.ts'
 
 /** A record about which something can be decided, as the operator saw it. */
 export type Sight = {
@@ -37,6 +37,11 @@ export function wordsOf(
     fencing_token: token,
     ...(state === 'lapsed' ? {} : { even_though: state }),
   }
+  const { reason } = words
+  if (f === 'operator-requeue') return { body: { reason } }
+  // A reservation's caller is told no result.
+  if (f === 'operator-discard')
+    return { body: { reason, completed: true }, result: of === 'request' ? NOT_KEPT : 'null' }
   if (f !== 'operator-complete') return { body: words }
   if (of === 'reservation') return { body: { ...words, result: `by-hand-${op}` }, result: `by-hand-${op}` }
   const result = `{"by_hand":${op}}`
@@ -49,6 +54,37 @@ export function effectOf(
   status: number,
   answer: Readonly<Record<string, unknown>>,
 ): 'done' | 'nothing' | 'unknown' {
-  if (status === 200) return answer.decided === true ? 'done' : 'nothing'
+  if (status === 200 && answer.decided === true) return 'done'
+  // Of a letter: a fenced decision may have reached some nodes before.
+  if (status === 200) return answer.because === 'fenced' ? 'unknown' : 'nothing'
+  if (answer.code === 'dead-letter-unknown') return 'nothing'
   return String(answer.detail).includes('Nothing was decided.') ? 'nothing' : 'unknown'
+}
+
+/** The lock id of the claim that it saw, as the application was told it. */
+export function lockOf({ record, token }: Sight): string {
+  return `${record.slice(-64).slice(0, 16)}-${token}`
+}
+
+/** The open dead letter of the claim that it saw. */
+export function letterOf(
+  { record, token }: Sight,
+  answer: Readonly<Record<string, unknown>>,
+): string | undefined {
+  const entries = Array.isArray(answer.entries) ? (answer.entries as Record<string, unknown>[]) : []
+  const letter = entries.find((one) => one.record === record && Number(one.token) === token)
+  return letter === undefined ? undefined : String(letter.id)
+}
+
+/**
+ * The effect of asking: since its books are open the application says the same to the sweeper, so only what the operator
+ * was plainly told is known.
+ */
+export function effectOfAsking(
+  effect: 'done' | 'nothing' | 'unknown',
+  said: Said,
+  verdict: unknown,
+): 'done' | 'nothing' | 'unknown' {
+  if (said === 'unknown') return 'nothing'
+  return effect === 'done' && verdict === said ? 'done' : 'unknown'
 }

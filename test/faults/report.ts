@@ -2,7 +2,7 @@
 
 import { byKey } from './checkers/violation.ts'
 import { type Latencies, messagesPerSecond, type QuorumLoss } from './experiments.ts'
-import type { RunReport } from './judge.ts'
+import { decidedKinds, type RunReport } from './judge.ts'
 import type { PorcupineReport } from './porcupine/porcupine.ts'
 
 export function reportAsJson(report: RunReport, commit: string): string {
@@ -32,6 +32,9 @@ export function reportAsText(report: RunReport): string {
     `seed ${report.seed}, ${(report.tookMs / 1_000).toFixed(0)} s, ${history.faults.length} faults of ${new Set(history.faults.map(({ id }) => id)).size} kinds`,
     `${report.operations} operations, ${report.executions} executions, ${counted(['replayed'])} replays, ${counted(['lost'])} without an answer to their client`,
     `decisions of an operator: ${decisions('done')} done, ${decisions('unknown')} of unknown effect, ${decisions('nothing')} refused`,
+    `  done by kind: ${Object.entries(decidedKinds(history.operations))
+      .map(([kind, count]) => `${count} ${kind}`)
+      .join(', ')}`,
     '',
     `${by('dedup-register')} double recordings or lost acknowledged completions`,
     `${by('token-order', 'fenced-mutex')} token inversions`,

@@ -55,7 +55,7 @@ export type StageOptions = {
   /** Lines of redis.conf, by node. */
   readonly redisConfig?: (node: number) => readonly string[]
   readonly settings?: Readonly<Record<string, string>>
-  /** With a listener for operators. An earlier build may not know the setting. */
+  /** With a listener for operators, and an application that can be asked. An earlier build may not know the setting. */
   readonly operated?: boolean
   readonly fraction?: () => number
 }
@@ -234,6 +234,9 @@ function operatedIn(folder: string) {
   return {
     FENCEPOST_OPERATOR_LISTEN: '127.0.0.1:0',
     FENCEPOST_OPERATOR_TOKENS_FILE: tokensFileIn(folder),
+    // The application of the run says what it knows once an operator opens its books (`books.ts`).
+    FENCEPOST_SETTLE_PATH: '/settle',
+    FENCEPOST_SWEEP_INTERVAL: '2s',
   }
 }
 

@@ -1,7 +1,17 @@
 // A checker that never complains proves nothing: each gets a history that it must accept and one that it must refuse.
 import { describe, expect, test } from 'vitest'
-import type { Call, Decision, Execution, FaultWindow, Operation, Submission } from '../history.ts'
-import { notDecided } from '../judge.ts'
+import {
+  type Call,
+  type Decision,
+  type Execution,
+  type FaultWindow,
+  NOT_KEPT,
+  type Operation,
+  type Said,
+  type Submission,
+} from '../history.ts'
+import { decidedKinds, notDecided } from '../judge.ts'
+import { checkVerdicts } from './decisions.ts'
 import { checkDedupRegister } from './dedup-register.ts'
 import { checkAnswers, checkNothingAfterRecorded, checkTokenOrder, countExecutions } from './executions.ts'
 import { checkFencedMutex } from './fenced-mutex.ts'
@@ -22,8 +32,9 @@ function s(startMs: number, endMs: number, says: string, body = '', content = 'c
     healed: false,
   } as const
   if (says === 'info') return { ...base, type: 'info', reason: 'reset' }
-  const status = { mismatch: 422, 'in-progress': 409 }[says] ?? 201
-  return { ...base, type: 'ok', status, says, body, code: '' }
+  const status = { mismatch: 422, 'in-progress': 409, gone: 410 }[says] ?? 201
+  const code = says === 'gone' ? 'response-not-stored' : ''
+  return { ...base, type: 'ok', status, says, body, code }
 }
 
 function c(
@@ -53,20 +64,34 @@ function e(
 
 /** A decision of an operator about the request or the value; `lost`: without an answer. */
 function d(
-  act: 'end' | 'complete' | 'forget',
+  act: 'end' | 'complete' | 'forget' | 'ask' | 'requeue' | 'discard',
   was: Decision['was'],
   [startMs, endMs]: readonly [number, number],
-  { token = 1, effect = 'done' }: { token?: number; effect?: 'done' | 'nothing' | 'unknown' | 'lost' } = {},
+  {
+    token = 1,
+    effect = 'done',
+    said,
+    verdict = said,
+    result = act === 'complete' ? 'H' : undefined,
+  }: {
+    token?: number
+    effect?: 'done' | 'nothing' | 'unknown' | 'lost'
+    said?: Said
+    verdict?: string | undefined
+    result?: string | undefined
+  } = {},
 ): Decision {
   ops += 1
   const base = {
     ...({ f: `operator-${act}`, op: ops, sidecar: 0, tenant: 't', key: 'k', token, was } as const),
-    ...(act === 'complete' ? { result: 'H' } : {}),
+    ...(result === undefined ? {} : { result }),
+    ...(said === undefined ? {} : { said }),
     ...{ startMs, endMs, healed: false },
   }
   const of = about
   if (effect === 'lost') return { ...base, of, type: 'info', reason: 'reset' }
-  return { ...base, of, type: 'ok', status: 200, code: '', effect }
+  const told = verdict === undefined ? {} : { verdict }
+  return { ...base, ...told, of, type: 'ok', status: 200, code: '', effect }
 }
 
 let about: Decision['of'] = 'request'
@@ -100,6 +125,63 @@ describe('the dedup register', () => {
     ['other content is shown the answer', [s(0, 10, 'created', 'A'), s(11, 20, 'replayed', 'A', 'd')], false],
   ])('%s', (_, history, fine) => {
     expect(checkDedupRegister(history, []).length === 0).toBe(fine)
+  })
+
+  const broken = () => s(0, 10, 'indeterminate')
+  const notKept = (startMs: number): Submission => s(startMs, startMs + 5, 'gone')
+  const discarded = (effect: 'done' | 'unknown' = 'done') =>
+    d('discard', 'lapsed', [11, 20], { effect, result: NOT_KEPT })
+  const asked = (said: Said, effect: 'done' | 'unknown' | 'nothing' = 'done') =>
+    d('ask', 'lapsed', [11, 20], { effect, said, ...(said === 'completed' ? { result: 'A' } : {}) })
+  test.each<[string, () => Operation[], boolean]>([
+    ['discarded as executed: duplicates get 410', () => [broken(), discarded(), notKept(21)], true],
+    ['… and one is executed', () => [broken(), discarded(), s(21, 30, 'created', 'B')], false],
+    ['… and one gets an answer', () => [broken(), discarded(), s(21, 30, 'replayed', 'A')], false],
+    [
+      'perhaps discarded: executed, and then 410',
+      () => [broken(), discarded('unknown'), s(21, 30, 'created', 'B'), notKept(31)],
+      false,
+    ],
+    ['perhaps discarded: executed', () => [broken(), discarded('unknown'), s(21, 30, 'created', 'B')], true],
+    [
+      'nothing was discarded, and 410 is shown',
+      () => [
+        s(0, 10, 'created', 'A'),
+        d('discard', 'lapsed', [11, 20], { effect: 'nothing', result: NOT_KEPT }),
+        notKept(31),
+      ],
+      false,
+    ],
+    [
+      'the application sends its answer',
+      () => [broken(), asked('completed'), s(21, 30, 'replayed', 'A')],
+      true,
+    ],
+    ['… and another is shown', () => [broken(), asked('completed'), s(21, 30, 'replayed', 'B')], false],
+    ['… and it is executed again', () => [broken(), asked('completed'), s(21, 30, 'created', 'B')], false],
+    [
+      '… which the sweeper may record, where the operator was not told of it',
+      () => [broken(), asked('completed', 'unknown'), s(21, 30, 'replayed', 'A')],
+      true,
+    ],
+    [
+      'it says that it was not executed',
+      () => [broken(), asked('released'), s(21, 30, 'created', 'B')],
+      true,
+    ],
+    [
+      'it says so of what is recorded',
+      () => [s(0, 10, 'created', 'A'), asked('released'), s(21, 30, 'created', 'B')],
+      false,
+    ],
+    [
+      'it can not know, and what is recorded is lost',
+      () => [s(0, 10, 'created', 'A'), asked('unknown'), s(21, 30, 'created', 'B')],
+      false,
+    ],
+  ])('asked about, or a dead letter: %s', (_, history, fine) => {
+    about = 'request'
+    expect(checkDedupRegister(history(), []).length === 0).toBe(fine)
   })
 
   const created = () => s(0, 10, 'created', 'A')
@@ -235,6 +317,42 @@ describe('the fenced mutex', () => {
     expect(checkFencedMutex(history).length === 0).toBe(fine)
   })
 
+  test.each<[string, () => Operation[], boolean]>([
+    [
+      'a claim that lapsed is discarded as executed, and it is reserved again',
+      () => [
+        lapsed(),
+        d('discard', 'lapsed', [31, 40], { result: 'null' }),
+        c('reserve', 3, 41, 50, 201, 50),
+      ],
+      false,
+    ],
+    [
+      'a later claim is discarded with it, because that it was executed is true of both',
+      () => [lapsed(), c('reserve', 3, 11, 12, 201, 5), d('discard', 'lapsed', [31, 40], { result: 'null' })],
+      true,
+    ],
+    [
+      'a later claim is requeued with it',
+      () => [lapsed(), c('reserve', 3, 11, 12, 201, 5), d('requeue', 'lapsed', [31, 40])],
+      false,
+    ],
+    [
+      'a claim that lapsed is requeued, and the next one is the first',
+      () => [lapsed(), d('requeue', 'lapsed', [31, 40]), c('reserve', 3, 41, 50, 201, 50)],
+      true,
+    ],
+    [
+      'a live claim is requeued',
+      () => [c('reserve', 1, 0, 10, 201, 100), d('requeue', 'lapsed', [31, 40])],
+      false,
+    ],
+  ])('of a dead letter: %s', (_, history, fine) => {
+    about = 'reservation'
+    expect(checkFencedMutex(history()).length === 0).toBe(fine)
+  })
+
+  const lapsed = () => c('reserve', 1, 0, 10, 201, 5)
   const held = () => c('reserve', 1, 0, 10, 201, 100)
   const again = (attempt: number, token = 3) => ({ ...c('reserve', token, 31, 40, 201, 50), attempt })
   test.each<[string, () => Operation[], boolean]>([
@@ -348,6 +466,21 @@ describe('executions', () => {
       'counting',
     ],
     [
+      'a second one after its letter was requeued',
+      () => [[e(1, 0, 4, { mode: 'reset' }), e(2, 50, 60)], d('requeue', 'lapsed', [10, 20])],
+      '',
+    ],
+    [
+      'a second one after the application said that it was not executed',
+      () => [[e(1, 0, 4), e(2, 50, 60)], d('ask', 'lapsed', [10, 20], { said: 'released' })],
+      'counting',
+    ],
+    [
+      'a second one after its letter was discarded',
+      () => [[e(1, 0, 4), e(2, 50, 60)], d('discard', 'lapsed', [10, 20], { result: NOT_KEPT })],
+      'counting',
+    ],
+    [
       'a second one after an answer by hand',
       () => [[e(1, 0, 4), e(2, 50, 60)], d('complete', 'completed', [10, 20])],
       'counting',
@@ -402,7 +535,20 @@ describe('executions', () => {
 
 test('a run in which an operator decided nothing of a kind is invalid', () => {
   const decided = [d('end', 'live', [0, 1]), d('forget', 'lapsed', [2, 3], { effect: 'unknown' })]
-  expect(notDecided(decided)).toEqual(['never decided: operator-complete', 'never decided: operator-forget'])
+  expect(notDecided(decided)).toEqual(
+    ['complete', 'forget', 'ask', 'requeue', 'discard'].map((kind) => `never decided: operator-${kind}`),
+  )
+  expect(decidedKinds([...decided, d('ask', 'lapsed', [4, 5], { said: 'released' })])).toEqual({
+    end: 1,
+    'ask (released)': 1,
+  })
+})
+
+test('an operator is told what the application says, or that it could not be asked', () => {
+  const told = (verdict: string) => [d('ask', 'lapsed', [0, 1], { said: 'released', verdict })]
+  expect(checkVerdicts(told('released'))).toEqual([])
+  expect(checkVerdicts(told('unknown'))).toEqual([])
+  expect(checkVerdicts(told('completed')).map(({ checker }) => checker)).toEqual(['verdict'])
 })
 
 test('late answers, secrets in logs and unexpected failures are found', () => {

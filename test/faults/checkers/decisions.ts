@@ -3,12 +3,15 @@
  *
  * Owns the promises (docs/operations/one-key.md). `done`: it took effect between call and answer. `unknown`, or no
  * answer: each step may have taken effect, then or later, or never; and an outcome that was perhaps forgotten on some
- * nodes alone may come back, once. A decision never concerns a claim with a larger token than the one that was seen.
+ * nodes alone may come back, once. A decision never concerns a claim with a larger token than the one that was seen,
+ * unless it says that the work was executed. What the application says once its books are open the sweeper hears, too:
+ * so it may take effect although the operator was refused.
  */
 
 import type { Decision, Operation } from '../history.ts'
 import { isDecision } from '../history.ts'
 import type { Timed } from './linearizability.ts'
+import type { Violation } from './violation.ts'
 
 export type Step = Timed & {
   /** The claim is ended, the record forgotten, or the outcome by hand written. */
@@ -16,11 +19,32 @@ export type Step = Timed & {
   readonly decision: Decision
 }
 
-const LAST_STEP = {
-  'operator-end': 'ended',
-  'operator-forget': 'forgotten',
-  'operator-complete': 'by-hand',
-} as const
+/** What it does to the record at last; undefined: nothing, whatever became of it. */
+function lastStepOf({ f, said }: Decision): Step['what'] | undefined {
+  switch (f) {
+    case 'operator-end':
+      return 'ended'
+    case 'operator-forget':
+    case 'operator-requeue':
+      return 'forgotten'
+    case 'operator-complete':
+    case 'operator-discard':
+      return 'by-hand'
+    case 'operator-ask':
+      if (said === 'completed') return 'by-hand'
+      return said === 'released' ? 'forgotten' : undefined
+  }
+}
+
+/** "It was executed" is true of every later attempt, too: who says so decides under no token. */
+export function concernsLaterClaims({ f, said }: Decision): boolean {
+  return f === 'operator-discard' || (f === 'operator-ask' && said === 'completed')
+}
+
+/** The operator says that what was executed does not count. An application that is asked says only what it knows. */
+export function takesBackExecutions({ f }: Decision): boolean {
+  return f === 'operator-forget' || f === 'operator-requeue'
+}
 
 export function decisionsOf(operations: readonly Operation[], of: Decision['of']): readonly Decision[] {
   return operations.filter((one): one is Decision => isDecision(one) && one.of === of && tookPart(one))
@@ -28,6 +52,7 @@ export function decisionsOf(operations: readonly Operation[], of: Decision['of']
 
 /** It took effect, or may have. */
 export function tookPart(decision: Decision): boolean {
+  if (lastStepOf(decision) === undefined) return false
   return decision.type === 'info' || decision.effect !== 'nothing'
 }
 
@@ -37,7 +62,8 @@ export function isDone(decision: Decision): boolean {
 
 export function stepsOf(decision: Decision): readonly Step[] {
   const { startMs } = decision
-  const what = LAST_STEP[decision.f]
+  const what = lastStepOf(decision)
+  if (what === undefined) return []
   const maybe = { startMs, endMs: Number.POSITIVE_INFINITY, optional: true, decision } as const
   // A live claim is ended before anything else is decided, which others may see.
   const first = what !== 'ended' && decision.was === 'live' ? [{ ...maybe, what: 'ended' } as const] : []
@@ -52,7 +78,17 @@ export function mayFallBetween(decision: Decision, fromMs: number, untilMs: numb
   return decision.startMs <= untilMs && (!isDone(decision) || decision.endMs >= fromMs)
 }
 
+/** What an operator is told that the application says is what it says, or that it could not be asked. */
+export function checkVerdicts(operations: readonly Operation[]): readonly Violation[] {
+  return operations.flatMap((one): Violation[] => {
+    if (!isDecision(one) || one.type === 'info' || one.verdict === undefined) return []
+    if (one.verdict === one.said || one.verdict === 'unknown') return []
+    return [{ checker: 'verdict', key: one.key, detail: `told ${one.verdict}, of ${describeDecision(one)}` }]
+  })
+}
+
 export function describeDecision(one: Decision): string {
   const answer = one.type === 'ok' ? `${one.status} ${one.code} ${one.effect}` : one.reason
-  return `#${one.op} ${one.f} of ${one.was} ${one.token} at sidecar ${one.sidecar} ${one.startMs.toFixed(0)}-${one.endMs.toFixed(0)}: ${answer}`
+  const said = one.said === undefined ? '' : ` (the application says ${one.said})`
+  return `#${one.op} ${one.f}${said} of ${one.was} ${one.token} at sidecar ${one.sidecar} ${one.startMs.toFixed(0)}-${one.endMs.toFixed(0)}: ${answer}`
 }

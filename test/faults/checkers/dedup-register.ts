@@ -7,7 +7,7 @@
  * the register empty again, or writes another answer into it (`decisions.ts`).
  */
 
-import type { Decision, Execution, Operation, Submission } from '../history.ts'
+import { type Decision, type Execution, NOT_KEPT, type Operation, type Submission } from '../history.ts'
 import { decisionsOf, describeDecision, type Step, stepsOf } from './decisions.ts'
 import { linearize, type Model, type Timed } from './linearizability.ts'
 import { byKey, type Violation } from './violation.ts'
@@ -86,12 +86,17 @@ export function checkDedupRegister(
   const executed = new Set(executions.map(({ op }) => op))
   const submissions = operations.filter((operation): operation is Submission => operation.f === 'submit')
   const decided = byKey(decisionsOf(operations, 'request'), ({ tenant, key }) => `${tenant}/${key}`)
+  // Also where nothing is said to be decided: then no 410 may be shown.
+  const discarded = new Set(
+    operations.flatMap((one) => (one.f === 'operator-discard' ? [`${one.tenant}/${one.key}`] : [])),
+  )
   return [...byKey(submissions, ({ tenant, key }) => `${tenant}/${key}`)].flatMap(
     ([key, ofKey]): Violation[] => {
       const found = [...checkMismatches(key, ofKey)]
       const decisions = decided.get(key) ?? []
       const ops = [
         ...ofKey.flatMap((one) => asOp(one, executed)),
+        ...(discarded.has(key) ? ofKey.flatMap(asNotKept) : []),
         ...decisions.flatMap(stepsOf).flatMap(asStep),
       ]
       const verdict = linearize(ops, MODEL)
@@ -125,6 +130,13 @@ function asOp(submission: Submission, executed: ReadonlySet<number>): Op[] {
     default:
       return []
   }
+}
+
+/** 410. It may also be an answer that was too large to be kept: where no operator discards it nothing follows from it. */
+function asNotKept(one: Submission): Op[] {
+  if (one.type === 'info' || one.code !== 'response-not-stored') return []
+  const { startMs, endMs, content } = one
+  return [{ startMs, endMs, optional: false, content, effect: 'replayed', body: NOT_KEPT }]
 }
 
 /** Ending a claim leaves the register as it is. */

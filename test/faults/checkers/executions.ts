@@ -5,7 +5,7 @@
  */
 
 import type { Decision, Execution, FaultWindow, Operation, Submission } from '../history.ts'
-import { decisionsOf, mayFallBetween } from './decisions.ts'
+import { decisionsOf, mayFallBetween, takesBackExecutions } from './decisions.ts'
 import { byKey, type Violation } from './violation.ts'
 
 /** An execution beyond the first of its identity, and why. */
@@ -86,7 +86,7 @@ function causeOf(
 }
 
 /**
- * A forgotten request is executed as a first attempt again; one whose claim was ended as a further one. The earlier request
+ * A forgotten or requeued request is executed as a first attempt again; one whose claim was ended as a further one. The earlier request
  * may have been on its way to the application when its claim was decided about, and have arrived after the decision.
  */
 function decisionBetween(
@@ -99,7 +99,7 @@ function decisionBetween(
     (one) =>
       (mayFallBetween(one, earlier.startMs, later.startMs) ||
         (concernsClaimOf(one, earlier) && one.startMs <= later.startMs)) &&
-      (one.f === 'operator-forget' || (one.was === 'live' && newer.attempt >= 2)),
+      (takesBackExecutions(one) || (one.was === 'live' && newer.attempt >= 2)),
   )
   return cause === undefined ? undefined : `an operator's decision: ${cause.f.slice('operator-'.length)}`
 }

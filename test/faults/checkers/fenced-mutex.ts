@@ -7,7 +7,7 @@
  */
 
 import { type Call, isCall, type Operation } from '../history.ts'
-import { decisionsOf, describeDecision, type Step, stepsOf } from './decisions.ts'
+import { concernsLaterClaims, decisionsOf, describeDecision, type Step, stepsOf } from './decisions.ts'
 import { linearize, type Model, type Timed } from './linearizability.ts'
 import { byKey, type Violation } from './violation.ts'
 
@@ -70,12 +70,14 @@ const MODEL: Model<State, Op> = {
   nameOf: (state) => Object.values(state).join(' '),
 }
 
-function decided(state: State, { what, optional, endMs, decision: { was, token } }: Step): State | undefined {
+function decided(state: State, { what, optional, endMs, decision }: Step): State | undefined {
+  const { was, token } = decision
   const isFree = was === 'live' || state.holder === 0 || state.untilMs <= endMs
   const completedBy = state.completedBy === 0 ? state.mayReturn : state.completedBy
   const largest = Math.max(state.largest, token)
   // A claim with a larger token came after what the operator saw, and is no matter of the decision.
-  if (was !== 'completed' && (state.completedBy !== 0 || state.largest > token || !isFree)) return undefined
+  const isLater = state.largest > token && !concernsLaterClaims(decision)
+  if (was !== 'completed' && (state.completedBy !== 0 || isLater || !isFree)) return undefined
   if (was === 'completed' && completedBy === 0) return undefined
   const { mayReturn } = state
   const fenced = Math.max(state.fenced, token)

@@ -4,7 +4,7 @@ import "fmt"
 
 // What an operator's decision does to a record: docs/operations/one-key.md. The sidecar says `done`, and then it took
 // effect before the answer; or `nothing`; else each step may have taken effect, then or later, or never. It concerns no
-// claim with a larger token than the one that the operator saw.
+// claim with a larger token than the one that the operator saw, unless it says that the work was executed.
 //
 // A forgetting that is not known to be done may have reached some nodes alone: then the outcome may come back from
 // another one, once.
@@ -16,17 +16,40 @@ type decisionStep struct {
 }
 
 func (l line) isDecision() bool {
-	return l.F == "operator-end" || l.F == "operator-complete" || l.F == "operator-forget"
+	switch l.F {
+	case "operator-end", "operator-complete", "operator-forget", "operator-ask", "operator-requeue", "operator-discard":
+		return true
+	}
+	return false
+}
+
+// What it does to the record at last; empty: nothing, whatever became of it. What the application says when it is asked
+// it says to the sweeper, too.
+func (l line) lastStep() string {
+	switch {
+	case l.F == "operator-end":
+		return "ended"
+	case l.F == "operator-forget", l.F == "operator-requeue", l.F == "operator-ask" && l.Said == "released":
+		return "forgotten"
+	case l.F == "operator-complete", l.F == "operator-discard", l.F == "operator-ask" && l.Said == "completed":
+		return "by-hand"
+	}
+	return ""
+}
+
+// That it was executed is true of every later attempt, too: who says so decides under no token.
+func (l line) concernsLater() bool {
+	return l.F == "operator-discard" || (l.F == "operator-ask" && l.Said == "completed")
 }
 
 // A line of the other kind of key, or a decision without effect.
 func (l line) decides(of string) bool {
-	return l.isDecision() && l.Of == of && (l.Effect != "nothing" || !l.answered())
+	return l.isDecision() && l.lastStep() != "" && l.Of == of && (l.Effect != "nothing" || !l.answered())
 }
 
 func (l line) steps() []decisionStep {
 	done := l.answered() && l.Effect == "done"
-	what := map[string]string{"operator-end": "ended", "operator-complete": "by-hand", "operator-forget": "forgotten"}[l.F]
+	what := l.lastStep()
 	last := decisionStep{what: what, optional: !done, end: never}
 	if done {
 		last.end = l.end()

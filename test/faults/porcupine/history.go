@@ -38,6 +38,7 @@ type line struct {
 	Of         string   `json:"of"`
 	Was        string   `json:"was"`
 	Effect     string   `json:"effect"`
+	Said       string   `json:"said"`
 }
 
 // The end of an operation without an answer: it may take effect at any later time.
@@ -59,7 +60,7 @@ func readHistory(path string) ([]line, error) {
 		}
 		switch one.F {
 		case "submit", "reserve", "extend", "release", "complete", "standing", "standing-of", "execution",
-			"operator-end", "operator-complete", "operator-forget":
+			"operator-end", "operator-complete", "operator-forget", "operator-ask", "operator-requeue", "operator-discard":
 			lines = append(lines, one)
 		case "fault":
 		default:

@@ -42,6 +42,10 @@ type recordedAnswer struct{ content, body string }
 // The content of an answer by hand, until a duplicate shows whose it is.
 const anyContent = "?"
 
+// What duplicates are shown of an outcome without an answer: 410. Where nobody discarded a dead letter the answer may have
+// been too large to be kept, and nothing follows from it.
+const notKept = "not kept"
+
 type requestOp struct {
 	what      string // claimed, begun, recorded, shown, mismatch; of an operator: ended, forgotten, by-hand
 	line      line
@@ -56,7 +60,7 @@ type requestOp struct {
 
 func requests(lines []line) []partition {
 	keys, groups := grouped(lines, func(l line) (string, bool) {
-		return l.Tenant + "/" + l.Key, l.F == "submit" || l.F == "execution" || l.decides("request")
+		return l.Tenant + "/" + l.Key, l.F == "submit" || l.F == "execution" || (l.isDecision() && l.Of == "request")
 	})
 	var partitions []partition
 	for _, key := range keys {
@@ -80,9 +84,11 @@ func request(key string, ops []requestOp, until int64) partition {
 
 func requestOps(lines []line) []requestOp {
 	asked := map[int]line{}
-	decided := false
+	decided, discarded := false, false
 	for _, one := range lines {
-		decided = decided || one.isDecision()
+		decided = decided || one.decides("request")
+		// Also where nothing is said to be decided: then no 410 may be shown.
+		discarded = discarded || one.F == "operator-discard"
 		if one.F == "submit" {
 			asked[one.Op] = one
 		}
@@ -96,7 +102,9 @@ func requestOps(lines []line) []requestOp {
 			continue
 		}
 		if one.isDecision() {
-			ops = append(ops, decisionOps(one)...)
+			if one.decides("request") {
+				ops = append(ops, decisionOps(one)...)
+			}
 			continue
 		}
 		if !one.answered() {
@@ -114,6 +122,9 @@ func requestOps(lines []line) []requestOp {
 			} else if !known || op.end < first.end {
 				shown[same] = op
 			}
+		case discarded && one.Code == "response-not-stored":
+			op.what, op.body = "shown", notKept
+			ops = append(ops, op)
 		case one.Status == 422:
 			op.what = "mismatch"
 			for _, other := range lines {
@@ -251,7 +262,7 @@ func (r answerRegister) decided(op requestOp) (answerRegister, bool) {
 		}
 		return r, true
 	}
-	if r.done || r.largest > op.line.Token {
+	if r.done || (r.largest > op.line.Token && !op.line.concernsLater()) {
 		return r, false
 	}
 	if op.line.Was == "live" {
@@ -259,7 +270,7 @@ func (r answerRegister) decided(op requestOp) (answerRegister, bool) {
 	} else if r.until > op.end {
 		return r, false
 	}
-	r.floor, r.largest = max(r.floor, r.until), op.line.Token
+	r.floor, r.largest = max(r.floor, r.until), max(r.largest, op.line.Token)
 	switch op.what {
 	case "ended":
 		// Of a decision that goes on, or is not known to have been made, the next one need not be a further attempt.

@@ -257,14 +257,14 @@ func (r register) decided(op reservationOp) (register, bool) {
 		}
 		return r, true
 	}
-	if r.done || r.largest > op.Token {
+	if r.done || (r.largest > op.Token && !op.concernsLater()) {
 		return r, false
 	}
 	after, free := r, true
 	if op.Was != "live" {
 		after, free = r.free(op.end)
 	}
-	after.holder, after.largest = 0, op.Token
+	after.holder, after.largest = 0, max(r.largest, op.Token)
 	switch op.what {
 	case "ended":
 		// Of a decision that goes on, or is not known to have been made, the next one need not be a further attempt.
