@@ -52,18 +52,21 @@ async function takeAll(main: string): Promise<void> {
     ] as const) {
       await oneDiffers()
       // The overview shows what happens now.
-      if (name === 'overview') await load(scene, colorScheme)
-      await take(page, `page-${name}-${colorScheme}`, hash)
+      if (name === 'overview') {
+        await load(scene, colorScheme)
+        await scene.slowCommand(2, 'a-key')
+      }
+      await take(page, `page-${name}-${colorScheme}`, hash, oneDiffers)
     }
     const phone = await browser.open({ colorScheme, viewport: { width: 400, height: 900 } })
     await signIn(phone.page, scene.sidecar.operator, OPERATE_TOKEN)
     await oneDiffers()
-    await take(phone.page, `page-phone-${colorScheme}`, `#/record/${encodeURIComponent(record)}`)
+    await take(phone.page, `page-phone-${colorScheme}`, `#/record/${encodeURIComponent(record)}`, oneDiffers)
   }
   await Promise.all([comeBack(), other.comeBack()])
 }
 
-async function take(page: Page, name: string, hash: string): Promise<void> {
+async function take(page: Page, name: string, hash: string, oneDiffers: () => Promise<void>): Promise<void> {
   await page.evaluate(`location.hash = ${JSON.stringify(hash)}`)
   await page.getByRole('heading', { level: 1 }).waitFor()
   if (name.includes('find')) {
@@ -73,6 +76,12 @@ async function take(page: Page, name: string, hash: string): Promise<void> {
     await page.getByRole('table').waitFor()
   }
   if (name.includes('record') || name.includes('phone')) {
+    // The view is live until the decision is opened: a renewal may have repaired the node meanwhile.
+    await eventually('the node that differs is shown', async () => {
+      if ((await page.getByText('differs', { exact: true }).count()) > 0) return true
+      await oneDiffers()
+      return undefined
+    })
     await page.getByRole('button', { name: /will not end/ }).click()
     await page.getByLabel('Reason').fill('ticket 4711: the worker was killed')
     await page.getByRole('button', { name: 'Preview' }).click()

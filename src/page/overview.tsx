@@ -136,8 +136,8 @@ function Requests({ overview: { requests, claims } }: { readonly overview: Overv
       <h2 id="requests">Requests of this sidecar, the last {duration(requests.seconds * 1_000)}</h2>
       <ul class="numbers">
         <Figure value={String(requests.in_flight)} name="in flight" />
-        <Figure value={milliseconds(requests.p50_ms)} name="p50, whole requests" />
-        <Figure value={milliseconds(requests.p95_ms)} name="p95, whole requests" />
+        <Figure value={milliseconds(requests.p50_ms)} name="p50, requests" />
+        <Figure value={milliseconds(requests.p95_ms)} name="p95, requests" />
         <Figure value={milliseconds(claims.p50_ms)} name="p50, claims" />
         <Figure value={milliseconds(claims.p95_ms)} name="p95, claims" />
       </ul>

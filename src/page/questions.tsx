@@ -27,7 +27,7 @@ export function QuestionsView({ session }: { readonly session: Session }) {
           entries.length === 0 ? (
             <p role="status">There is none.</p>
           ) : (
-            <ul class="plain">
+            <ul class="entries">
               {entries.map((entry) => (
                 <li key={entry.id}>
                   <Question entry={entry} session={session} onDecided={decided} />

@@ -126,7 +126,7 @@ function Messages({ session }: { readonly session: Session }) {
           letters.length === 0 ? (
             <p>There is none.</p>
           ) : (
-            <ul class="plain">
+            <ul class="entries">
               {letters.map((letter) => (
                 <li key={letter.id}>
                   <MessageFacts letter={letter} />

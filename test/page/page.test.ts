@@ -4,7 +4,6 @@
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { Redis } from 'ioredis'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { startChromium, type TestBrowser } from '../support/chromium.ts'
@@ -389,15 +388,7 @@ describe('the overview', () => {
     await page.getByRole('link', { name: 'Overview' }).click()
     const region = page.getByRole('region', { name: 'Slow commands', exact: true })
     await region.getByRole('button', { name: 'Look again' }).waitFor()
-    const node = new Redis(scene.servers.urls[2]!)
-    // From 10 ms on a node keeps a command.
-    await node.eval(
-      `local function us() local t = redis.call('TIME') return t[1] * 1000000 + t[2] end
-       local from = us() while us() - from < 20000 do end return KEYS[1]`,
-      1,
-      'a-secret-key',
-    )
-    node.disconnect()
+    await scene.slowCommand(2, 'a-secret-key')
     await region.getByRole('button', { name: 'Look again' }).click()
     const rows = region.getByRole('row').filter({ hasText: 'redis-2' })
     await expect.poll(() => rows.allInnerTexts()).toContainEqual(expect.stringMatching(/redis-2\s+EVAL\s+\d/))

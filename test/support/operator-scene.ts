@@ -112,6 +112,17 @@ export async function openOperatorScene(
         await client.del(record)
         client.disconnect()
       },
+      /** A command that a node keeps in its slow log, as each from 10 ms on. */
+      slowCommand: async (index: number, key: string) => {
+        const client = new Redis(servers.urls[index]!)
+        await client.eval(
+          `local function us() local t = redis.call('TIME') return t[1] * 1000000 + t[2] end
+           local from = us() while us() - from < 20000 do end return KEYS[1]`,
+          1,
+          key,
+        )
+        client.disconnect()
+      },
       /** As many further records in the same state, whose keys come before it in the order of keys. */
       copyRecord: async (record: string, copies: number) => {
         const hashes = Array.from({ length: copies }, (_, at) => String(at).padStart(64, '0'))
