@@ -229,7 +229,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'same-owner-below-an-earlier-token',
     rule: 'a claimant that has to propose a smaller token than before is somebody else',
     file: CLAIM,
-    from: '    owner = random.hex(16)\n  }',
+    from: '    owner = ports.newOwner()\n  }',
     to: '  }',
     killedBy: ['S1', 'S2'],
     firstSeed: 3_100,
