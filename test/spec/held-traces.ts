@@ -17,8 +17,13 @@ export async function areAccepted(histories: number, stepsMin: number): Promise<
   expect(steps).toBeGreaterThan(stepsMin)
 }
 
-export async function isRejected([mutant, property]: readonly [string, string]): Promise<void> {
-  const { rejected } = await traces('--histories', '150', '--mutant', mutant)
+/** @param firstSeed where earlier histories break another property first */
+export async function isRejected([mutant, property, firstSeed = 1]: readonly [
+  mutant: string,
+  property: string,
+  firstSeed?: number,
+]): Promise<void> {
+  const { rejected } = await traces('--from', String(firstSeed), '--histories', '150', '--mutant', mutant)
   expect(rejected?.property).toBe(property)
 }
 

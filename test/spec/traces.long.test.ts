@@ -13,7 +13,7 @@ test(
 )
 
 describe('a history of a broken build is not one of the model:', () => {
-  test.for<[string, string]>([
+  test.for<[string, string, number?]>([
     ['renew-past-larger-fence', 'same_answer'],
     ['release-forgets-fence', 'same_record'],
     ['release-forgets-attempt', 'same_record'],
@@ -22,6 +22,6 @@ describe('a history of a broken build is not one of the model:', () => {
     ['attempt-not-counted', 'same_attempt'],
     ['mismatch-ignored', 'same_answer'],
     ['quorum-of-two', 'granted_by_majority'],
-    ['quarantined-answers-count', 'granted_by_majority'],
+    ['quarantined-answers-count', 'granted_by_majority', 20],
   ])('%s (%s)', { timeout: 300_000 }, isRejected)
 })
