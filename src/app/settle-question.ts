@@ -139,9 +139,7 @@ function readReply(bytes: Buffer, rules: Rules, clock: Clock): Read {
 }
 
 function reconciled(answer: ReportedAnswer, { policies, bodyBytesMax }: Rules, wallMs: number): Read {
-  const { status, body } = answer
-  // A duplicate would wait for as many bytes as the application states, and get those of the body.
-  const headers = answer.headers.filter(([name]) => name.toLowerCase() !== 'content-length')
+  const { status, headers, body } = answer
   const response = { status, headers, body: body ?? Buffer.alloc(0) }
   if (policies.some((policy) => dispositionOf(response, policy) !== 'store'))
     return unreadable(

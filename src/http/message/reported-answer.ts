@@ -3,6 +3,8 @@
  *
  * Owns the form, for everyone who reports an answer that the sidecar did not see: a gateway, and the application when it
  * is asked what became of an attempt. What is stored of it is the caller's decision.
+ *
+ * A Content-Length in it is left out: a duplicate would wait for as many bytes as it states, and gets those of the body.
  */
 
 import type { HeaderList } from '../../core/header-list.ts'
@@ -24,6 +26,7 @@ export function reportedAnswerIn(given: unknown): ReportedAnswer | undefined {
   if (body !== undefined && typeof body !== 'string') return undefined
   const lines: [string, string][] = []
   for (const [name, value] of Object.entries(headers)) {
+    if (name.toLowerCase() === 'content-length') continue
     for (const line of Array.isArray(value) ? value : [value]) {
       if (typeof line !== 'string') return undefined
       lines.push([name, line])
