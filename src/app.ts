@@ -108,13 +108,13 @@ export const LATE_OFFERS_MAX = 1_000
 /** Builds every part in order of dependency. Nothing listens yet. */
 async function build(config: Config, environment: AppEnvironment, state: State) {
   const size = sizeOf(config)
-  const telemetry = await telemetryOf(config, environment, size)
+  const instance = config.instance ?? environment.hostname
+  const telemetry = await telemetryOf(config, environment, size, instance)
   const { log, events, tracing } = telemetry
   for (const hint of hintsFor(config)) log.warn({ hint }, 'the configuration is accepted, with a warning')
   const secrets = secretsOf(config, environment.readFile, log)
   const nodes = await connectedNodes(config, telemetry)
   const failedLater = (err: unknown) => log.error({ err }, 'work in the background failed')
-  const instance = config.instance ?? environment.hostname
   const { stack, lateClaims } = recordsOn(nodes, config, instance, telemetry, size.required, failedLater)
   const { tenantInFlight: inFlightMax, tenantNewRecords: newRecordsPerSecondMax } = config
   const quotas = createTenantQuotas({ inFlightMax, newRecordsPerSecondMax }, clock)
@@ -229,8 +229,12 @@ function sizeOf(config: Config) {
   return { nodeNames: nodeNames.flat(), nodeCount, required: majorityOf(nodeCount) }
 }
 
-function telemetryOf(config: Config, environment: AppEnvironment, size: ReturnType<typeof sizeOf>) {
-  const instance = config.instance ?? environment.hostname
+function telemetryOf(
+  config: Config,
+  environment: AppEnvironment,
+  size: ReturnType<typeof sizeOf>,
+  instance: string,
+) {
   const open = environment.openTelemetry ?? openTelemetry
   return open(config, { ...environment, ...size, instance, clock, random })
 }

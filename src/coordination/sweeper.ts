@@ -16,7 +16,7 @@ import {
   type Orphan,
   type OrphanSettled,
 } from '../core/coordination/settle-orphan.ts'
-import { executedOutcome, type SettleReply, type Verdict, verdictOf } from '../core/operator/settle-reply.ts'
+import { executedOutcome, type SettleReply, verdictOf } from '../core/coordination/settle-reply.ts'
 import type { Leases } from '../core/ports.ts'
 import type { Token } from '../core/record/token.ts'
 import { isWork } from '../core/request/identity.ts'
@@ -29,8 +29,6 @@ export interface RecordSource {
   /** Lapsed claims among some keys of one node, and the next cursor; `0` begins and ends. Rejects on failure. */
   lapsed(cursor: string): Promise<{ readonly found: readonly Lapsed[]; readonly cursor: string }>
 }
-
-export type { Verdict }
 
 export type SweeperOptions = {
   /** One per node. */

@@ -14,6 +14,7 @@ import type { AuditEntry, AuditKind, AuditLog, AuditStream } from '../core/coord
 import { type AuditPlace, inOrder } from '../core/coordination/audit-place.ts'
 import { within } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
+import { askingEach, type NodeClients } from './ask-each.ts'
 import { auditMark, auditStreamKey } from './keys.ts'
 
 const APPEND = readFileSync(new URL('./lua/trail.lua', import.meta.url), 'utf8')
@@ -32,8 +33,7 @@ const PIECES_MAX = AUDIT_MAX_ENTRIES / PIECE_ENTRIES + 1
 const MARK_LIFETIME_MS = 7 * 24 * 3_600_000
 
 export type RedisAuditLogOptions = {
-  /** One per node; undefined where no command may be sent to it now. */
-  readonly clients: () => readonly (Redis | undefined)[]
+  readonly clients: NodeClients
   readonly deadlineMs: number
   readonly clock: Clock
 }
@@ -41,17 +41,7 @@ export type RedisAuditLogOptions = {
 type Found = { readonly streamId: string; readonly entry: AuditEntry }
 
 export function createRedisAuditLog({ clients, deadlineMs, clock }: RedisAuditLogOptions): AuditLog {
-  /** The answer of each node; undefined without one. */
-  async function onEach<T>(ask: (client: Redis) => Promise<T>): Promise<readonly (T | undefined)[]> {
-    return Promise.all(
-      clients().map(async (client): Promise<T | undefined> => {
-        if (client === undefined) return undefined
-        // A node that does not answer is not counted; why does not matter here.
-        return within(clock, deadlineMs, ask(client), 'no answer').catch(() => undefined)
-      }),
-    )
-  }
-
+  const onEach = askingEach(clients, deadlineMs, clock)
   const reachesMajority = (answers: readonly unknown[]) =>
     answers.filter((answer) => answer !== undefined).length >= majorityOf(answers.length)
 

@@ -5,21 +5,21 @@
  * it is enough, and a node that lacks it is no fault.
  */
 
-import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
-import { pauseUnless, whenAborted, within } from '../core/retry.ts'
+import { pauseUnless, whenAborted } from '../core/retry.ts'
+import { askingEach, type NodeClients } from './ask-each.ts'
 import { sidecarNameKey } from './keys.ts'
 
 /** Longer than a claim that lapsed is of interest, after its sidecar has ended. */
 const KEPT_MS = 7 * 24 * 3_600_000
 /** A node that lost everything knows it again after this. */
 const AGAIN_MS = 3_600_000
-const AGAIN_SOON_MS = 10_000
+/** Where a node was away. It may be so for days, and every sidecar writes. */
+const AGAIN_SOON_MS = 60_000
 const DEADLINE_MS = 1_000
 
 export type SidecarNamesOptions = {
-  /** One per node; undefined where no command may be sent to it now. */
-  readonly clients: () => readonly (Redis | undefined)[]
+  readonly clients: NodeClients
   readonly clock: Clock
 }
 
@@ -31,17 +31,7 @@ export type SidecarNames = {
 }
 
 export function createSidecarNames({ clients, clock }: SidecarNamesOptions): SidecarNames {
-  /** The answer of each node; undefined without one, because a name is worth no error. */
-  function onEach<T>(ask: (client: Redis) => Promise<T>): Promise<readonly (T | undefined)[]> {
-    return Promise.all(
-      clients().map((client) =>
-        client === undefined
-          ? undefined
-          : within(clock, DEADLINE_MS, ask(client), 'no answer').catch(() => undefined),
-      ),
-    )
-  }
-
+  const onEach = askingEach(clients, DEADLINE_MS, clock)
   return {
     announce: async (mark, name, over) => {
       const ended = whenAborted(over)

@@ -17,6 +17,7 @@ import { route, startProxy } from '../support/proxy.ts'
 import { fingerprintOf, keyOf } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { startReservationApi } from '../support/reservation-api.ts'
+import { reservationOf } from '../support/reservation-of.ts'
 
 const BUDGET_MS = 100
 /** What a process may take to run a timer that is due, by a clock that stops while the process is stalled. */
@@ -111,13 +112,19 @@ test('what the nodes grant after the refusal is withdrawn when they go on', asyn
 const ROUND_MS = 1_500
 const ANSWERED_LATE_MS = 400
 
-test('a client of the proxy is refused within the budget from its first request on, and again when the nodes went on', async () => {
+/** At the end the nodes go on. */
+async function openedPatiently(owned: AsyncDisposableStack): Promise<Opened> {
   const patient = await opened({ FENCEPOST_NODE_DEADLINE: `${ROUND_MS}ms`, FENCEPOST_CLAIM_BUDGET: '4s' })
-  await using owned = new AsyncDisposableStack()
   owned.defer(async () => {
     for (const index of [0, 1, 2]) servers.resume(index)
     await close(patient)
   })
+  return patient
+}
+
+test('a client of the proxy is refused within the budget from its first request on, and again when the nodes went on', async () => {
+  await using owned = new AsyncDisposableStack()
+  const patient = await openedPatiently(owned)
   const application = owned.use(await startApplication())
   const proxyWith = (budgetMs: number) =>
     startProxy(application.origin, { leases: patient.stack.leases, routes: [route({ budgetMs })] })
@@ -142,13 +149,8 @@ test('a client of the proxy is refused within the budget from its first request 
 })
 
 test('a sidecar that starts beside three hung nodes refuses reservations and checks within the budget, and calls no id foreign', async () => {
-  const asked = await opened({ FENCEPOST_NODE_DEADLINE: `${ROUND_MS}ms`, FENCEPOST_CLAIM_BUDGET: '4s' })
   await using owned = new AsyncDisposableStack()
-  owned.defer(async () => {
-    for (const index of [0, 1, 2]) servers.resume(index)
-    await close(asked)
-  })
-  const { leases } = asked.stack
+  const { leases } = (await openedPatiently(owned)).stack
   await eventually('a claim is granted', async () => {
     const claimed = await leases.claim({
       key: keyOf('started'),
@@ -185,15 +187,7 @@ test('a sidecar that starts beside three hung nodes refuses reservations and che
     expect(tookMs).toBeLessThan(BUDGET_MS + ANSWERED_LATE_MS)
   }
   const reservationId = reservationIdOf(
-    {
-      intents: [{ recordKey: keyOf('started'), fingerprint: fingerprintOf('started') }],
-      entities: [],
-      owner: 'c'.repeat(32),
-      token: 7,
-      attempt: 1,
-      leaseMs: 30_000,
-      retentionMs: 60_000,
-    },
+    reservationOf(keyOf('started'), fingerprintOf('started')),
     Buffer.alloc(32),
   )
   const completed = await fetch(`${gateway.origin}/v1/gateway/complete`, {

@@ -8,8 +8,9 @@
 
 import type { AuditEntry, AuditLog } from '../../src/core/coordination/audit-log.ts'
 import type { Orphan } from '../../src/core/coordination/settle-orphan.ts'
+import type { Verdict } from '../../src/core/coordination/settle-reply.ts'
 import { decideLetter, type LetterDecided } from '../../src/core/operator/dead-letters.ts'
-import { type Decided, type DecisionPorts, decide, type Verdict } from '../../src/core/operator/decide.ts'
+import { type Decided, type DecisionPorts, decide } from '../../src/core/operator/decide.ts'
 import { type RecordView, recordView } from '../../src/core/operator/record-view.ts'
 import type { Lease, Leases } from '../../src/core/ports.ts'
 import { encodeOutcome, type StoredOutcome } from '../../src/core/record/stored-outcome.ts'

@@ -6,9 +6,10 @@
  * orphan is judged when it is made, because later the record may differ.
  */
 
-import { createSweeper, paused, type Verdict } from '../../src/coordination/sweeper.ts'
+import { createSweeper, paused } from '../../src/coordination/sweeper.ts'
 import type { AuditEntry, AuditLog } from '../../src/core/coordination/audit-log.ts'
 import { campaign } from '../../src/core/coordination/election.ts'
+import type { Verdict } from '../../src/core/coordination/settle-reply.ts'
 import type { Leases } from '../../src/core/ports.ts'
 import { NO_OWNER } from '../../src/core/record/record.ts'
 import { majorityOf } from '../../src/core/units.ts'

@@ -15,12 +15,12 @@ import {
   type Orphan,
   type OrphanSettled,
 } from '../coordination/settle-orphan.ts'
+import { executedOutcome, type SettleReply, type Verdict, verdictOf } from '../coordination/settle-reply.ts'
 import type { Lease, Leases } from '../ports.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
 import { type DecisionKind, type EvenThough, type Ruling, rulingOn } from './decision-rules.ts'
 import type { RecordView } from './record-view.ts'
-import { executedOutcome, type SettleReply, type Verdict, verdictOf } from './settle-reply.ts'
 import {
   claimAfterForgetting,
   endLiveClaim,
@@ -29,8 +29,6 @@ import {
   releaseAbove,
   replaceOutcome,
 } from './take-over.ts'
-
-export type { Verdict }
 
 export type DecisionRequest = {
   readonly decision: DecisionKind

@@ -2,19 +2,11 @@
 import { expect, test } from 'vitest'
 import { type OpenedId, openReservationId } from '../../../src/core/reservations/open-reservation-id.ts'
 import { reservationIdOf } from '../../../src/core/reservations/reservation-id.ts'
-import type { Reservation } from '../../../src/core/reservations/reservations.ts'
+import { reservationOf } from '../../support/reservation-of.ts'
 
 const [OURS, NEW, FOREIGN] = [1, 2, 3].map((byte) => Buffer.alloc(32, byte)) as [Buffer, Buffer, Buffer]
 
-const reservation: Reservation = {
-  intents: [{ recordKey: `dedup:t:e:v:${'a'.repeat(64)}`, fingerprint: 'b'.repeat(64) }],
-  entities: [],
-  owner: 'c'.repeat(32),
-  token: 7,
-  attempt: 1,
-  leaseMs: 1_000,
-  retentionMs: 60_000,
-}
+const reservation = reservationOf(`dedup:t:e:v:${'a'.repeat(64)}`)
 const found = (secret: Buffer): OpenedId => ({ kind: 'reservation', reservation, secret })
 const signedWith = (secret: Buffer) => reservationIdOf(reservation, secret)
 

@@ -5,6 +5,7 @@ import { reservationIdOf } from '../../../src/core/reservations/reservation-id.t
 import type { PrincipalSource, ProtectedRoute } from '../../../src/core/routes/route.ts'
 import type { FindInput } from '../../../src/http/operator/find-schemas.ts'
 import { locate } from '../../../src/http/operator/locating.ts'
+import { reservationOf } from '../../support/reservation-of.ts'
 
 const loaded = loadConfig(
   { FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_UPSTREAM: 'http://127.0.0.1:9' },
@@ -24,18 +25,7 @@ const located = (input: FindInput, principal: PrincipalSource, trusted: boolean)
   })
 
 test('an id of a reservation that can’t be checked now is not called foreign', async () => {
-  const id = reservationIdOf(
-    {
-      intents: [{ recordKey: `dedup:shop:test:v1:${'a'.repeat(64)}`, fingerprint: 'b'.repeat(64) }],
-      entities: [],
-      owner: 'c'.repeat(32),
-      token: 7,
-      attempt: 1,
-      leaseMs: 1_000,
-      retentionMs: 60_000,
-    },
-    Buffer.alloc(32),
-  )
+  const id = reservationIdOf(reservationOf(`dedup:shop:test:v1:${'a'.repeat(64)}`), Buffer.alloc(32))
   expect(await located({ reservation_id: id }, { kind: 'authorization' }, false)).toMatchObject({
     kind: 'refused',
     problem: { code: 'quorum-unavailable' },
