@@ -1,5 +1,5 @@
 // The tables are cleaned in the background, wherever a consumer, a relay or a saga runner runs, by one process in each interval.
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { processRandom } from '../../packages/saga/src/ambient.ts'
 import { createConsumer } from '../../packages/saga/src/consumer.ts'
 import { SchemaMissingError } from '../../packages/saga/src/errors.ts'
@@ -105,7 +105,14 @@ test.each(hosts)(
 )
 
 test('a process with several consumers and relays runs it once, until the last of them is stopped', async () => {
+  const timers = vi.spyOn(clock, 'timer')
   const all = await Promise.all(hosts.map(([, start]) => start()))
+  expect(timers.mock.calls.filter(([delayMs]) => delayMs === FIRST_RUN_MS)).toHaveLength(1)
+  // A relay or a runner that is asking the database has no timer until it has the answer.
+  await eventually(
+    'each host waits for its next look, and one for all keeps house',
+    () => clock.pendingTimers === 4,
+  )
   const timersOfHosts = clock.pendingTimers - 1
   for (const host of all.slice(1)) await host[Symbol.asyncDispose]()
   await clock.advance(FIRST_RUN_MS)
