@@ -3,6 +3,7 @@
  *
  * Owns the difference between a chart in this repository and a published one. Here it takes the library chart from the folder beside
  * it, so that it is tested as it stands. Published it names the registry, where `helm dependency update` of somebody's chart finds it.
+ * And the names of the archives: the one that Helm gives to the chart `fencepost` is that of the npm package, and they are released together.
  *
  * Usage: npm run release -- charts [folder instead of dist/tarballs]
  */
@@ -26,6 +27,7 @@ export async function packCharts(
   registry = CHART_REGISTRY,
 ): Promise<Readonly<Record<ChartName, string>>> {
   const helm = await fetchProgram('helm')
+  const version = currentVersion()
   const sources = mkdtempSync(join(tmpdir(), 'fencepost-charts-'))
   try {
     // Without links: the archive has what they lead to.
@@ -40,15 +42,21 @@ export async function packCharts(
       writeFileSync(file, publishedManifest(manifest, registry))
       // It is of the repository's dependencies, and would not fit the published ones.
       rmSync(join(place, 'Chart.lock'), { force: true })
-      run(helm, 'package', '--destination', folder, place)
+      run(helm, 'package', '--destination', sources, place)
+      cpSync(join(sources, `${chart}-${version}.tgz`), archiveIn(folder, chart, version))
     }
   } finally {
     rmSync(sources, { recursive: true, force: true })
   }
-  const version = currentVersion()
-  return Object.fromEntries(
-    CHARTS.map((chart) => [chart, join(folder, `${chart}-${version}.tgz`)]),
-  ) as Record<ChartName, string>
+  return Object.fromEntries(CHARTS.map((chart) => [chart, archiveIn(folder, chart, version)])) as Record<
+    ChartName,
+    string
+  >
+}
+
+/** Not as Helm names it, because `npm pack` names its tarball so. */
+function archiveIn(folder: string, chart: ChartName, version: string): string {
+  return join(folder, `${chart}-chart-${version}.tgz`)
 }
 
 /** Values without which the chart refuses to render. */

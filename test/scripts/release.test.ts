@@ -1,11 +1,11 @@
 /** The charts as they are published: from a registry, and with no path of this repository. */
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { CHART_REGISTRY, packCharts, publishedManifest } from '../../scripts/charts.ts'
+import { CHART_REGISTRY, CHARTS, packCharts, publishedManifest } from '../../scripts/charts.ts'
 import { hideCheckout } from '../../scripts/hidden-checkout.ts'
 import { playChart, pushCharts } from '../../scripts/newcomer-charts.ts'
 import { currentVersion } from '../../scripts/version.ts'
@@ -29,6 +29,27 @@ test('the registry in published charts is the one that the release workflow push
   // The owner of the repository is fencepost.
   const pushed = /^ {2}CHARTS: (.+)$/m.exec(workflow)?.[1]?.replace(/\$\{\{ .*owner \}\}/, 'fencepost')
   expect(`oci://${pushed}`).toBe(CHART_REGISTRY)
+})
+
+test('no chart has the file name of an npm package, whose tarball it would replace in the release', {
+  timeout: FETCH_MS_MAX,
+}, async () => {
+  const beside = mkdtempSync(join(folder, 'tarballs-'))
+  const charts = Object.values(await packCharts(beside)).map((file) => basename(file))
+  const packages = ['package.json', 'packages/client/package.json', 'packages/saga/package.json'].map(
+    (file) => {
+      const { name, version } = JSON.parse(readFileSync(join(root, file), 'utf8'))
+      // As `npm pack` names it.
+      return `${name.replace('@', '').replace('/', '-')}-${version}.tgz`
+    },
+  )
+  expect(charts.toSorted()).toEqual(readdirSync(beside).sort())
+  expect(charts.filter((file) => packages.includes(file))).toEqual([])
+  const workflow = readFileSync(join(root, '.github/workflows/release.yml'), 'utf8')
+  const [, pushed = ''] = /helm push "release\/(\S+)"/.exec(workflow) ?? []
+  expect(
+    CHARTS.map((chart) => pushed.replace('$chart', chart).replace('$version', currentVersion())),
+  ).toEqual(charts)
 })
 
 test('pushed to a registry, a newcomer installs from there', { timeout: FETCH_MS_MAX }, async () => {
