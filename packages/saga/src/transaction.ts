@@ -117,7 +117,7 @@ export async function runStatement<R extends Row>(
   // As above: without a listener a lost connection ends the process.
   let lost: Error | undefined
   const onError = (error: Error) => {
-    lost = error
+    lost ??= error
   }
   client.on('error', onError)
   try {
@@ -139,9 +139,10 @@ async function runOnce<T>(
 ): Promise<T> {
   const client = await freeConnection(pool, ports)
   // A checked-out client that loses its connection between two queries emits `error`; without a listener the process ends.
+  // The first error says why: where the server ended the session, the end of the connection follows as an error of its own.
   let lost: Error | undefined
   const onError = (error: Error) => {
-    lost = error
+    lost ??= error
   }
   client.on('error', onError)
   let failure: unknown
