@@ -84,7 +84,8 @@ async function localBases(
   buildah: Buildah,
   folder: string,
   host: string,
-): Promise<Readonly<Record<Architecture, Bases>>> {
+  architectures: readonly Architecture[],
+): Promise<Readonly<Partial<Record<Architecture, Bases>>>> {
   // buildah 1.28 finds a base for another architecture than its own in a registry alone.
   const pushed = async (name: string): Promise<string> => {
     const reference = `${host}/${name.replace('localhost/', '')}:latest`
@@ -96,10 +97,10 @@ async function localBases(
     architecture === OWN_ARCHITECTURE
       ? build
       : pushed(await arm64BaseImage(buildah, join(folder, 'base-arm64')))
-  return {
-    amd64: { build, runtime: await runtime('amd64'), pull: 'always' },
-    arm64: { build, runtime: await runtime('arm64'), pull: 'always' },
-  }
+  const bases: Partial<Record<Architecture, Bases>> = {}
+  for (const architecture of architectures)
+    bases[architecture] = { build, runtime: await runtime(architecture), pull: 'always' }
+  return bases
 }
 
 export type Commit = { readonly epochSeconds: number; readonly revision: string }
@@ -117,25 +118,30 @@ export type BuildPlace = {
   readonly folder: string
   /** A registry on loopback, which gets the base images. */
   readonly localBasesAt: string | undefined
+  /** All of them, where nothing else is said. */
+  readonly architectures?: readonly Architecture[]
   /** Read once for all builds that are to be the same: somebody may commit meanwhile. */
   readonly commit: Commit
   readonly context?: string
 }
 
-/** Builds for every architecture. @returns the name of an index that has all of them, in the storage of this buildah */
+/** @returns the name of an index that has the image of each architecture, in the storage of this buildah */
 export async function buildImages({
   buildah,
   folder,
   localBasesAt,
   commit,
+  architectures = ARCHITECTURES,
   context = root,
 }: BuildPlace): Promise<string> {
-  const bases = localBasesAt === undefined ? undefined : await localBases(buildah, folder, localBasesAt)
+  const bases =
+    localBasesAt === undefined ? undefined : await localBases(buildah, folder, localBasesAt, architectures)
   const name = 'localhost/fencepost'
   await buildah.command('manifest', 'create', name)
-  for (const architecture of ARCHITECTURES) {
+  for (const architecture of architectures) {
     // The first stage is the same for both architectures, and taken from the first build.
-    const build = { context, architecture, bases: bases?.[architecture], kept: true, ...commit }
+    const kept = architectures.length > 1
+    const build = { context, architecture, bases: bases?.[architecture], kept, ...commit }
     const image = await buildImageFor(buildah, build)
     await buildah.command('manifest', 'add', name, `containers-storage:${image}`)
   }

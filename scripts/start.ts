@@ -62,6 +62,7 @@ export const GROUPS: Readonly<Record<string, Group>> = {
   },
   release: {
     programs: {
+      'dry-run': 'scripts/dry-run/main.ts',
       pack: 'scripts/pack.ts',
       charts: 'scripts/charts.ts',
       image: 'scripts/image.ts',

@@ -10,7 +10,7 @@
 import { spawn } from 'node:child_process'
 import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { FETCHED_PROGRAMS, fetchProgram } from '../test/support/fetched-programs.ts'
+import { FETCHED_PROGRAMS, fetchProgram, OF_LONG_TESTS } from '../test/support/fetched-programs.ts'
 import { provideServerPrograms, whatToInstall } from './server-programs.ts'
 import { sum, type Verdict, type VitestReport, verdictOnTests } from './verdict.ts'
 
@@ -31,21 +31,22 @@ async function main(args: readonly string[]): Promise<number> {
   if (selected) return conclude([await tests(selection, selected)])
   if (missing.length > 0) return conclude([{ passed: 0, failed: missing.length, remarks: [] }])
 
-  await fetchPrograms()
+  const all = args.includes('--all')
+  await fetchPrograms(all)
   const checks = await Promise.all([
     check('lint', 'biome', ['check', '.']),
     // One checker: each of several checks again what the others have imported, and the linter has the other core.
     check('types', 'tsc', ['--noEmit', '--checkers', '1']),
     check('types of the page', 'tsc', ['--noEmit', '-p', 'tsconfig.page.json']),
   ])
-  return conclude([...checks, await tests(args.includes('--all') ? [] : ['--project', '!long*'], selected)])
+  return conclude([...checks, await tests(all ? [] : ['--project', '!long*'], selected)])
 }
 
 /**
  * Before the tests, because building one takes minutes of all cores. A missing program fails the tests that need it.
  */
-async function fetchPrograms(): Promise<void> {
-  for (const name of FETCHED_PROGRAMS) {
+async function fetchPrograms(all: boolean): Promise<void> {
+  for (const name of FETCHED_PROGRAMS.filter((one) => all || !OF_LONG_TESTS.has(one))) {
     const patience = setTimeout(() => console.error(`fetching ${name}, once …`), 1_000)
     await fetchProgram(name).catch(({ message }: Error) => console.error(message))
     clearTimeout(patience)

