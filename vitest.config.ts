@@ -31,8 +31,8 @@ export default defineConfig({
           name: 'specifications',
           include: ['test/**/*.test.ts', 'examples/**/*.test.ts'],
           exclude: [...configDefaults.exclude, ...load, ...long],
-          // Two cores: one worker for the tests, one for the servers that they start.
-          maxWorkers: 3,
+          // Two cores: tests wait for the servers that they start, for half of their time.
+          maxWorkers: 5,
           // A worker takes one file after the other, and loads each module once: a third of the processor time less. So a test
           // must leave nothing behind in its process either: no changed environment, no listener, no promise that fails later.
           isolate: false,
@@ -45,7 +45,8 @@ export default defineConfig({
           name: 'load',
           include: load,
           exclude: [...configDefaults.exclude, ...long],
-          maxWorkers: 2,
+          maxWorkers: 3,
+          isolate: false,
           sequence: { groupOrder: 1 },
         },
       },

@@ -6,7 +6,7 @@ import { parse } from 'yaml'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import { createTally } from '../../src/probe/tally.ts'
 import { firesAloneAndResolves, play, promtool, RULES } from './promtool.ts'
-import { INCIDENTS, inSlice, MOSTLY_NEW, OVER_DAYS, seriesOf, UNRELATED_REDIS, USUAL } from './scenarios.ts'
+import { INCIDENTS, inSlice, OVER_DAYS, seriesOf, UNRELATED_REDIS, USUAL } from './scenarios.ts'
 
 const root = join(import.meta.dirname, '../..')
 
@@ -43,53 +43,6 @@ describe('alerts', () => {
     ['an unrelated Redis that evicts and is fragmented', UNRELATED_REDIS],
   ])('%s: no alert fires', async (_, scenario) => {
     await play(seriesOf(scenario, { bad: {}, minutes: 10 }), { 5: [], 30: [], 120: [] })
-  })
-
-  test('where nineteen of twenty requests are always new, it is noticed that nothing is found any more', async () => {
-    const [hits, misses] = Object.keys(MOSTLY_NEW).filter((series) => series.includes('lookups_total')) as [
-      string,
-      string,
-    ]
-    const gone = { bad: { [hits]: 0, [misses]: 600 }, minutes: 40 }
-    await play(seriesOf(MOSTLY_NEW, gone), { 119: [], 150: ['FencepostMissRatioSpike'], 175: [] })
-  })
-
-  describe('a node that fills up', () => {
-    /** Hours of a node's memory: filled in its first day, then a wave over the day, then growth by `aDay` from day 4 on. */
-    const hours = (aDay: number) =>
-      Array.from({ length: 24 * 7 }, (_, hour) => {
-        const wave = 0.05 * Math.sin((hour / 24) * 2 * Math.PI)
-        return Math.min(hour / 24, 1) * 0.5 + wave + (Math.max(0, hour - 4 * 24) / 24) * aDay
-      })
-    const growing = (aDay: number) => [
-      { series: 'fencepost_build_info{namespace="shop",job="fencepost",pod="pod-1"}', values: `1x${24 * 7}` },
-      {
-        series:
-          'fencepost_redis_node_memory_used_ratio{namespace="shop",job="fencepost",pod="pod-1",node="redis-0"}',
-        values: hours(aDay).join(' '),
-      },
-    ]
-    const everySixHours = (firingFromHour: number) =>
-      Object.fromEntries(
-        Array.from({ length: 4 * 7 - 1 }, (_, index) => 6 * (index + 1)).map((hour) => [
-          hour * 60,
-          hour >= firingFromHour ? [OVER_DAYS] : [],
-        ]),
-      )
-
-    test('is no alert where memory only comes and goes with the hours, from its first day on', async () => {
-      await play(growing(0), everySixHours(Number.POSITIVE_INFINITY), '1h')
-    })
-
-    test('is an alert days before the node is full', async () => {
-      const values = hours(0.09)
-      const forecast = (hour: number) => values[hour]! + 3 * (values[hour]! - values[hour - 24]!)
-      const reached = values.findIndex((_, hour) => hour > 48 && forecast(hour) > 0.9)
-      expect(values[reached]).toBeLessThan(0.7)
-      // Over the wave of the day it comes and goes before it stays.
-      const at = { [(reached - 1) * 60]: [], [(reached + 2) * 60]: [OVER_DAYS] }
-      await play(growing(0.09), at, '1h')
-    })
   })
 })
 

@@ -58,13 +58,21 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
   return started(server)
 }
 
+/** Every server of a test copies these files. So the write-ahead log is in small ones … */
+const initdbOptions = ['--auth=trust', '--encoding=UTF8', '--locale=C', '--no-sync', '--wal-segsize=1']
+/** … and of the three first databases one is left out, which no test uses. */
+const withoutThirdCopy = [
+  "UPDATE pg_database SET datistemplate = false WHERE datname = 'template0'",
+  'DROP DATABASE template0',
+]
+
 const templates = join(import.meta.dirname, '../../.tmp/postgres')
 
 /** The files of a new cluster of this program: of each version its own, under a name of what the program is. */
 async function templateOf(program: string, account: Account | undefined): Promise<string> {
   const file = await realpath(program)
   const { size, mtimeMs } = await stat(file)
-  const content = JSON.stringify([file, size, mtimeMs, account?.uid])
+  const content = JSON.stringify([file, size, mtimeMs, account?.uid, initdbOptions, withoutThirdCopy])
   const template = join(templates, createHash('sha256').update(content).digest('hex').slice(0, 16))
   const isThere = () =>
     stat(template).then(
@@ -86,8 +94,12 @@ async function templateOf(program: string, account: Account | undefined): Promis
       '-U',
       'postgres',
     ]
-    const options = ['--auth=trust', '--encoding=UTF8', '--locale=C', '--no-sync']
-    await run(command!, [...args, ...options], { cwd: made })
+    await run(command!, [...args, ...initdbOptions], { cwd: made })
+    const [single, ...folder] = [...(account?.prefix ?? []), program, '--single', '-D', join(made, 'data')]
+    // A server that has no other client: it reads statements, one a line, from its standard input.
+    const shrinking = run(single!, [...folder, 'postgres'], { cwd: made })
+    shrinking.child.stdin?.end(`${withoutThirdCopy.join('\n')}\n`)
+    await shrinking
     // The temporary folder may be on another disk, from which nothing can be moved in one step.
     const beside = await mkdtemp(join(templates, 'made-'))
     try {
