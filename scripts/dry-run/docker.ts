@@ -2,7 +2,7 @@
  * The image in a dry run: buildah builds it in the place of Docker's buildx, on base images of this machine (scripts/image.ts), and the registry
  * is the one on loopback.
  *
- * Left is what only buildx attaches, the provenance and its bill of materials, and an architecture whose libraries are not installed.
+ * Left is what only buildx attaches, the provenance and its bill of materials; and without `--arm64` the image for arm64.
  */
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, mkdirSync } from 'node:fs'
@@ -10,10 +10,10 @@ import { join } from 'node:path'
 import { ARCHITECTURES, type Architecture, OWN_ARCHITECTURE } from '../../test/support/base-images.ts'
 import { openBuildah } from '../../test/support/buildah.ts'
 import { mountImage } from '../../test/support/container-image.ts'
-import { findProgram } from '../../test/support/programs.ts'
 import { buildImages, pushImage, sizesOf } from '../image.ts'
 import { describeLayout, differencesOf } from '../image-layout.ts'
 import { releasePrograms } from '../release-programs.ts'
+import { provideServerPrograms, whatToInstall } from '../server-programs.ts'
 import {
   type ActionCall,
   type Call,
@@ -25,8 +25,16 @@ import {
   type Stage,
 } from './stage.ts'
 
-/** What an image for another architecture than this machine's is put together from. */
-const OF_ARM64 = [releasePrograms.arm64Libraries, releasePrograms.arm64Atomic]
+/**
+ * Installs what the base image for arm64 is put together from, where it may.
+ *
+ * @throws with a sentence for each that is still missing
+ */
+export function provideArm64Libraries(): void {
+  const wanted = [releasePrograms.arm64Libraries, releasePrograms.arm64Atomic]
+  const sentences = whatToInstall(provideServerPrograms(undefined, wanted))
+  if (sentences.length > 0) throw new Error(sentences.join('\n'))
+}
 
 export const DOCKER_COMMANDS = {
   'docker buildx create': async () => notCalled("buildah builds here, without Docker's daemon"),
@@ -57,14 +65,13 @@ async function build(stage: Stage, call: Call): Promise<Reply> {
   const storage = join(folder, 'storage')
   mkdirSync(storage, { recursive: true })
   const buildah = stage.keep(await openBuildah(storage))
-  const missing = OF_ARM64.filter((program) => findProgram(program) === undefined)
   const wanted = option('--platform')
     .split(',')
     .map((platform) => platform.replace('linux/', '') as Architecture)
   const unknown = wanted.filter((one) => !ARCHITECTURES.includes(one))
   if (unknown.length > 0)
     throw new Error(`the dry run has no base image for linux/${unknown.join(', linux/')}`)
-  const architectures = wanted.filter((one) => one === OWN_ARCHITECTURE || missing.length === 0)
+  const architectures = wanted.filter((one) => one === OWN_ARCHITECTURE || (one === 'arm64' && stage.arm64))
   const name = await buildImages({
     buildah,
     folder,
@@ -83,7 +90,9 @@ async function build(stage: Stage, call: Call): Promise<Reply> {
     ...sizesOf(built).map((line) => done(`${archive}: ${line}`)),
     ...others.map((one) =>
       left(
-        `linux/${one}: install ${missing.map(({ debianPackage }) => debianPackage).join(' and ')} to have it built`,
+        one === 'arm64'
+          ? 'linux/arm64: with --arm64 it is built'
+          : `linux/${one}: a base image of it can't be put together on ${OWN_ARCHITECTURE}`,
       ),
     ),
     left(

@@ -9,14 +9,16 @@
  * The packages of the lock file have to be installed; programs are fetched once, as for tests; the image takes packages from npm's cache, where
  * it has them.
  *
- * Usage: npm run release -- dry-run [--twice]
- * With `--twice` the image is built a second time, and has to be the same.
+ * Usage: npm run release -- dry-run [--twice] [--arm64]
+ * With `--twice` the image is built a second time, and has to be the same; with `--arm64` it is built for arm64, too, which needs the npm registry
+ * once for its Node.
  */
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { provideArm64Libraries } from './docker.ts'
 import { refusals } from './refusals.ts'
 import { openRunner, unknownIn } from './runner.ts'
-import { openStage, type Row } from './stage.ts'
+import { openStage, type Row, type Wanted } from './stage.ts'
 import { stepsOf } from './workflow.ts'
 
 export type StepReport = { readonly job: string; readonly step: string; readonly rows: readonly Row[] }
@@ -24,17 +26,15 @@ export type StepReport = { readonly job: string; readonly step: string; readonly
 export const REFUSALS = { job: 'after the workflow', step: 'What was signed and then changed is refused' }
 
 /** @throws at the first step that does not work */
-export async function dryRun(
-  say: (line: string) => void,
-  { twice }: { readonly twice: boolean },
-): Promise<readonly StepReport[]> {
+export async function dryRun(say: (line: string) => void, wanted: Wanted): Promise<readonly StepReport[]> {
   const steps = stepsOf()
   const unknown = unknownIn(steps)
   if (unknown.length > 0)
     throw new Error(
       `the dry run does not know what these steps do: say it in scripts/dry-run/, or why they are left\n${unknown.join('\n')}`,
     )
-  await using stage = await openStage({ twice })
+  if (wanted.arm64) provideArm64Libraries()
+  await using stage = await openStage(wanted)
   await using runner = await openRunner(stage)
   const reports: StepReport[] = []
   let since = performance.now()
@@ -51,9 +51,11 @@ export async function dryRun(
   return reports
 }
 
+const FLAG = { type: 'boolean', default: false } as const
+
 if (import.meta.main) {
   try {
-    const { values } = parseArgs({ options: { twice: { type: 'boolean', default: false } } })
+    const { values } = parseArgs({ options: { twice: FLAG, arm64: FLAG } })
     const rows = (await dryRun(console.log, values)).flatMap((report) => report.rows)
     const count = (outcome: Row['outcome']) => rows.filter((row) => row.outcome === outcome).length
     console.log(`${count('done')} done, ${count('left')} left, each with its reason; nothing was published`)

@@ -2,6 +2,7 @@
  * What the dry run does where a script of release.yml starts a program. A command that is not here stops it: a step may be left, but
  * not without a reason.
  */
+import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
@@ -115,8 +116,10 @@ async function publishDry(stage: Stage, call: Call): Promise<Reply> {
     '--json',
     ...(isRehearsal ? [] : ['--dry-run']),
   ])
+  if (!isRehearsal) expectNoneLater(stage, call)
   return replied(ended, ({ stdout }) => {
     const [{ id, size, files, integrity }] = Object.values(JSON.parse(stdout)) as [Published]
+    if (!isRehearsal) stage.published.add(id)
     const tag = call.args[call.args.indexOf('--tag') + 1]
     const under = call.args.includes('--tag') ? `, under the tag ${tag}` : ''
     const packed = done(
@@ -127,6 +130,20 @@ async function publishDry(stage: Stage, call: Call): Promise<Reply> {
       : [packed, left('the upload and its provenance need the registry and the identity of the workflow')]
   })
 }
+/** @throws where it depends on a package of ours that the registry does not have yet: whoever installs it meanwhile gets an error */
+function expectNoneLater({ published }: Stage, { args, cwd }: Call): void {
+  const tarball = args.at(-1) ?? ''
+  const text = execFileSync('tar', ['-xzOf', tarball, 'package/package.json'], { cwd, encoding: 'utf8' })
+  const { name, dependencies = {} } = JSON.parse(text) as {
+    readonly name: string
+    readonly dependencies?: Readonly<Record<string, string>>
+  }
+  const later = Object.entries(dependencies)
+    .map(([needed, version]) => `${needed}@${version}`)
+    .filter((needed) => needed.startsWith('@fencepost/') && !published.has(needed))
+  if (later.length > 0) throw new Error(`publish ${later.join(', ')} before ${name}, which depends on it`)
+}
+
 type Published = {
   readonly id: string
   readonly size: number

@@ -49,7 +49,15 @@ async function refusedChecksums(stage: Stage, call: MakeCall): Promise<readonly 
 
 async function refusedImages(stage: Stage, call: MakeCall): Promise<readonly Row[]> {
   const another = await generateKeys(stage, call('cosign'), join(stage.folder, 'another-key'))
-  const rows: Row[] = []
+  const image = `${stage.host}/fencepost/fencepost:${stage.version}`
+  const attested = call('cosign', 'verify-attestation', '--type', 'cyclonedx', image)
+  const rows = [
+    refused(
+      'the bill of materials by another key',
+      await cosign(stage, attested, another),
+      'failed to verify',
+    ),
+  ]
   for (const name of [
     'fencepost/fencepost',
     'fencepost/charts/fencepost',

@@ -40,28 +40,37 @@ export type Reply = Ended & { readonly rows: readonly Row[] }
 
 export type Build = { readonly buildah: Buildah; readonly name: string; readonly digest: string }
 
-export type Stage = AsyncDisposable & {
-  readonly folder: string
-  readonly version: string
-  readonly tag: string
-  /** A clone of this repository with the tag of the release. */
-  readonly source: string
-  readonly commit: Commit
-  /** How many files of it are not committed in this folder. */
-  readonly uncommitted: number
-  /** Whether the image is built a second time, to be the same. */
+/** What takes minutes, and is left where it is not asked for. */
+export type Wanted = {
+  /** The image is built a second time, to be the same. */
   readonly twice: boolean
-  /** Of the registry: `127.0.0.1:…`. */
-  readonly host: string
-  /** The outputs of steps, from `steps.build.outputs.digest`. */
-  readonly outputs: Map<string, string>
-  /** By the file that the workflow writes each to. */
-  readonly builds: Map<string, Build>
-  /** Is ended with the stage, before the folder is removed. */
-  readonly keep: <T extends AsyncDisposable>(resource: T) => T
+  /** It is built for arm64, too. */
+  readonly arm64: boolean
 }
 
-export async function openStage({ twice }: { readonly twice: boolean }): Promise<Stage> {
+export type Stage = AsyncDisposable &
+  Wanted & {
+    readonly folder: string
+    readonly version: string
+    readonly tag: string
+    /** A clone of this repository with the tag of the release. */
+    readonly source: string
+    readonly commit: Commit
+    /** How many files of it are not committed in this folder. */
+    readonly uncommitted: number
+    /** Of the registry: `127.0.0.1:…`. */
+    readonly host: string
+    /** The outputs of steps, from `steps.build.outputs.digest`. */
+    readonly outputs: Map<string, string>
+    /** By the file that the workflow writes each to. */
+    readonly builds: Map<string, Build>
+    /** What npm was offered: `NAME@VERSION`. */
+    readonly published: Set<string>
+    /** Is ended with the stage, before the folder is removed. */
+    readonly keep: <T extends AsyncDisposable>(resource: T) => T
+  }
+
+export async function openStage(wanted: Wanted = { twice: false, arm64: false }): Promise<Stage> {
   await using resources = new AsyncDisposableStack()
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'fencepost-dry-run-')))
   resources.defer(() => rmSync(folder, { recursive: true, force: true }))
@@ -71,11 +80,12 @@ export async function openStage({ twice }: { readonly twice: boolean }): Promise
   const source = taggedClone(folder, version, uncommitted)
   const kept = resources.move()
   return {
-    ...{ folder, version, tag: `v${version}`, source, host, twice },
+    ...{ folder, version, tag: `v${version}`, source, host, ...wanted },
     commit: commitOf(source),
     uncommitted: uncommitted.length,
     outputs: new Map(),
     builds: new Map(),
+    published: new Set(),
     keep: (resource) => kept.use(resource),
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   }

@@ -1,9 +1,10 @@
 /** The dry run of a release: that it knows every step of the workflow, and refuses what it does not know. dry-run.long.test.ts runs it. */
-import { readFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { COSIGN_OF_INSTALLER, cosignRow } from '../../scripts/dry-run/cosign.ts'
-import { openRunner, unknownIn } from '../../scripts/dry-run/runner.ts'
+import { openRunner, type Runner, unknownIn } from '../../scripts/dry-run/runner.ts'
 import { openStage, type Stage } from '../../scripts/dry-run/stage.ts'
 import {
   commandsOf,
@@ -100,39 +101,61 @@ describe('cosign', () => {
   })
 })
 
-test('the steps that compare the tag run in a tagged clone, and what needs a network is left with its reason', async () => {
-  await using stage = await openStage({ twice: false })
-  await using runner = await openRunner(stage)
-  const reports = []
-  for (const step of stepsOf().filter(({ job }) => job === 'tag')) reports.push(await runner.run(step))
-  expect(reports.flat().map(({ outcome, said }) => `${outcome} ${said}`)).toEqual([
-    expect.stringMatching(new RegExp(`^done ${stage.tag} is [0-9a-f]{7,} `)),
-    `done Node ${process.versions.node}`,
-    expect.stringMatching(/^left nothing is downloaded: \d{3} packages /),
-    `done says ${stage.version}`,
-    expect.stringMatching(
-      /^done every place has the version, and the changelog is dated: \d+ lines of notes$/,
-    ),
-    'left asks the npm registry which vulnerabilities are known',
-  ])
-  // What a step says to those after it, and a variable of its own, which they do not get.
-  const step = { ...scriptStep('echo "MADE=$OWN" >> "$GITHUB_ENV"'), env: { OWN: 'ghcr.io/fencepost' } }
-  expect(await runner.run(step)).toEqual([{ outcome: 'done', said: `MADE=${stage.host}/fencepost` }])
-  await runner.run(scriptStep('test -n "$MADE" && test -z "$OWN" && echo "SEEN=1" >> "$GITHUB_ENV"'))
-})
+/** Helm may have to be fetched; and a step of the release starts a dozen processes, for which a busy machine takes a minute. */
+describe('steps that run', { timeout: FETCH_MS_MAX }, () => {
+  const resources = new AsyncDisposableStack()
+  let stage: Stage
+  let runner: Runner
+  beforeAll(async () => {
+    stage = resources.use(await openStage())
+    runner = resources.use(await openRunner(stage))
+  }, FETCH_MS_MAX)
+  afterAll(() => resources.disposeAsync())
 
-test('a step that does what the dry run does not know fails, and one that says nothing, too', {
-  timeout: FETCH_MS_MAX,
-}, async () => {
-  await using stage = await openStage({ twice: false })
-  await using runner = await openRunner(stage)
-  const failing = (script: string) => expect(runner.run(scriptStep(script))).rejects
-  await failing('tool=curl; $tool https://example.org').toThrow('the dry run has no such program')
-  await failing('npm "$(echo whoami)"').toThrow(
-    'the dry run does not know "npm whoami": say in scripts/dry-run/',
-  )
-  await failing('test 1 = 2').toThrow('a step ended with 1')
-  await failing('echo hello').toThrow('says of nothing that it was done or left')
-  // The script has caught what helm said.
-  await failing('said="$(helm push no-such-chart.tgz "oci://$HOST" 2>&1)"').toThrow('no-such-chart.tgz')
+  test('the steps that compare the tag run in a tagged clone, and what needs a network is left with its reason', async () => {
+    const reports = []
+    for (const step of stepsOf().filter(({ job }) => job === 'tag')) reports.push(await runner.run(step))
+    expect(reports.flat().map(({ outcome, said }) => `${outcome} ${said}`)).toEqual([
+      expect.stringMatching(new RegExp(`^done ${stage.tag} is [0-9a-f]{7,} `)),
+      `done Node ${process.versions.node}`,
+      expect.stringMatching(/^left nothing is downloaded: \d{3} packages /),
+      `done says ${stage.version}`,
+      expect.stringMatching(
+        /^done every place has the version, and the changelog is dated: \d+ lines of notes$/,
+      ),
+      'left asks the npm registry which vulnerabilities are known',
+    ])
+    // What a step says to those after it, and a variable of its own, which they do not get.
+    const step = { ...scriptStep('echo "MADE=$OWN" >> "$GITHUB_ENV"'), env: { OWN: 'ghcr.io/fencepost' } }
+    expect(await runner.run(step)).toEqual([{ outcome: 'done', said: `MADE=${stage.host}/fencepost` }])
+    await runner.run(scriptStep('test -n "$MADE" && test -z "$OWN" && echo "SEEN=1" >> "$GITHUB_ENV"'))
+  })
+
+  test('a step that does what the dry run does not know fails, and one that says nothing, too', async () => {
+    const failing = (script: string) => expect(runner.run(scriptStep(script))).rejects
+    await failing('tool=curl; $tool https://example.org').toThrow('the dry run has no such program')
+    await failing('npm "$(echo whoami)"').toThrow(
+      'the dry run does not know "npm whoami": say in scripts/dry-run/',
+    )
+    await failing('test 1 = 2').toThrow('a step ended with 1')
+    await failing('echo hello').toThrow('says of nothing that it was done or left')
+    // The script has caught what helm said.
+    await failing('said="$(helm push no-such-chart.tgz "oci://$HOST" 2>&1)"').toThrow('no-such-chart.tgz')
+  })
+
+  test('a package that is published before the one that it depends on is refused', async () => {
+    const place = join(stage.folder, 'jobs/one')
+    const tarball = (name: string, dependencies: Readonly<Record<string, string>>) => {
+      const manifest = JSON.stringify({ name: `@fencepost/${name}`, version: '1.2.3', dependencies })
+      mkdirSync(join(place, name, 'package'), { recursive: true })
+      writeFileSync(join(place, name, 'package/package.json'), manifest)
+      execFileSync('tar', ['-czf', join(place, `${name}.tgz`), '-C', join(place, name), 'package'])
+    }
+    tarball('client', { another: '4.5.6' })
+    tarball('saga', { '@fencepost/client': '1.2.3' })
+    const published = (name: string) => runner.run(scriptStep(`npm publish --access public ./${name}.tgz`))
+    await expect(published('saga')).rejects.toThrow('publish @fencepost/client@1.2.3 before @fencepost/saga')
+    expect((await published('client'))[0]?.said).toMatch(/^npm takes @fencepost\/client@1\.2\.3: \d files, /)
+    expect((await published('saga'))[0]?.said).toMatch(/^npm takes @fencepost\/saga@1\.2\.3: \d files, /)
+  })
 })
