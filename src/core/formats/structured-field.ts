@@ -4,6 +4,9 @@
  * Everything else of the grammar is recognised, because a parameter or a member of another type does not make the field
  * invalid; its value is then dropped. Parsing is strict: one character too many and the whole field is refused.
  *
+ * Ours and not `structured-headers` from npm, to which a test holds it: both read the same, ours in a third of the time for each request
+ * with a key, and `core/` takes no packages.
+ *
  * Source: RFC 9651 (which obsoletes RFC 8941; the two additional types, dates and display strings, are accepted),
  * section 4.2 for the algorithms, section 3 for the limits on digits.
  */
@@ -23,7 +26,7 @@ export type DictionaryValue = BareItem | { readonly type: 'inner_list' }
 
 const KEY = /[a-z*][a-z0-9_\-.*]*/y
 const STRING = /"((?:[ !#-[\]-~]|\\["\\])*)"/y
-const BYTES = /:([A-Za-z0-9+/]*={0,2}):/y
+const BYTES = /:((?:[A-Za-z0-9+/]+={0,2})?):/y
 const DISPLAY_STRING = /%"((?:[ !#$&-~]|%[0-9a-f]{2})*)"/y
 const OTHERS: readonly RegExp[] = [
   // A decimal has at most 12 digits before the point and 3 after it; an integer has at most 15.

@@ -1,3 +1,5 @@
+import fc from 'fast-check'
+import { parseDictionary as theirDictionary, parseItem as theirItem } from 'structured-headers'
 import { expect, test } from 'vitest'
 import {
   FIELD_LENGTH_MAX,
@@ -70,4 +72,97 @@ test('a field of the limit is read, one character more is refused, and ten milli
   expect(item(FIELD_LENGTH_MAX + 1)).toBeUndefined()
   expect(item(10_000_000)).toBeUndefined()
   expect(parseDictionary('a,'.repeat(5_000_000))).toBeUndefined()
+})
+
+// Pieces of the grammar and of what nearly is, put together: what our parser reads, another's reads, and so with what it refuses.
+const pieces = fc.constantFrom(
+  ...[
+    '"',
+    '\\',
+    'a',
+    'abc',
+    '"abc"',
+    '""',
+    ';',
+    '=',
+    ',',
+    ' ',
+    '\t',
+    '\n',
+    '(',
+    ')',
+    ':',
+    '?1',
+    '@12',
+    '@-1',
+    '-',
+    '*',
+    '/',
+    '%',
+    'x',
+  ],
+  ...[
+    ':YWJj:',
+    ':YWJ:',
+    ':Y Q=:',
+    ':=:',
+    ':YQ:',
+    ':YR==:',
+    '%"a%c3%bc"',
+    '%"%ff"',
+    'sha-256',
+    'a=1',
+    '=:',
+    ':,',
+    'é',
+    '\x7f',
+  ],
+  ...['1.5', '1.', '1.2345', '999999999999999', '9999999999999999', '123456789012.1', '1234567890123.1'],
+)
+const fields = fc.array(pieces, { maxLength: 9 }).map((some) => some.join(''))
+
+function orRefused<T>(read: () => T): T | undefined {
+  try {
+    return read()
+  } catch {
+    return undefined
+  }
+}
+
+test('the parser of structured-headers reads the same strings, and refuses the same fields', () => {
+  const stringOf = (field: string) => {
+    const [value] = orRefused(() => theirItem(field)) ?? []
+    return typeof value === 'string' ? value : undefined
+  }
+  fc.assert(
+    fc.property(fields, (field) => {
+      expect(parseStringItem(field)).toBe(stringOf(field))
+    }),
+    { numRuns: 2_000, examples: [['"a"'], ['"\\"";p=:=:'], [' "a" '], ['a']] },
+  )
+})
+
+test('… and the same dictionaries of bytes', () => {
+  const shown = (entries: Iterable<readonly [string, ArrayBuffer | Buffer | undefined]>) =>
+    [...entries].map(([name, bytes]) => [name, bytes && Buffer.from(bytes as Buffer).toString('hex')])
+  const ours = (field: string) => {
+    const members = parseDictionary(field)
+    return (
+      members &&
+      shown([...members].map(([name, one]) => [name, one.type === 'bytes' ? one.value : undefined]))
+    )
+  }
+  const theirs = (field: string) => {
+    const members = orRefused(() => theirDictionary(field))
+    return (
+      members &&
+      shown([...members].map(([name, [one]]) => [name, one instanceof ArrayBuffer ? one : undefined]))
+    )
+  }
+  fc.assert(
+    fc.property(fields, (field) => {
+      expect(ours(field)).toEqual(theirs(field))
+    }),
+    { numRuns: 2_000, examples: [['a=:=:'], ['a=:YQ:'], ['a=:YR==:, b']] },
+  )
 })
