@@ -1,6 +1,6 @@
 /**
  * A few claims before the first request, so that it does not pay for compilation: the first rounds of a fresh process
- * take some hundred times as long as later ones, longer than a claim may.
+ * may take longer than a claim may.
  *
  * On a key of its own, which no request can have, with a lifetime of seconds. Nothing depends on its success: readiness
  * reports a cluster that does not reply.
@@ -13,7 +13,8 @@ import type { RecordNode } from '../core/ports.ts'
 import { WARM_UP_KEY } from '../redis/keys.ts'
 import { createRedlockQuorum } from '../redlock/rounds.ts'
 
-const CYCLES = 100
+/** The first takes some ten times as long as the tenth; the ninety after that bring what requests bring by themselves. */
+const CYCLES = 10
 
 /** Beyond it the nodes are slow, and further waiting would only delay the start. */
 const WARM_UP_MAX_MS = 300
