@@ -88,6 +88,17 @@ export class Cluster implements AsyncDisposable {
     if (code !== 0) throw new Error(`the container ${container} could not be killed`)
   }
 
+  /**
+   * While a Service gets its first endpoint, kube-proxy's tables change one after the other, and a connection may be neither refused
+   * nor led to a pod. The kernel remembers for two minutes that it was not, and leads astray whoever uses the port of that client again.
+   */
+  async forgetUnansweredConnections(): Promise<void> {
+    // Ends with 1 where there is none.
+    await this.run('conntrack', ['-D', '-p', 'tcp', '--state', 'SYN_SENT']).catch((error: Error) => {
+      if (!error.message.includes('0 flow entries have been deleted')) throw error
+    })
+  }
+
   /** A program in the network of the machine, which goes on. */
   start(program: string, args: readonly string[]): TestProcess {
     const [nsenter, ...inside] = this.machine.inNetwork

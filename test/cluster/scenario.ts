@@ -40,6 +40,7 @@ export async function runScenario(scenario: Scenario, surroundings: Surroundings
   const { release, clients, tell } = surroundings
   tell(`\n${scenario.name}: ${scenario.what}`)
   await release.settled()
+  await release.cluster.forgetUnansweredConnections()
   const fromMs = performance.now()
   const traffic = scenario.quiet !== true
   if (traffic) clients.begin(await release.serviceAddress(), REQUESTS_PER_SECOND, await release.sidecars())

@@ -12,9 +12,15 @@ const END_MS_MAX = 180_000
 
 export class Clients implements AsyncDisposable {
   readonly #child: ChildProcess
+  /** Rejects when the process ends. */
+  readonly #gone: Promise<never>
 
   private constructor(child: ChildProcess) {
     this.#child = child
+    this.#gone = once(child, 'exit').then(([code]) => {
+      throw new Error(`the process of the clients ended with ${code}`)
+    })
+    this.#gone.catch(() => {})
   }
 
   static async start({ inNetwork: [nsenter, ...inside] }: Machine): Promise<Clients> {
@@ -49,12 +55,19 @@ export class Clients implements AsyncDisposable {
   }
 
   async #message<T>(withinMs: number): Promise<T> {
-    const gone = once(this.#child, 'exit').then(([code]) => {
-      throw new Error(`the process of the clients ended with ${code}`)
-    })
-    gone.catch(() => {})
-    const message = once(this.#child, 'message', { signal: AbortSignal.timeout(withinMs) })
-    const [said] = (await Promise.race([message, gone])) as [T]
-    return said
+    const inTime = new AbortController()
+    const late = setTimeout(
+      () => inTime.abort(new Error(`no answer of the clients within ${withinMs} ms`)),
+      withinMs,
+    )
+    try {
+      const message = once(this.#child, 'message', { signal: inTime.signal })
+      const [said] = (await Promise.race([message, this.#gone])) as [T]
+      return said
+    } finally {
+      clearTimeout(late)
+      // Takes away the listeners of a message that is waited for no longer.
+      inTime.abort()
+    }
   }
 }
