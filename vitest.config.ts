@@ -81,6 +81,16 @@ export default defineConfig({
           sequence: { groupOrder: 4 },
         },
       },
+      {
+        extends: true,
+        test: {
+          // scripts/test.ts sets it where the machine has what a cluster of Kubernetes takes.
+          name: 'cluster',
+          include: process.env.FENCEPOST_TEST_CLUSTER === undefined ? [] : ['test/**/*.in-cluster.ts'],
+          maxWorkers: 1,
+          sequence: { groupOrder: 5 },
+        },
+      },
     ],
   },
 })

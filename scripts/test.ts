@@ -10,6 +10,7 @@
 import { spawn } from 'node:child_process'
 import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { whyNotAtOnce } from '../test/cluster/requirements.ts'
 import { FETCHED_PROGRAMS, fetchProgram, OF_LONG_TESTS } from '../test/support/fetched-programs.ts'
 import { provideServerPrograms, whatToInstall } from './server-programs.ts'
 import { sum, type Verdict, type VitestReport, verdictOnTests } from './verdict.ts'
@@ -33,6 +34,7 @@ async function main(args: readonly string[]): Promise<number> {
 
   const all = args.includes('--all')
   await fetchPrograms(all)
+  if (all) chooseCluster()
   const checks = await Promise.all([
     check('lint', 'biome', ['check', '.']),
     // One checker: each of several checks again what the others have imported, and the linter has the other core.
@@ -51,6 +53,13 @@ async function fetchPrograms(all: boolean): Promise<void> {
     await fetchProgram(name).catch(({ message }: Error) => console.error(message))
     clearTimeout(patience)
   }
+}
+
+/** The tests in a cluster of Kubernetes run where one starts at once: its programs take twenty minutes to build. */
+function chooseCluster(): void {
+  const why = whyNotAtOnce()
+  if (why.length === 0) process.env.FENCEPOST_TEST_CLUSTER = 'on'
+  else console.error(`Left, no test in a cluster of Kubernetes:\n  ${why.join('\n  ')}`)
 }
 
 async function check(name: string, command: string, args: readonly string[]): Promise<Verdict> {

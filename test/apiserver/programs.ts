@@ -9,7 +9,7 @@
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { cached, goProgram, run } from '../support/fetched-programs.ts'
+import { cached, goProgram, isCached, run } from '../support/fetched-programs.ts'
 
 export const KUBERNETES = '1.36.3'
 /** The version that this Kubernetes is tested with: in its go.mod. */
@@ -37,6 +37,10 @@ export async function buildPrograms(): Promise<Programs> {
 /** The absolute path of the program, built where it is not in the cache yet. */
 export function kubernetesProgram(name: KubernetesProgram): Promise<string> {
   return cached(versionOf(name), name, (into) => build(name, into))
+}
+
+export function isBuilt(name: KubernetesProgram): boolean {
+  return isCached(versionOf(name), name)
 }
 
 function versionOf(name: KubernetesProgram): string {

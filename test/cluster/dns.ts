@@ -5,14 +5,20 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { cached, goProgram, run } from '../support/fetched-programs.ts'
+import { cached, goProgram, isCached, run } from '../support/fetched-programs.ts'
 
 export const COREDNS = '1.12.4'
 const PLUGINS = ['bind', 'errors', 'kubernetes', 'ready']
 
+const VERSION = `coredns-v${COREDNS}`
+
 /** The absolute path of the program, built where it is not in the cache yet. */
 export function nameServer(): Promise<string> {
-  return cached(`coredns-v${COREDNS}`, 'coredns', build)
+  return cached(VERSION, 'coredns', build)
+}
+
+export function nameServerIsBuilt(): boolean {
+  return isCached(VERSION, 'coredns')
 }
 
 /** What the kubernetes plug-in of a node asks for, on the address of the node. */

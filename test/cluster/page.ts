@@ -32,10 +32,10 @@ export async function writePage(rows: readonly Row[], { patient }: Patience): Pr
     `runc ${runc}`,
     `Redis ${server} in place of Valkey`,
     `Node ${process.versions.node}`,
-    `Linux ${release()} with cgroup v${cgroupHierarchies().version}`,
+    `Linux ${/^[\d.]+/.exec(release())?.[0]} with cgroup v${cgroupHierarchies().version}`,
   ]
   const date = new Date().toISOString().slice(0, 10)
-  const how = patient ? ' With `--patient`, on a machine with other load.' : ''
+  const how = patient ? ' With `--patient`, because two cores carry all of it.' : ''
   const written = [BEGIN, '', `${date}: ${versions.join(', ')}.${how}`, '', tableOf(rows), '', END].join('\n')
   const page = await readFile(PAGE, 'utf8')
   await writeFile(

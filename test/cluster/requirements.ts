@@ -2,7 +2,9 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { provideServerPrograms, whatToInstall } from '../../scripts/server-programs.ts'
+import { isBuilt, KUBERNETES_PROGRAMS } from '../apiserver/programs.ts'
 import { findProgram, missingProgram, type ServerProgram, serverPrograms } from '../support/programs.ts'
+import { nameServerIsBuilt } from './dns.ts'
 
 const why = 'a cluster on this machine needs it'
 const elsewhere = 'the package of your distribution (Linux only)'
@@ -49,6 +51,16 @@ export function cgroupHierarchies(root = '/sys/fs/cgroup'): { version: 1 | 2; fo
     .map((name) => `${root}/${name}`)
     .filter((folder) => existsSync(`${folder}/cgroup.clone_children`))
   return { version: 1, folders }
+}
+
+/** Sentences; none where a cluster starts within a minute, because what it takes is there. Nothing is installed or built. */
+export function whyNotAtOnce(): string[] {
+  const unbuilt = [
+    ...KUBERNETES_PROGRAMS.filter((name) => !isBuilt(name)),
+    ...(nameServerIsBuilt() ? [] : ['CoreDNS']),
+  ]
+  if (unbuilt.length === 0) return whatIsMissing({ install: false })
+  return [`${unbuilt.join(', ')} were not built on this machine: npm run test:cluster builds them, once`]
 }
 
 /** Sentences; none where the machine can run a cluster. Installs packages only where `install` says so. */

@@ -6,6 +6,7 @@
  * A program that can not be fetched fails the test that needs it, with a sentence; no test is skipped.
  */
 import { spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import { chmod, constants, cp, mkdir, mkdtemp, rename, rm, stat } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
@@ -79,6 +80,10 @@ export async function fetchProgram(name: FetchedName): Promise<string> {
         await copyFromModule(name, wanted, beside)
     }
   })
+}
+
+export function isCached(version: string, path: string): boolean {
+  return existsSync(join(cache, version, path))
 }
 
 /** @returns the path in the folder of the cache, which is filled first where it is missing */
