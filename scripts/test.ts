@@ -58,7 +58,7 @@ async function fetchPrograms(all: boolean): Promise<void> {
 /** The tests in a cluster of Kubernetes run where one starts at once: its programs take twenty minutes to build. */
 function chooseCluster(): void {
   const why = whyNotAtOnce()
-  if (why.length === 0) process.env.FENCEPOST_TEST_CLUSTER = 'on'
+  if (why.length === 0) process.env.TESTED_CLUSTER = 'on'
   else console.error(`Left, no test in a cluster of Kubernetes:\n  ${why.join('\n  ')}`)
 }
 
