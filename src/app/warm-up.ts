@@ -1,6 +1,6 @@
 /**
  * A few claims before the first request, so that it does not pay for compilation: the first rounds of a fresh process
- * may take longer than a claim may.
+ * can take longer than the budget of a claim.
  *
  * On a key of its own, which no request can have, with a lifetime of seconds. Nothing depends on its success: readiness
  * reports a cluster that does not reply.

@@ -55,19 +55,8 @@ export class Clients implements AsyncDisposable {
   }
 
   async #message<T>(withinMs: number): Promise<T> {
-    const inTime = new AbortController()
-    const late = setTimeout(
-      () => inTime.abort(new Error(`no answer of the clients within ${withinMs} ms`)),
-      withinMs,
-    )
-    try {
-      const message = once(this.#child, 'message', { signal: inTime.signal })
-      const [said] = (await Promise.race([message, this.#gone])) as [T]
-      return said
-    } finally {
-      clearTimeout(late)
-      // Takes away the listeners of a message that is waited for no longer.
-      inTime.abort()
-    }
+    const message = once(this.#child, 'message', { signal: AbortSignal.timeout(withinMs) })
+    const [said] = (await Promise.race([message, this.#gone])) as [T]
+    return said
   }
 }
