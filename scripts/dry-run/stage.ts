@@ -178,9 +178,9 @@ export function replied(ended: Ended, rows: (ended: Ended) => readonly Row[]): R
   return { ...ended, rows: ended.code === 0 ? rows(ended) : [] }
 }
 
-/** Of what is not called: nothing on its outputs, unless the rest of the step reads them. */
-export function notCalled(reason: string, stdout = ''): Reply {
-  return { code: 0, stdout, stderr: '', rows: [left(reason)] }
+/** Of what is not called. No step reads what it would have said. */
+export function notCalled(reason: string): Reply {
+  return { code: 0, stdout: '', stderr: '', rows: [left(reason)] }
 }
 
 /** Where the dry run keeps what a step uploads. */
