@@ -1,7 +1,7 @@
 /** A Kubernetes cluster of one node on this machine, and what a test does to it by kubectl and helm. */
 import { execFile } from 'node:child_process'
 import { cp, mkdir } from 'node:fs/promises'
-import { join } from 'node:path'
+import { delimiter, dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { eventually } from '../support/eventually.ts'
 import { fetchProgram } from '../support/fetched-programs.ts'
@@ -15,12 +15,14 @@ import { clusterProgram } from './requirements.ts'
 
 const root = join(import.meta.dirname, '../..')
 const READY_MS_MAX = 300_000
-const VOLUMES = 9
+/** Each is used once: a claim that is deleted leaves its data behind. */
+const VOLUMES = 40
 
 export class Cluster implements AsyncDisposable {
   readonly machine: Machine
   /** A copy of deploy/helm, with what its charts depend on. */
   readonly charts: string
+  readonly kubeconfig: string
   readonly #env: Readonly<Record<string, string | undefined>>
   readonly #helm: string
   readonly #kubectl = clusterProgram('kubectl')
@@ -28,8 +30,11 @@ export class Cluster implements AsyncDisposable {
   constructor(machine: Machine, kubeconfig: string, helm: string) {
     this.machine = machine
     this.charts = join(machine.folder, 'charts')
+    this.kubeconfig = kubeconfig
     this.#helm = helm
-    this.#env = { ...process.env, KUBECONFIG: kubeconfig }
+    // A script finds both programs by their names.
+    const path = [dirname(helm), dirname(this.#kubectl), process.env.PATH].join(delimiter)
+    this.#env = { ...process.env, KUBECONFIG: kubeconfig, PATH: path }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -27,7 +27,13 @@ export const FENCEPOST = 'ghcr.io/fencepost/fencepost'
 
 /** @returns files with one image each */
 export function buildImages(into: string): Promise<string[]> {
-  return Promise.all([pauseImage(into), nodesImage(into), applicationImage(into), fencepostImage(into)])
+  return Promise.all([
+    pauseImage(into),
+    nodesImage(into),
+    applicationImage(into),
+    exampleImage(into),
+    fencepostImage(into),
+  ])
 }
 
 async function fencepostImage(into: string): Promise<string> {
@@ -88,6 +94,16 @@ async function applicationImage(into: string): Promise<string> {
     await nodeFiles(at)
     await mkdir(join(at, 'app'))
     await copyFile(join(import.meta.dirname, 'application.mjs'), join(at, 'app/application.mjs'))
+  })
+}
+
+/** What the application of deploy/k8s/example is a script for. */
+async function exampleImage(into: string): Promise<string> {
+  const deployment = await readFile(join(root, 'deploy/k8s/example/deployment.yaml'), 'utf8')
+  const name = /image: (\S+\/node:\S+)/.exec(deployment)?.[1]
+  if (name === undefined) throw new Error('deploy/k8s/example/deployment.yaml names no image of Node')
+  return imageOf(into, 'node', [name], { Env: ['PATH=/nodejs/bin'] }, async (at) => {
+    await nodeFiles(at)
   })
 }
 

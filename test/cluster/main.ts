@@ -13,9 +13,10 @@ import { parseArgs } from 'node:util'
 import { endInTime } from '../support/end-of-program.ts'
 import { startCluster } from './cluster.ts'
 import { writePage } from './page.ts'
+import { Reader } from './reader.ts'
 import { Release } from './release.ts'
 import { whatIsMissing } from './requirements.ts'
-import { type Row, runScenario } from './scenario.ts'
+import { type Row, runScenario, type Scenario } from './scenario.ts'
 import { SCENARIOS } from './scenarios.ts'
 import { tableOf } from './table.ts'
 import { Clients } from './traffic.ts'
@@ -40,18 +41,32 @@ async function main(): Promise<number> {
   await using cluster = await startCluster(console.log)
   const patient = values.patient === true
   const release = new Release(cluster, { patient })
-  await release.install()
-  console.log('the chart is installed, and every pod is ready')
-  await release.installApplication()
-  console.log('the application is installed, and every pod is ready')
+  const reader = new Reader(cluster, { patient })
   await using clients = await Clients.start(cluster.machine)
   const rows: Row[] = []
-  for (const scenario of chosen)
-    rows.push(await runScenario(scenario, { release, clients, tell: console.log }))
+  const run = async (scenarios: readonly Scenario[]) => {
+    for (const scenario of scenarios)
+      rows.push(await runScenario(scenario, { release, clients, reader, tell: console.log }))
+  }
+  const onRelease = chosen.filter(({ onPages }) => onPages !== true)
+  const onPages = chosen.filter((scenario) => !onRelease.includes(scenario))
+  if (onRelease.length > 0) {
+    await install(release)
+    await run(onRelease)
+    if (onPages.length > 0) await release.uninstall()
+  }
+  await run(onPages)
   console.log(`\n${tableOf(rows)}`)
   if (values.write === true) await writePage(rows, { patient })
   if (values.keep === true) await untilInterrupted(cluster.machine.inNetwork)
   return rows.every(({ faults }) => faults.length === 0) ? 0 : 1
+}
+
+async function install(release: Release): Promise<void> {
+  await release.install()
+  console.log('the chart is installed, and every pod is ready')
+  await release.installApplication()
+  console.log('the application is installed, and every pod is ready')
 }
 
 async function untilInterrupted(inNetwork: readonly string[]): Promise<void> {

@@ -16,7 +16,7 @@ const SETTLED_MS_MAX = 600_000
  * For a machine that others use, too: two cores for a whole cluster, and a load of fifty. By default a claim has 100 ms, and a pod whose
  * claims take longer is unready.
  */
-const PATIENT_SETTINGS = { ...PATIENT, FENCEPOST_READINESS_LATENCY_GATE: 'report' }
+export const PATIENT_SETTINGS = { ...PATIENT, FENCEPOST_READINESS_LATENCY_GATE: 'report' }
 const PATIENT_PROBES = {
   startup: { periodSeconds: 2, failureThreshold: 150 },
   readiness: { periodSeconds: 5, timeoutSeconds: 20, failureThreshold: 3 },
@@ -113,6 +113,11 @@ export class Release {
       },
     })
     await this.settled()
+  }
+
+  /** The machine has room for one installation at a time. */
+  async uninstall(): Promise<void> {
+    await this.cluster.helm('--namespace', NAMESPACE, 'uninstall', 'payments', 'rel', '--wait')
   }
 
   helm(command: 'install' | 'upgrade', release: string, chart: string, values: string, ...more: string[]) {

@@ -1,4 +1,5 @@
 /** What a scenario is, and how one is run: with traffic around it, whose books decide. */
+import type { Reader } from './reader.ts'
 import type { Release } from './release.ts'
 import type { Clients } from './traffic.ts'
 import type { Books } from './traffic-process.ts'
@@ -10,6 +11,7 @@ const AROUND_MS = 5_000
 export type Surroundings = {
   readonly release: Release
   readonly clients: Clients
+  readonly reader: Reader
   readonly tell: (line: string) => void
 }
 
@@ -23,6 +25,8 @@ export type Scenario = {
   readonly votesMin?: number
   /** Without traffic around it: it says by itself what it found. */
   readonly quiet?: true
+  /** It installs what it needs, by the lines of the documents. The release of the other scenarios is not there. */
+  readonly onPages?: true
   /** @returns what it found, for the table; throws where something is not as it has to be */
   readonly run: (surroundings: Surroundings) => Promise<string>
 }
