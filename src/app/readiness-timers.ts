@@ -1,5 +1,8 @@
 /**
  * The two timers of readiness: its evaluations, and the synthetic claims while real ones are too few.
+ *
+ * Each synthetic claim costs every node, and idle sidecars are many. So they follow one another only until the window
+ * has enough; while all is calm there is one in a window, which is what finds out that it is no longer.
  */
 
 import type { Config } from '../config/load.ts'
@@ -39,16 +42,24 @@ export function startReadinessTimers(
   const freshKey = () => `${PROBE_KEY}${instance}:${random.hex(8)}`
   let key = freshKey()
   let next = 0
-  // A quarter above the minimum: each slice of the window that ends takes its claims away.
-  const enough = config.readinessMinSamples * 1.25
+  let lastMonoMs = Number.NEGATIVE_INFINITY
+  const isDue = () => {
+    const wants = gate.wants()
+    if (wants !== 'one in a while') return wants === 'more'
+    // Each group once a window.
+    return clock.monoMs() - lastMonoMs >= config.readinessWindowMs / groups.length
+  }
 
   every(gate.evaluateEveryMs, gate.evaluate)
   every(syntheticPauseMs(config.readinessWindowMs, config.readinessMinSamples), async () => {
+    if (!isDue()) return
     const leases = groups[next++ % groups.length]
-    if (leases === undefined || gate.samples() > enough) return
+    if (leases === undefined) return
+    lastMonoMs = clock.monoMs()
     const ports = { leases, clock, random, events }
-    const { durationMs, unavailable, left } = await claimSynthetically(key, config.claimBudgetMs, ports)
+    const { durationMs, ok, unavailable, left } = await claimSynthetically(key, config.claimBudgetMs, ports)
     gate.observe(durationMs, unavailable ? 'unavailable' : undefined)
+    if (!ok) gate.disturbed()
     if (left) key = freshKey()
   })
   return {

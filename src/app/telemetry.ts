@@ -107,6 +107,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
       // Without a round no command was sent, so the claim says nothing of the nodes.
       if (event.kind === 'claim_ended' && event.rounds > 0)
         gate.observe(event.durationMs, event.result === 'unavailable' ? 'unavailable' : undefined)
+      if (event.kind === 'node_state' || event.kind === 'clock_stepped') gate.disturbed()
       if (event.kind !== 'clock_offset') return
       if (event.skewed) skewed.add(event.node)
       else skewed.delete(event.node)

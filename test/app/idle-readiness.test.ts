@@ -63,13 +63,21 @@ async function idlePod(env: Record<string, string> = {}) {
     seriesOf((await telemetry.scrape(watched, undefined)).text).get(
       `fencepost_synthetic_probe_total{result="${result}"}`,
     )
-  const requested = (durationMs: number) =>
+  const requested = (durationMs: number, result: 'granted' | 'unavailable' = 'granted') =>
     telemetry.events.publish({
       kind: 'claim_ended',
-      result: 'granted',
+      result,
       recordKey: 'k',
       rounds: 1,
       durationMs,
+    })
+  const changed = (node: string) =>
+    telemetry.events.publish({
+      kind: 'node_state',
+      node,
+      from: 'down',
+      to: 'voting',
+      reason: 'it is enrolled',
     })
   const seenOff = (node: string, skewed: boolean) =>
     telemetry.events.publish({
@@ -83,6 +91,7 @@ async function idlePod(env: Record<string, string> = {}) {
   return {
     clock,
     nodes,
+    changed,
     seenOff,
     readiness,
     synthetic,
@@ -127,10 +136,67 @@ test.each([
   expect(pod.readiness()).toMatchObject({ ready: true, reasons: [] })
 })
 
-test('claims no more often than it has to', async () => {
+/** Synthetic claims of the next while. */
+async function claimsWithin(pod: Awaited<ReturnType<typeof idlePod>>, ms: number): Promise<number> {
+  const before = (await pod.synthetic('ok')) ?? 0
+  await pod.clock.advance(ms)
+  return ((await pod.synthetic('ok')) ?? 0) - before
+}
+
+test('claims until it knows its p95, and then once in a window while all is calm', async () => {
   await using pod = await idlePod()
-  await pod.clock.advance(10 * MINUTE_MS)
-  expect(await pod.synthetic('ok')).toBeLessThanOrEqual(10 * 30)
+  const first = await claimsWithin(pod, MINUTE_MS)
+  expect(first).toBeGreaterThanOrEqual(20)
+  expect(first).toBeLessThanOrEqual(26)
+  expect(await claimsWithin(pod, 60 * MINUTE_MS)).toBeLessThanOrEqual(66)
+  expect(pod.readiness().acquireP95Ms).toBeGreaterThanOrEqual(5)
+})
+
+test.each([0, 15_000, 30_000, 45_000, 59_000])(
+  'a calm pod notices slow nodes at its next claim, and is unready 25 s later; slow %i ms after it was calm',
+  async (afterMs) => {
+    await using pod = await idlePod()
+    await pod.clock.advance(20 * MINUTE_MS + afterMs)
+    pod.nodes.callMs = 200
+    await pod.clock.advance(MINUTE_MS + 25_000)
+    expect(pod.readiness().ready).toBe(false)
+  },
+)
+
+test.each<[what: string, disturb: (pod: Awaited<ReturnType<typeof idlePod>>) => void]>([
+  ['a node that changed its state', (pod) => pod.changed('a')],
+  ['a claim that no majority answered', (pod) => pod.requested(5, 'unavailable')],
+  ['a claim that took longer than it may for a pod to become ready', (pod) => pod.requested(121)],
+])('after %s it claims as often as at its start, for a window', async (_, disturb) => {
+  await using pod = await idlePod()
+  await pod.clock.advance(20 * MINUTE_MS)
+  disturb(pod)
+  expect(await claimsWithin(pod, MINUTE_MS)).toBeGreaterThanOrEqual(15)
+  await pod.clock.advance(MINUTE_MS)
+  expect(await claimsWithin(pod, 10 * MINUTE_MS)).toBeLessThanOrEqual(20)
+})
+
+test('requests are evidence, and make it claim less often', async () => {
+  await using pod = await idlePod()
+  await pod.clock.advance(5 * MINUTE_MS)
+  let claims = 0
+  for (let request = 0; request < 120; request += 1) {
+    pod.requested(7)
+    claims += await claimsWithin(pod, 10_000)
+  }
+  expect(claims).toBeLessThanOrEqual(20 * 3)
+  expect(pod.readiness().acquireP95Ms).toBeGreaterThanOrEqual(5)
+})
+
+test('a pod that was calm forgets its old claims once requests come', async () => {
+  await using pod = await idlePod()
+  await pod.clock.advance(20 * MINUTE_MS)
+  for (let second = 0; second < 60; second += 1) {
+    for (let request = 0; request < 10; request += 1) pod.requested(50)
+    await pod.clock.advance(1_000)
+  }
+  await pod.clock.advance(5_000)
+  expect(pod.readiness().acquireP95Ms).toBeGreaterThanOrEqual(50)
 })
 
 test('a probe claim that could not be released is not taken for another holder’s', async () => {

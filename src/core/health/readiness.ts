@@ -10,6 +10,10 @@
  * Claims that began before a lost quorum was back say how long the outage was and nothing of the nodes now: they don't
  * count, nor do those from just before the loss was noticed. A majority that can't vote, a clock for which claims are
  * refused, and the end of the process need no brakes.
+ *
+ * While it is *calm* (few claims, each of them fast, and nothing happened to a node) the window stands still: its claims
+ * stay the evidence, so that one claim in a while confirms it. The first slow claim finds them there, and the
+ * second one shows in the p95, as where the window had moved on and been filled again.
  */
 
 import type { Clock, Random } from '../clock.ts'
@@ -65,9 +69,16 @@ export type ReadinessGate = {
   quorum(present: boolean): void
   /** Claims in the window. */
   samples(): number
+  /** Something happened to a node or a claim that no duration shows: it is not calm for a window. */
+  disturbed(): void
+  /** One claim of our own in a while confirms what is known; else the window wants some more, or has enough. */
+  wants(): 'one in a while' | 'more' | 'none'
   evaluate(): void
   verdict(facts: ReadinessFacts): ReadinessVerdict
 }
+
+/** A quarter above the least number: each slice of the window that ends takes its claims away. */
+const ENOUGH = 1.25
 
 /** One slow or fast evaluation is chance, two may be, three in a row are a trend. */
 const IN_A_ROW = 3
@@ -86,6 +97,16 @@ export function createReadinessGate(
   let latency: Latency = { kind: 'fine', above: 0 }
   let lost = false
   let backMonoMs = Number.NEGATIVE_INFINITY
+  let disturbedMonoMs = Number.NEGATIVE_INFINITY
+  const enough = readinessMinSamples * ENOUGH
+
+  function isCalm(): boolean {
+    const count = window.count()
+    // With more claims than that the window is of requests, and moves on.
+    if (lost || count < readinessMinSamples || count > enough + 1) return false
+    if (clock.monoMs() - disturbedMonoMs < options.readinessWindowMs) return false
+    return latency.kind === 'fine' && window.quantile(1) <= readyBelowMs
+  }
 
   function p95(): number | undefined {
     return window.count() < readinessMinSamples ? undefined : window.quantile(0.95)
@@ -139,7 +160,11 @@ export function createReadinessGate(
     observe: (durationMs, ended) => {
       // With several groups the claims on the others still count.
       if (lost && ended === 'unavailable') return
+      if (ended === 'unavailable') disturbedMonoMs = clock.monoMs()
       if (clock.monoMs() - durationMs >= backMonoMs) window.add(durationMs)
+    },
+    disturbed: () => {
+      disturbedMonoMs = clock.monoMs()
     },
     quorum: (present) => {
       if (lost !== present) return
@@ -149,9 +174,10 @@ export function createReadinessGate(
       if (latency.kind === 'fine') latency = { kind: 'fine', above: 0 }
     },
     samples: window.count,
+    wants: () => (isCalm() ? 'one in a while' : window.count() > enough ? 'none' : 'more'),
     evaluate: () => {
       latency = next(p95())
-      window.moveOn()
+      if (!isCalm()) window.moveOn()
     },
     verdict,
   }

@@ -43,6 +43,8 @@ const FINGERPRINT = 'a'.repeat(64)
 export type SyntheticClaim = {
   /** Of the first claim. */
   readonly durationMs: number
+  /** Granted, and refused to another owner. */
+  readonly ok: boolean
   /** It ended without a majority. */
   readonly unavailable: boolean
   /** Parts of it may stand on nodes that did not answer: the next claim of the same key could meet them. */
@@ -79,5 +81,5 @@ export async function claimSynthetically(
     result = first.kind === 'unavailable' || first.kind === 'contended' ? 'error' : 'false_positive'
   }
   events.publish({ kind: 'synthetic_claim', result, durationMs })
-  return { durationMs, unavailable: first.kind === 'unavailable', left }
+  return { durationMs, ok: result === 'ok', unavailable: first.kind === 'unavailable', left }
 }
