@@ -9,6 +9,7 @@ import type { Readable } from 'node:stream'
 import { Pool } from 'undici'
 import type { Clock } from '../core/clock.ts'
 import { linesOf } from '../core/formats/header-lines.ts'
+import type { HeaderList } from '../core/header-list.ts'
 import type { ForwardResult } from '../core/ports.ts'
 import { type ApplicationRequest, exchange, type Reply } from './exchange.ts'
 import { AnswerLate, type Failure, failureOf } from './failure.ts'
@@ -36,14 +37,27 @@ export interface Application extends AsyncDisposable {
   readonly authority: string
   /** Keeps a whole answer in memory, up to `storedLimitBytes`. Never rejects. */
   forward(request: ApplicationRequest, limits: ForwardLimits): Promise<ForwardResult>
-  /** Streams the answer. `answerWithinMs` is for its head. Never rejects. */
-  stream(request: ApplicationRequest, answerWithinMs: number, signal: AbortSignal): Promise<Reply | Failure>
+  /** Passes the answer on as it comes. `answerWithinMs` is for its head. Never rejects. */
+  stream(
+    request: ApplicationRequest,
+    answerWithinMs: number,
+    signal: AbortSignal,
+  ): Promise<PassedOn | Failure>
   /** Requests another protocol on the connection. Never rejects. */
   upgrade(
     request: ApplicationRequest,
     protocol: string,
     answerWithinMs: number,
-  ): Promise<Tunnel | Reply | Failure>
+  ): Promise<Tunnel | PassedOn | Failure>
+}
+
+/** An answer that is kept nowhere. */
+export type PassedOn = {
+  readonly kind: 'answered'
+  readonly status: number
+  readonly headers: HeaderList
+  /** All of it, where it came with its head; else a stream, which fails if the answer is cut, and is read to its end or destroyed. */
+  readonly body: Buffer | Readable
 }
 
 export type ForwardLimits = {
@@ -92,13 +106,21 @@ export function createApplication(options: ApplicationOptions): Application {
     },
     stream: async (request, answerWithinMs, signal) => {
       const reply = await exchange(pool, request, { answerWithinMs, clock, signal })
-      if (reply.kind === 'answered') reply.noDeadline()
-      return reply
+      if (reply.kind !== 'answered') return reply
+      const whole = isStream(reply, request.method) ? undefined : reply.body.whole()
+      if (whole === undefined) reply.noDeadline()
+      return passedOn(reply, whole)
     },
-    upgrade: (request, protocol, answerWithinMs) =>
-      tunnel(pool, request, protocol, { answerWithinMs, clock }),
+    upgrade: async (request, protocol, answerWithinMs) => {
+      const reply = await tunnel(pool, request, protocol, { answerWithinMs, clock })
+      return reply.kind === 'answered' ? passedOn(reply, undefined) : reply
+    },
     [Symbol.asyncDispose]: () => pool.destroy(),
   }
+}
+
+function passedOn({ status, headers, body }: Reply, whole: Buffer | undefined): PassedOn {
+  return { kind: 'answered', status, headers, body: whole ?? body.stream() }
 }
 
 async function keepInMemory(
@@ -108,16 +130,23 @@ async function keepInMemory(
   clock: Clock,
 ): Promise<ForwardResult> {
   const { status, headers } = reply
-  const parts = reply.body[Symbol.asyncIterator]() as AsyncIterator<Buffer>
+  const streamed = isStream(reply, method)
+  const fits = (part: Buffer, bytes: number): boolean =>
+    bytes <= limits.storedLimitBytes && limits.mayKeep?.(part.length) !== false
+  const whole = streamed ? undefined : reply.body.whole()
+  if (whole !== undefined && fits(whole, whole.length))
+    return { kind: 'answered', response: { status, headers, body: whole } }
+  const body = reply.body.stream()
+  const parts = body[Symbol.asyncIterator]() as AsyncIterator<Buffer>
   const kept: Buffer[] = []
   let bytes = 0
   const asStream = (): ForwardResult => {
     reply.noDeadline()
-    endUnread(reply.body, limits, clock)
+    endUnread(body, limits, clock)
     const stream = rest(kept, parts)
     return { kind: 'answered', response: { status, headers, body: Buffer.alloc(0), oversized: { stream } } }
   }
-  if (isStream(reply, method)) return asStream()
+  if (streamed || whole !== undefined) return asStream()
   try {
     for (;;) {
       const part = await parts.next()
@@ -125,7 +154,7 @@ async function keepInMemory(
         return { kind: 'answered', response: { status, headers, body: Buffer.concat(kept) } }
       kept.push(part.value)
       bytes += part.value.length
-      if (bytes > limits.storedLimitBytes || limits.mayKeep?.(part.value.length) === false) return asStream()
+      if (!fits(part.value, bytes)) return asStream()
     }
   } catch (error) {
     return failureOf(error instanceof Error ? error : new Error(String(error)), true)

@@ -7,10 +7,11 @@
  * Uses the raw headers, byte for byte (Latin-1): undici's parsed ones join lines and change the case of names.
  */
 
-import { Readable } from 'node:stream'
+import type { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import type { Clock } from '../core/clock.ts'
 import type { HeaderList } from '../core/header-list.ts'
+import { AnswerBody } from './answer-body.ts'
 import { AnswerLate, AnswerMalformed, ClaimEnded, type Failure, failureOf } from './failure.ts'
 
 export type ApplicationRequest = {
@@ -25,8 +26,7 @@ export type Reply = {
   readonly kind: 'answered'
   readonly status: number
   readonly headers: HeaderList
-  /** Fails if the answer is cut. The caller must read it to its end or destroy it. */
-  readonly body: Readable
+  readonly body: AnswerBody
   /** From now on only the application's silence ends the exchange, not its length. */
   noDeadline(): void
 }
@@ -53,9 +53,8 @@ export function exchange(
 ): Promise<Reply | Failure> {
   return new Promise((resolve) => {
     let control: Dispatcher.DispatchController | undefined
-    let body: Readable | undefined
+    let body: AnswerBody | undefined
     let given: Error | undefined
-    let whole = false
 
     const deadline = clock.timer(answerWithinMs, () => {
       giveUp(new AnswerLate(`no whole answer within ${answerWithinMs} ms`))
@@ -80,7 +79,7 @@ export function exchange(
     function fail(error: Error): void {
       finish()
       const reason = given ?? error
-      if (body !== undefined) body.destroy(reason)
+      if (body !== undefined) body.cut(reason)
       else resolve(failureOf(reason, control !== undefined))
     }
 
@@ -99,18 +98,15 @@ export function exchange(
           giveUp(new AnswerMalformed('the head of the answer is malformed'))
           return
         }
-        body = bodyOf(controller, () => whole)
-        // Without a reader a cut must not become an uncaught exception.
-        body.on('error', () => {})
+        body = new AnswerBody(controller)
         resolve({ kind: 'answered', status, headers, body, noDeadline: () => deadline.cancel() })
       },
-      onResponseData(controller, chunk) {
-        if (body?.push(chunk) === false) controller.pause()
+      onResponseData(_controller, chunk) {
+        body?.push(chunk)
       },
       onResponseEnd() {
         finish()
-        whole = true
-        body?.push(null)
+        body?.end()
       },
       onResponseError(_controller, error) {
         fail(error)
@@ -133,18 +129,6 @@ export function exchange(
     } catch (error) {
       fail(error instanceof Error ? error : new Error(String(error)))
     }
-  })
-}
-
-/** @param isWhole the answer is complete: nothing to abort, because its connection takes the next request */
-export function bodyOf(controller: Dispatcher.DispatchController, isWhole: () => boolean): Readable {
-  return new Readable({
-    highWaterMark: 64 * 1024,
-    read: () => controller.resume(),
-    destroy: (error, done) => {
-      if (!isWhole()) controller.abort(error ?? new Error('nobody reads the answer any more'))
-      done(error)
-    },
   })
 }
 

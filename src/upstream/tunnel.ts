@@ -5,10 +5,11 @@
  * forwarded.
  */
 
-import type { Duplex, Readable } from 'node:stream'
+import type { Duplex } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import type { HeaderList } from '../core/header-list.ts'
-import { type ApplicationRequest, bodyOf, type ExchangeOptions, headersFrom, type Reply } from './exchange.ts'
+import { AnswerBody } from './answer-body.ts'
+import { type ApplicationRequest, type ExchangeOptions, headersFrom, type Reply } from './exchange.ts'
 import { AnswerLate, AnswerMalformed, type Failure, failureOf } from './failure.ts'
 
 export type Tunnel = {
@@ -25,9 +26,8 @@ export function tunnel(
 ): Promise<Tunnel | Reply | Failure> {
   return new Promise((resolve) => {
     let control: Dispatcher.DispatchController | undefined
-    let body: Readable | undefined
+    let body: AnswerBody | undefined
     let given: Error | undefined
-    let whole = false
     const deadline = clock.timer(answerWithinMs, () => {
       given = new AnswerLate(`no answer to the upgrade within ${answerWithinMs} ms`)
       control?.abort(given)
@@ -35,7 +35,7 @@ export function tunnel(
     })
     function fail(error: Error): void {
       deadline.cancel()
-      body?.destroy(error)
+      body?.cut(error)
       resolve(failureOf(error, control !== undefined))
     }
     dispatcher.dispatch(
@@ -72,16 +72,14 @@ export function tunnel(
             controller.abort(new AnswerMalformed('the head of the answer is malformed'))
             return
           }
-          body = bodyOf(controller, () => whole)
-          body.on('error', () => {})
+          body = new AnswerBody(controller)
           resolve({ kind: 'answered', status, headers, body, noDeadline: () => {} })
         },
-        onResponseData(controller, chunk) {
-          if (body?.push(chunk) === false) controller.pause()
+        onResponseData(_controller, chunk) {
+          body?.push(chunk)
         },
         onResponseEnd() {
-          whole = true
-          body?.push(null)
+          body?.end()
         },
         onResponseError(_controller, error) {
           fail(error)

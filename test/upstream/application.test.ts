@@ -1,4 +1,6 @@
 /** Requests whose claim ends while they wait for a connection to the application; and streams without a reader. */
+import type { RequestListener } from 'node:http'
+import { buffer } from 'node:stream/consumers'
 import { expect, test } from 'vitest'
 import { systemClock } from '../../src/system/clock.ts'
 import { createApplication } from '../../src/upstream/application.ts'
@@ -81,4 +83,51 @@ test('a stream whose reader has left ends after the time of any other answer', a
   timers[0]?.due()
   await expect(parts.next()).rejects.toThrow('nobody has read for 7000 ms')
   await eventually('the application is told', () => ended)
+})
+
+test.each<[answer: string, RequestListener, passedOn: 'whole' | 'stream']>([
+  ['with its length, in one write', (_, response) => void response.end('paid'), 'whole'],
+  [
+    'in chunks, in one write',
+    (_, response) => {
+      response.socket?.cork()
+      response.writeHead(200, { 'Transfer-Encoding': 'chunked' }).write('pa')
+      response.end('id')
+      response.socket?.uncork()
+    },
+    'whole',
+  ],
+  [
+    'without a length, to the end of the connection',
+    (_, response) => void response.socket?.end('HTTP/1.1 200 OK\r\n\r\npaid'),
+    'stream',
+  ],
+  [
+    'of events',
+    (_, response) => {
+      response.writeHead(200, { 'Content-Type': 'text/event-stream', 'Content-Length': '4' }).end('paid')
+    },
+    'stream',
+  ],
+  [
+    'longer than one packet',
+    (_, response) => void response.writeHead(200, { 'Content-Length': '2000000' }).end('x'.repeat(2_000_000)),
+    'stream',
+  ],
+])('an answer %s is passed on as it came', async (_, answer, passedOn) => {
+  await using server = await startApplication(answer)
+  await using application = createApplication({
+    address: { kind: 'http', origin: server.origin },
+    connectTimeoutMs: 500,
+    bodyIdleMs: 5_000,
+    connectionsMax: 1,
+    keepAliveMs: 4_000,
+    clock: systemClock,
+  })
+  const request = { method: 'GET', target: '/', headers: [['Host', 'a'] as const], body: undefined }
+  const reply = await application.stream(request, 5_000, new AbortController().signal)
+  if (reply.kind !== 'answered') throw new Error(JSON.stringify(reply))
+  expect(Buffer.isBuffer(reply.body) ? 'whole' : 'stream').toBe(passedOn)
+  const body = Buffer.isBuffer(reply.body) ? reply.body : await buffer(reply.body)
+  expect(body.toString()).toBe(body.length > 4 ? 'x'.repeat(2_000_000) : 'paid')
 })

@@ -31,8 +31,8 @@ export type Reply = {
   readonly kind: 'answered'
   readonly status: number
   readonly headers: HeaderList
-  /** Fails if the answer is cut. The caller reads it to the end or destroys it. */
-  readonly body: Readable
+  /** All of it, where it came with its head; else a stream, which fails if the answer is cut, and is read to its end or destroyed. */
+  readonly body: Buffer | Readable
 }
 
 export type Tunnel = { readonly kind: 'tunnel'; readonly headers: HeaderList; readonly socket: Duplex }

@@ -72,7 +72,7 @@ export async function bypass(call: BypassCall, ports: BypassPorts): Promise<Answ
   )
 }
 
-function passed(status: number, headers: HeaderList, body: Readable): Answer {
+function passed(status: number, headers: HeaderList, body: Buffer | Readable): Answer {
   const length = linesOf(headers, 'content-length')[0]
   return {
     status,

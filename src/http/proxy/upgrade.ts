@@ -113,7 +113,7 @@ async function asItComes(
       : [['Content-Length', length]]
   async function* bytes(): AsyncGenerator<Buffer> {
     yield rawHead(answer, framing)
-    for await (const part of answer.body as AsyncIterable<Buffer>) {
+    for await (const part of Buffer.isBuffer(answer.body) ? [answer.body] : answer.body) {
       if (chunked) yield Buffer.from(`${part.length.toString(16)}\r\n`)
       yield part
       if (chunked) yield Buffer.from('\r\n')

@@ -48,9 +48,11 @@ export async function send(inbound: Inbound, answer: Answer, options: SendOption
     await linger(inbound)
     res.end()
   } else if (Buffer.isBuffer(answer.body)) {
-    res.write(answer.body)
-    await linger(inbound)
-    res.end()
+    if (unread) {
+      res.write(answer.body)
+      await linger(inbound)
+      res.end()
+    } else res.end(answer.body)
   } else {
     await pour(answer.body, inbound, options.readerIdleMs)
   }

@@ -1,0 +1,79 @@
+/**
+ * The body of the application's answer while it arrives: whole, where all of it came with its head, or else as a stream.
+ *
+ * Most answers are one packet: undici reports head, body and end before any other code runs. A stream costs such an
+ * answer more than its bytes do, so there is none until somebody asks for one.
+ *
+ * Owns backpressure towards the connection, and that a cut body never looks like a whole one.
+ */
+
+import { Readable } from 'node:stream'
+import type { Dispatcher } from 'undici'
+
+/** How much may wait for its reader before the connection is paused. */
+const WAITING_BYTES_MAX = 64 * 1024
+
+export class AnswerBody {
+  readonly #controller: Dispatcher.DispatchController
+  /** Until there is a stream. */
+  #parts: Buffer[] = []
+  #waitingBytes = 0
+  #ended = false
+  #cut: Error | undefined
+  #stream: Readable | undefined
+
+  constructor(controller: Dispatcher.DispatchController) {
+    this.#controller = controller
+  }
+
+  /** A part has arrived. */
+  push(part: Buffer): void {
+    if (this.#stream !== undefined) {
+      if (!this.#stream.push(part)) this.#controller.pause()
+      return
+    }
+    this.#parts.push(part)
+    this.#waitingBytes += part.length
+    if (this.#waitingBytes >= WAITING_BYTES_MAX) this.#controller.pause()
+  }
+
+  /** It has arrived to its end. */
+  end(): void {
+    this.#ended = true
+    this.#stream?.push(null)
+  }
+
+  /** No more of it will arrive. */
+  cut(reason: Error): void {
+    this.#cut = reason
+    this.#stream?.destroy(reason)
+  }
+
+  /** All of it; undefined where it has not arrived to its end, or is read as a stream already. */
+  whole(): Buffer | undefined {
+    if (!this.#ended || this.#stream !== undefined) return undefined
+    return this.#parts.length === 1 ? this.#parts[0] : Buffer.concat(this.#parts)
+  }
+
+  /** It from its beginning; fails if the answer is cut. The caller must read it to its end or destroy it. */
+  stream(): Readable {
+    if (this.#stream !== undefined) return this.#stream
+    const stream = new Readable({
+      highWaterMark: WAITING_BYTES_MAX,
+      read: () => this.#controller.resume(),
+      destroy: (error, done) => {
+        // To its end: nothing to abort, because its connection takes the next request.
+        if (!this.#ended) this.#controller.abort(error ?? new Error('nobody reads the answer any more'))
+        done(error)
+      },
+    })
+    // Without a reader a cut must not become an uncaught exception.
+    stream.on('error', () => {})
+    this.#stream = stream
+    for (const part of this.#parts) stream.push(part)
+    this.#parts = []
+    if (this.#ended) stream.push(null)
+    if (this.#cut !== undefined) stream.destroy(this.#cut)
+    return stream
+  }
+}
