@@ -1,10 +1,9 @@
 /** Requests whose claim ends while they wait for a connection to the application; and streams without a reader. */
-import type { RequestListener } from 'node:http'
 import { buffer } from 'node:stream/consumers'
 import { expect, test } from 'vitest'
 import { systemClock } from '../../src/system/clock.ts'
 import { createApplication } from '../../src/upstream/application.ts'
-import { startApplication } from '../support/application.ts'
+import { type Respond, startApplication } from '../support/application.ts'
 import { eventually } from '../support/eventually.ts'
 import { hold } from '../support/proxy.ts'
 
@@ -85,7 +84,7 @@ test('a stream whose reader has left ends after the time of any other answer', a
   await eventually('the application is told', () => ended)
 })
 
-test.each<[answer: string, RequestListener, passedOn: 'whole' | 'stream']>([
+test.each<[answer: string, Respond, passedOn: 'whole' | 'stream']>([
   ['with its length, in one write', (_, response) => void response.end('paid'), 'whole'],
   [
     'in chunks, in one write',
