@@ -21,7 +21,7 @@ export type BatchReply = {
 }
 
 /** The answers that have bytes besides their line. */
-const WITH_BYTES: ReadonlySet<string> = new Set(['completed', 'record', 'shown', 'failed'])
+const WITH_BYTES: ReadonlySet<string> = new Set(['completed', 'stored', 'record', 'shown', 'failed'])
 
 /** @throws Error where the reply has not the shape that `batch.lua` gives it. */
 export function decodeBatch(reply: unknown, commandCount: number): BatchReply {
@@ -88,6 +88,13 @@ function decodeAnswer(words: readonly string[], own: unknown, nodeMs: number): N
         ...(integer(six) === 1 ? { copied: true as const } : {}),
         nodeMs,
       }
+    case 'stored': {
+      const record = unpackRecord(buffer(own))
+      if (record.state !== 'completed') throw new Error(`the script calls a ${record.state} record stored`)
+      const { acceptedToken, attempt, fingerprint, outcome } = record
+      const known = { acceptedToken, attempt, fingerprint, outcome, nodeMs }
+      return { kind: 'completed', fence: token(one), promised: true, ...known }
+    }
     case 'stale':
     case 'lost':
     case 'fenced':

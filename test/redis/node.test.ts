@@ -224,6 +224,41 @@ describe('a record that is not ours', () => {
     },
   )
 
+  // The claim of a stored outcome is decided in the loop of the script, by other looks at its header than the rules'.
+  test.each<[string, number, string]>([
+    ['version', 0, '!'],
+    ['later version', 0, '2'],
+    ['state', 1, 'X'],
+    ['fence', 2, 'zzzz'],
+    ['fence that begins with a space', 2, ' '],
+    ['accepted token', 18, 'zzzz'],
+    ['accepted token that ends with a space', 33, ' '],
+    ['end', 66, 'zzzz'],
+    ['attempt', 82, 'z'],
+    ['fingerprint', 90, ' '],
+  ])(
+    'a stored outcome with a damaged %s: its duplicate is refused, and the record stays',
+    async (_, at, text) => {
+      const stored = newKey()
+      const token = tokenAt(Date.now())
+      for (const command of [claim(stored, token), { ...complete(stored, Buffer.from('x')), token }])
+        expect((await opened.node.execute(command)).kind).toMatch(/granted|recorded/)
+      await operator.pexpire(stored, 600_000)
+      expect(await opened.node.execute(claim(stored, token + 1))).toMatchObject({
+        kind: 'completed',
+        promised: true,
+      })
+      await operator.setrange(stored, at, text)
+      const before = await operator.get(stored)
+      expect(await opened.node.execute(claim(stored, token + 2))).toMatchObject({
+        kind: 'unreachable',
+        reason: 'error',
+        detail: expect.stringMatching(/damaged record|a later fencepost wrote this record/),
+      })
+      expect(await operator.get(stored)).toBe(before)
+    },
+  )
+
   test('a fence above 2^53, which the script can compare and we can not', async () => {
     await operator.set(key, put(2, '9'.repeat(16)))
     expect(await opened.node.execute({ kind: 'read', key })).toMatchObject({

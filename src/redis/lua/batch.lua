@@ -22,10 +22,16 @@ A frame, all fields of fixed width and in the order in which a record has them; 
 One string of frames, because each argument of a call costs a node more than the bytes in it.
 
 Redis runs this whole chunk at each call. So what is made at each call is little: the rules of all commands stand in one
-function without upvalues, and the two commands that nearly every request needs are carried out here, with as few calls
-and strings as they take: the claim of a key that is free, and the completion of a claim as it was granted. Their rules
-are those of claim.lua and complete.lua, which stand for every other case. A completion with an accepted token is none of
-them: a claim has none, so the two never compare as equal. Nor is that of a claim that is kept, whose field is not zeros.
+function without upvalues, and the three commands that nearly every request needs are carried out here, with as few calls
+and strings as they take. Their rules are those of claim.lua and complete.lua, which stand for every other case:
+- the claim of a key that is free;
+- the completion of a claim as it was granted. One with an accepted token is none: a claim has none, so the two never
+  compare as equal. Nor is that of a claim that is kept, whose field is not zeros;
+- the claim that finds the outcome of its own request, accepted here at the first attempt, below its token, and kept for
+  longer than its promise. The promise is written in place, as record.lua writes it. Answer
+    STORED  fence; bytes: the record as it was found
+  which is COMPLETED, promised, in fewer strings: the sidecar reads the other words and the outcome from the record.
+  Two fields are not looked at for damage: the owner, which the promise replaces, and when it was claimed, which no answer has.
 ]]
 local sub, format, try, FRAMES = string.sub, string.format, redis.pcall, ARGV[3]
 local TIME = try('TIME')
@@ -36,6 +42,7 @@ local NOW_DIGITS = format('%016d', NOW)
 local TOO_FAR_AHEAD = format('%016d', (NOW + ARGV[2] + 1) * 1024)
 local reply = { '' }
 local lines = { NOW_DIGITS .. (try('GET', KEYS[1]) == ARGV[1] and ' 1' or ' 0') }
+local NO_END = '0000000000000000'
 local other, terms, lease_until, expires
 -- `tight`: a record was replaced at `maxmemory` (record.lua), and Redis refuses nothing of this call any more.
 local full, tight = ARGV[4], nil
@@ -55,9 +62,20 @@ for i = 2, #KEYS do
   if kind == 'C' then
     local head = sub(FRAMES, at + 1, at + 64)
     if head < TOO_FAR_AHEAD and not full then
-      found = try('SET', key, '1C' .. head .. lease_until .. sub(FRAMES, at + 65, at + 132) .. NOW_DIGITS,
-        'NX', 'GET', 'PXAT', expires)
-      if found == false then line = 'granted 1' elseif type(found) ~= 'string' then found = nil end
+      local request = sub(FRAMES, at + 65, at + 132)
+      found = try('SET', key, '1C' .. head .. lease_until .. request .. NOW_DIGITS, 'NX', 'GET', 'PXAT', expires)
+      if found == false then
+        line = 'granted 1'
+      elseif type(found) ~= 'string' then
+        found = nil
+      -- `head` has zeros where a record has its accepted token, so it is larger only where its token is.
+      elseif #found >= 166 and sub(found, 67, 150) == NO_END .. request and head > sub(found, 3, 66)
+        and (select(2, string.find(found, '^1D%d+')) or 0) >= 34
+        and (tonumber(try('PTTL', key)) or -1) >= sub(terms, 1, 16) + ARGV[2]
+        and try('SETRANGE', key, '2', sub(head, 1, 16) .. sub(found, 19, 34) .. sub(head, 33)) == #found then
+        line = 'stored ' .. sub(head, 1, 16)
+        reply[#reply + 1] = found
+      end
     end
   elseif kind == 'D' then
     size = tonumber(sub(FRAMES, at + 165, at + 172))
@@ -65,7 +83,7 @@ for i = 2, #KEYS do
     if type(packed) == 'string' and #packed == 166 and sub(packed, 1, 2) == '1C'
       and sub(packed, 3, 66) == sub(FRAMES, at + 1, at + 64) then
       local token = sub(FRAMES, at + 1, at + 16)
-      local set = try('SET', key, '1D' .. token .. token .. sub(FRAMES, at + 33, at + 64) .. '0000000000000000'
+      local set = try('SET', key, '1D' .. token .. token .. sub(FRAMES, at + 33, at + 64) .. NO_END
         .. sub(FRAMES, at + 65, at + 132) .. sub(packed, 151) .. sub(FRAMES, at + 173, at + 172 + size),
         'PXAT', expires)
       if set.ok then line = 'recorded' end
