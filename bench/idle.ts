@@ -19,8 +19,8 @@ const [secondsGiven = '60', otherMain] = process.argv.slice(2)
 const seconds = Number(secondsGiven)
 /** Each a round of the goal. */
 const WINDOWS = 6
-/** Before it compiling, connecting and the first synthetic claims are still under way. */
-const SETTLING_MS = 15_000
+/** Before it compiling and connecting are still under way, and synthetic claims more often than while all is calm. */
+const SETTLING_MS = 90_000
 
 await using running = new AsyncDisposableStack()
 const ours = await startIdle()

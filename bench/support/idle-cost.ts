@@ -13,8 +13,8 @@ import { median } from './rounds.ts'
 const FLEET = fileURLToPath(new URL('./idle-fleet-process.ts', import.meta.url))
 const WINDOWS = 6
 const WINDOW_MS = 10_000
-/** Until the last one of the fleet has compiled and joined. */
-const SETTLING_MS = 10_000
+/** Until the last one of the fleet has joined, and was calm for so long that it claims once a minute (`core/health/readiness.ts`). */
+const SETTLING_MS = 90_000
 
 export type IdleCost = {
   /** Percent of a core that a node takes with no sidecar at all. */
@@ -49,12 +49,16 @@ export async function measureIdleCost(sidecars: number): Promise<IdleCost> {
   }
 }
 
-/** Each look reads the node's configuration once, and nothing else does. */
+/**
+ * Each look at everything reads the node's configuration, and nothing else does. Each glance reads its time, and so does each script.
+ */
 async function looksAt(url: string): Promise<number> {
   const client = new Redis(url)
-  const calls = /^cmdstat_config\|get:calls=(\d+)/m.exec(await client.info('commandstats'))?.[1] ?? 0
+  const info = await client.info('commandstats')
   client.disconnect()
-  return Number(calls)
+  const calls = (name: string) =>
+    Number(new RegExp(`^cmdstat_${name}:calls=(\\d+)`, 'm').exec(info)?.[1] ?? 0)
+  return calls('config\\|get') + Math.max(0, calls('time') - calls('eval') - calls('evalsha'))
 }
 
 /** In percent of a core: the mean of the nodes. */

@@ -58,18 +58,24 @@ export class NodeContinuity {
     this.#memory.saw(this.#indexOf(member), facts, sample, counts)
   }
 
-  /** Writes the pulse of a node that votes, where it is due. */
-  async keepPulse(member: Member, facts: NodeFacts): Promise<void> {
-    const { watchOnly, clock } = this.#nodes.options
-    if (watchOnly || facts.epoch === undefined) return
+  /** A node that votes was glanced at, and the process that it was is still there. */
+  glanced(member: Member, pulseMs: number, sample: ClockSample, counts: boolean): void {
+    this.#memory.glanced(this.#indexOf(member), pulseMs, sample, counts)
+  }
+
+  /** Writes the pulse of a node that votes, where it is due. @returns whether another process keeps it at present */
+  async keepPulse(member: Member, facts: NodeFacts): Promise<boolean> {
+    const { watchOnly, clock, names } = this.#nodes.options
+    if (watchOnly || names === undefined || facts.epoch === undefined) return false
     const index = this.#indexOf(member)
     const pulse = this.#memory.pulseDue(index, facts, this.#present())
-    if (pulse === undefined) return
+    if (pulse === undefined) return true
     const writing = writePulse(member.client, facts.epoch, pulse)
     const late = `no pulse within ${PULSE_DEADLINE_MS} ms`
     // A node that refuses it votes all the same: it is less certain what it remembers when it comes back.
     const ms = await inTime(clock, PULSE_DEADLINE_MS, writing, late).catch(() => undefined)
     if (ms !== undefined) this.#memory.wrote(index, ms)
+    return false
   }
 
   /** For viewers of the nodes: why it waits, where its data could have sufficed. */

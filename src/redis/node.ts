@@ -84,6 +84,7 @@ export class RedisNode implements RecordNode {
   readonly name: string
   readonly #options: RedisNodeOptions
   #epoch: string | undefined
+  #calls = 0
   /** Why it is sent no new claims, with its numbers. */
   #full: string | undefined
   #waiting: Pending[] = []
@@ -107,6 +108,11 @@ export class RedisNode implements RecordNode {
 
   get epoch(): string | undefined {
     return this.#epoch
+  }
+
+  /** With commands, so far. */
+  get calls(): number {
+    return this.#calls
   }
 
   /** Everything that the node takes until the next look must fit into the room that new claims leave free. */
@@ -210,6 +216,7 @@ export class RedisNode implements RecordNode {
     }
     const deadlineMonoMs = this.#options.clock.monoMs() + this.#options.deadlineMs
     const call: Call = { batch, deadlineMonoMs, settled: false }
+    this.#calls += 1
     this.#inFlight.add(call)
     this.#watchDeadline()
     void this.#carryOut(call)

@@ -6,7 +6,8 @@
  * Owns the life of the connections and what is known of each node. Each (re)connection is inspected before a command is
  * sent over it, because a restarted process cannot keep a TCP connection: that is how a node that forgot is noticed. A
  * node that was flushed says so in its answers. Every node is looked at again from time to time, because its role and
- * its eviction policy can change while the connection lives. How a node gets its vote back is `enroller.ts`.
+ * its eviction policy can change while the connection lives; when a glance is enough says `core/nodes/glance.ts`. How a
+ * node gets its vote back is `enroller.ts`.
  */
 
 import type { Timer } from '../core/clock.ts'
@@ -20,18 +21,16 @@ import { createRedisClient } from './connect.ts'
 import { NodeContinuity } from './continuity.ts'
 import { Enroller } from './enroller.ts'
 import { RedisEnrolmentNode } from './enrolment.ts'
-import { inTime } from './in-time.ts'
+import { Glances } from './glance.ts'
 import { hasEvicted, inspectNode, type NodeFacts, unfitnessOf } from './inspection.ts'
 import { KnownCluster } from './known-cluster.ts'
 import type { LookListener, Member, NodeState } from './member.ts'
 import { NO_EPOCH, RedisNode } from './node.ts'
+import { answerOrRedial, INSPECT_DEADLINE_MS } from './redial.ts'
 import { loadBatchScript, type Script } from './scripts.ts'
 
-/** One INFO and one small script a second and node: a change of role or policy counts for no longer than that. */
+/** How often a node is looked at: a change of role or policy counts for no longer than two looks. */
 const INSPECT_EVERY_MS = 1_000
-
-/** Far above any healthy answer: a connection silent for so long is redialled, or a broken path would stay in use. */
-const INSPECT_DEADLINE_MS = 1_000
 
 /** How often a connection may be unready before it is redialled: two seconds, far above loading's own "not yet". */
 const UNREADY_LOOKS_MAX = 3
@@ -48,6 +47,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   readonly continuity: NodeContinuity
   readonly #inspections = new Map<Member, Promise<void>>()
   readonly #watches = new Map<Member, Timer>()
+  readonly #glances: Glances
   #closed = false
   readonly #known: KnownCluster
   #onLook: LookListener = ALL_BELIEVED
@@ -67,6 +67,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     this.nodes = this.members.map((member) => member.node)
     this.#known = new KnownCluster(options.events)
     this.continuity = new NodeContinuity(this)
+    this.#glances = new Glances(this, this.continuity)
     this.enroller = new Enroller(this, this.continuity)
   }
 
@@ -115,8 +116,12 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
 
   /** Looks at a node now; where a look is under way, once more after that. */
   inspect(member: Member): Promise<void> {
+    return this.#inTurn(member, () => this.#inspect(member))
+  }
+
+  #inTurn(member: Member, look: () => Promise<void>): Promise<void> {
     const before = this.#inspections.get(member) ?? Promise.resolve()
-    const inspection = before.then(() => this.#inspect(member))
+    const inspection = before.then(look)
     this.#inspections.set(member, inspection)
     return inspection.finally(() => {
       if (this.#inspections.get(member) === inspection) this.#inspections.delete(member)
@@ -179,8 +184,21 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     const delayMs = inspectEveryMs * (0.75 + random.fraction() / 2)
     this.#watches.set(
       member,
-      clock.timer(delayMs, () => void this.inspect(member).finally(() => this.#watch(member))),
+      clock.timer(delayMs, () => void this.#lookOn(member).finally(() => this.#watch(member))),
     )
+  }
+
+  #lookOn(member: Member): Promise<void> {
+    return this.#inTurn(member, async () => {
+      const { connection } = member
+      try {
+        if (await this.#glances.suffices(member, this.#onLook)) return
+      } catch (cause) {
+        if (!this.#closed && member.connection === connection) this.#down(member, messageOf(cause))
+        return
+      }
+      await this.#inspect(member)
+    })
   }
 
   #down(member: Member, reason: string): void {
@@ -190,7 +208,8 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   }
 
   async #inspect(member: Member): Promise<void> {
-    const { client, connection } = member
+    const { client, connection, node } = member
+    const { calls } = node
     if (this.#closed) return
     member.unreadyLooks = client.status === 'connect' ? member.unreadyLooks + 1 : 0
     // It accepted the connection and stays silent, or its answers are lost on the way: only redialling can tell.
@@ -228,36 +247,30 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       member.invalidated = undefined
       member.node.useEpoch(facts.epoch)
       this.#become(member, { kind: 'voting', facts })
-      await this.continuity.keepPulse(member, facts)
+      const kept = await this.continuity.keepPulse(member, facts)
+      this.#glances.looked(member, { connection, calls }, kept)
     } catch (cause) {
-      if (isCurrent()) this.#down(member, cause instanceof Error ? cause.message : String(cause))
+      if (isCurrent()) this.#down(member, messageOf(cause))
     }
   }
 
   async #look(member: Member): Promise<NodeFacts> {
     const { clock } = this.options
     const [sentMonoMs, sentWallMs] = [clock.monoMs(), clock.wallMs()]
-    const looking = inspectNode(member.client)
-    try {
-      const facts = await inTime(clock, INSPECT_DEADLINE_MS, looking, SILENT_NODE)
-      const receivedMonoMs = clock.monoMs()
-      member.node.sawMemory(facts.memory)
-      const { epoch, nodeMs, evictedKeys } = facts
-      const seen = member.epochSeen
-      if (seen === undefined || seen.epoch !== epoch)
-        member.epochSeen = { epoch, sinceMonoMs: receivedMonoMs, evictedKeys }
-      // Its policy may have been another one between two looks.
-      else if (epoch !== undefined && evictedKeys > seen.evictedKeys && !this.options.watchOnly)
-        member.invalidated = { epoch, reason: 'it has evicted keys' }
-      const sample = { nodeMs, sentMonoMs, receivedMonoMs }
-      const counts = this.#onLook(this.members.indexOf(member), sample, sentWallMs)
-      this.continuity.saw(member, facts, sample, counts)
-      return facts
-    } catch (cause) {
-      // Behind a path that drops packets only a new connection can tell that the path is back.
-      if (cause instanceof Error && cause.message === SILENT_NODE) member.client.disconnect(true)
-      throw cause
-    }
+    const facts = await answerOrRedial(member, clock, inspectNode(member.client))
+    const receivedMonoMs = clock.monoMs()
+    member.node.sawMemory(facts.memory)
+    const { epoch, nodeMs, evictedKeys } = facts
+    const seen = member.epochSeen
+    if (seen === undefined || seen.epoch !== epoch)
+      member.epochSeen = { epoch, sinceMonoMs: receivedMonoMs, evictedKeys }
+    // Its policy may have been another one between two looks.
+    else if (epoch !== undefined && evictedKeys > seen.evictedKeys && !this.options.watchOnly)
+      member.invalidated = { epoch, reason: 'it has evicted keys' }
+    const sample = { nodeMs, sentMonoMs, receivedMonoMs }
+    const counts = this.#onLook(this.members.indexOf(member), sample, sentWallMs)
+    this.continuity.saw(member, facts, sample, counts)
+    return facts
   }
 
   /** In the same turn as the resulting state, so that of two that exclude each other one is refused. */
@@ -323,4 +336,6 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   }
 }
 
-const SILENT_NODE = `no answer to an inspection within ${INSPECT_DEADLINE_MS} ms`
+function messageOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause)
+}

@@ -372,6 +372,7 @@ export const SIGHTS = [
   'too_many_drained',
   'continued',
   'told_by_all',
+  'node_glanced_at',
   'enrolment_copied_outcome',
   'enrolment_copied_sighting',
   'enrolment_superseded',

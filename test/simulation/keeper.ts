@@ -1,5 +1,6 @@
 /**
- * What the process on enrolment duty knows of the continuity of the nodes: it writes their pulses and remembers them.
+ * What a process knows of the continuity of the nodes: it writes their pulses and remembers them. The one on enrolment duty acts upon it;
+ * another keeps the pulses beside it.
  *
  * Owns the looks, several a second, and how the rules of production (`core/nodes/continuity.ts`, `continuing.ts`) meet simulated nodes.
  */
@@ -13,6 +14,7 @@ import {
 } from '../../src/core/nodes/continuity-memory.ts'
 import type { EnrolmentNode } from '../../src/core/nodes/enrolment-node.ts'
 import { isEnrolled, isQuarantined } from '../../src/core/nodes/enrolment-rules.ts'
+import { LOOKS_PER_WHOLE_ONE, suffices } from '../../src/core/nodes/glance.ts'
 import { majorityOf } from '../../src/core/units.ts'
 import { SIMULATED_ANSWER_MAX_AGE_MS, SIMULATED_PULSE_MS } from './drains.ts'
 import { CLOCK_STEP_MS, CLUSTER, call, type EnrollerPorts, enrolmentNodeOf } from './enroller.ts'
@@ -25,6 +27,8 @@ export class Keeper {
   readonly #memory: ContinuityMemory
   readonly #continuing = new Continuing()
   readonly #present: (ContinuityFacts | undefined)[] = []
+  /** Of nodes whose pulse another process keeps: glances since the last look at everything. */
+  readonly #glances = new Map<number, number>()
 
   constructor(ports: KeeperPorts) {
     this.#ports = ports
@@ -69,8 +73,31 @@ export class Keeper {
     })
   }
 
+  /** As production has it (`redis/glance.ts`): a restart breaks the connection, and the glance finds no answer. */
+  async #glance(node: SimulatedNode): Promise<boolean> {
+    const { process, history } = this.#ports
+    const known = this.#present[node.index]
+    const glances = this.#glances.get(node.index)
+    if (known === undefined || glances === undefined || glances >= LOOKS_PER_WHOLE_ONE - 1) return false
+    if (!this.#present.every((facts) => facts !== undefined && isEnrolled(facts))) return false
+    this.#glances.set(node.index, glances + 1)
+    const sentMonoMs = process.clock.monoMs()
+    const glance = await call(node, Number(known.runId), this.#ports, () => ({
+      nodeMs: Math.floor(node.nodeMs),
+      epoch: node.epoch,
+      pulse: node.pulse,
+    })).catch(() => undefined)
+    if (this.#present[node.index] !== known) return false
+    if (glance?.pulse === undefined || !suffices(glance, known, SIMULATED_PULSE_MS)) return false
+    const sample = { nodeMs: glance.nodeMs, sentMonoMs, receivedMonoMs: process.clock.monoMs() }
+    this.#memory.glanced(node.index, glance.pulse.nodeMs, sample, true)
+    history.saw('node_glanced_at')
+    return true
+  }
+
   async #look(node: SimulatedNode): Promise<void> {
     const { process } = this.#ports
+    this.#glances.delete(node.index)
     const sentMonoMs = process.clock.monoMs()
     const facts = await call(node, node.runId, this.#ports, () => factsOf(node)).catch(() => undefined)
     this.#present[node.index] = facts
@@ -79,7 +106,10 @@ export class Keeper {
     this.#memory.saw(node.index, facts, sample, true)
     if (!isEnrolled(facts)) return
     const pulse = this.#memory.pulseDue(node.index, facts, this.#states(), SIMULATED_PULSE_MS)
-    if (pulse === undefined) return
+    if (pulse === undefined) {
+      this.#glances.set(node.index, 0)
+      return
+    }
     const ms = await call(node, node.runId, this.#ports, () => node.beat(facts.epoch, pulse)).catch(
       () => undefined,
     )
@@ -89,8 +119,12 @@ export class Keeper {
   #lookLater(node: SimulatedNode): void {
     const { process, dice } = this.#ports
     process.clock.timer(SIMULATED_PULSE_MS * (0.75 + dice.fraction() / 2), () => {
-      void this.#look(node).finally(() => this.#lookLater(node))
+      void this.#lookOn(node).finally(() => this.#lookLater(node))
     })
+  }
+
+  async #lookOn(node: SimulatedNode): Promise<void> {
+    if (!(await this.#glance(node))) await this.#look(node)
   }
 
   #states(): readonly Present[] {

@@ -100,6 +100,15 @@ export class World {
     this.#enroller = this.#start(0, 'enrols')
     for (const node of this.nodes) node.durable = plan.drains?.durable[node.index] === true
     this.#keeper = this.#keep()
+    this.#keepBeside()
+  }
+
+  /** Pulses are shared: the process on enrolment duty finds some that another one wrote. */
+  #keepBeside(): void {
+    const { plan, scheduler } = this
+    if (plan.drains === undefined) return
+    const process = new SimulatedProcess('watcher', scheduler, 0, 0)
+    new Keeper({ ...this.#enrollerPorts(streamOf(plan.seed, 'watcher')), process })
   }
 
   #keep(): Keeper | undefined {

@@ -66,6 +66,9 @@ export class Continuing {
     const enrol = () => target.enrol(nonce, cluster)
     if (verdict.kind === 'intact') {
       if (!(await occupy())) return { kind: 'busy' }
+      // The other nodes as they are now: one of them may know of a later pulse than at the last look.
+      await watcher.lookAgain()
+      if (judgeAt(index, watcher.view())?.kind !== 'intact') return undefined
       return { kind: (await enrol()) ? 'enrolled' : 'gone' }
     }
     const remainingMs = answersCountForMs(watcher.view()) - observedForMs

@@ -65,6 +65,22 @@ export class ContinuityMemory {
     for (const [other, ms] of pulse?.others ?? []) this.#note(other, ms)
   }
 
+  /** A node was seen to vote on, as the same process under the same epoch. @param pulseMs of that process */
+  glanced(index: number, pulseMs: number, sample: ClockSample, counts: boolean): void {
+    const before = this.#seen.get(index)
+    if (before?.voted === undefined) return
+    const { runId } = before.voted
+    this.#seen.set(index, {
+      ...before,
+      sample,
+      counts,
+      voted: { runId, sample },
+      pulseMs: newest(before.pulseMs, pulseMs),
+    })
+    const name = this.#names[index]
+    if (name !== undefined) this.#note(name, pulseMs)
+  }
+
   /** The pulse to write into the data of a voting node; undefined where none is due. */
   pulseDue(
     index: number,

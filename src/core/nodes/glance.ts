@@ -1,0 +1,31 @@
+/**
+ * A glance at a node that votes: its time, its epoch, and the time of its pulse, instead of all that a look reads.
+ *
+ * Whoever looks in the half second after a pulse was written need not look at everything: the process that wrote it has
+ * just done so, and writes none where it finds a node unfit. So of all processes that watch a node at most two a second
+ * look at everything, and where they find a reason not to write, the others see the pulse grow old and look themselves.
+ *
+ * Owns when a glance suffices. What a look does is elsewhere.
+ */
+
+import { PULSE_EVERY_MS } from './continuity.ts'
+import type { Membership } from './enrolment-rules.ts'
+
+export type Glance = {
+  readonly nodeMs: number
+  readonly epoch: string | undefined
+  readonly pulse: { readonly runId: string; readonly nodeMs: number } | undefined
+}
+
+/** Of so many looks in a row at least one is at everything, whatever the pulse says. */
+export const LOOKS_PER_WHOLE_ONE = 10
+
+/** @param known what the last look at everything found, on the same connection */
+export function suffices(
+  { nodeMs, epoch, pulse }: Glance,
+  known: Pick<Membership, 'runId' | 'epoch'>,
+  pulseEveryMs = PULSE_EVERY_MS,
+): boolean {
+  if (epoch === undefined || epoch !== known.epoch) return false
+  return pulse?.runId === known.runId && Math.abs(nodeMs - pulse.nodeMs) < pulseEveryMs
+}

@@ -1,0 +1,20 @@
+/** When a glance at a node that votes suffices: it is the same process, under the same epoch, and another process keeps its pulse. */
+import { expect, test } from 'vitest'
+import { PULSE_EVERY_MS } from '../../../src/core/nodes/continuity.ts'
+import { type Glance, suffices } from '../../../src/core/nodes/glance.ts'
+
+const KNOWN = { runId: 'a1', epoch: '1:a1:n:5' }
+const FRESH: Glance = { nodeMs: 9_000, epoch: KNOWN.epoch, pulse: { runId: 'a1', nodeMs: 8_900 } }
+
+test.each<[what: string, glance: Glance, is: boolean]>([
+  ['a fresh pulse', FRESH, true],
+  ['a pulse that is due', { ...FRESH, nodeMs: 8_900 + PULSE_EVERY_MS }, false],
+  ['a pulse of a time to come: its clock was set back', { ...FRESH, nodeMs: 8_900 - PULSE_EVERY_MS }, false],
+  ['a pulse of another process', { ...FRESH, pulse: { runId: 'b2', nodeMs: 8_900 } }, false],
+  ['a pulse without a time', { ...FRESH, pulse: { runId: 'a1', nodeMs: Number.NaN } }, false],
+  ['no pulse', { ...FRESH, pulse: undefined }, false],
+  ['another epoch', { ...FRESH, epoch: '1:a1:m:7' }, false],
+  ['no epoch', { ...FRESH, epoch: undefined }, false],
+])('%s', (_, glance, is) => {
+  expect(suffices(glance, KNOWN)).toBe(is)
+})

@@ -1,0 +1,183 @@
+/** Sidecars that watch the same nodes share the looks at everything; what such a look would find, all of them still find. */
+import { Redis } from 'ioredis'
+import { expect, onTestFinished, test } from 'vitest'
+import type { RedisNodesOptions } from '../../src/redis/cluster-nodes.ts'
+import { Glances } from '../../src/redis/glance.ts'
+import { EPOCH_KEY } from '../../src/redis/keys.ts'
+import type { Member } from '../../src/redis/member.ts'
+import { systemClock } from '../../src/system/clock.ts'
+import { eventually } from '../support/eventually.ts'
+import { joinCluster, type Sidecar } from '../support/redis-cluster.ts'
+import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+
+const SIDECARS = 4
+const NAMES = ['redis-0', 'redis-1', 'redis-2']
+
+async function start(): Promise<{ servers: RedisServers; sidecars: readonly Sidecar[]; first: Redis }> {
+  const servers = await startRedisServers(3)
+  onTestFinished(() => servers[Symbol.asyncDispose]())
+  const sidecars: Sidecar[] = []
+  for (let n = 0; n < SIDECARS; n += 1) {
+    const sidecar = await joinCluster(servers.urls, { names: NAMES })
+    onTestFinished(() => sidecar[Symbol.asyncDispose]())
+    await sidecar.votes(3)
+    sidecars.push(sidecar)
+  }
+  const first = new Redis(servers.at(0).url)
+  first.on('error', () => {})
+  onTestFinished(() => first.disconnect())
+  return { servers, sidecars, first }
+}
+
+type Looks = { readonly whole: number; readonly glances: number }
+
+/** Each look at everything reads the configuration; each glance the time, as each script does. */
+async function looksAt(client: Redis): Promise<Looks> {
+  const stats = await client.info('commandstats')
+  const calls = (name: string) =>
+    Number(new RegExp(`^cmdstat_${name}:calls=(\\d+)`, 'm').exec(stats)?.[1] ?? 0)
+  return { whole: calls('config\\|get'), glances: calls('time') - calls('eval') - calls('evalsha') }
+}
+
+/** So many glances later. */
+async function glancesOn(client: Redis, more: number): Promise<Looks> {
+  const before = await looksAt(client)
+  let now = before
+  await eventually('they glanced on', async () => {
+    now = await looksAt(client)
+    return now.glances - before.glances >= more
+  })
+  return { whole: now.whole - before.whole, glances: now.glances - before.glances }
+}
+
+const statesOf = (sidecars: readonly Sidecar[]) => sidecars.map((sidecar) => sidecar.states()[0])
+
+test('of several sidecars without requests most looks are glances', async () => {
+  const { first } = await start()
+  await glancesOn(first, 20)
+  const { whole, glances } = await glancesOn(first, 200)
+  // Every tenth look, and those of whoever writes a pulse.
+  expect(whole).toBeLessThan(glances / 2)
+})
+
+test('a node whose eviction policy changes is unfit for every sidecar', async () => {
+  const { sidecars, first } = await start()
+  await glancesOn(first, 20)
+  await first.config('SET', 'maxmemory-policy', 'allkeys-lru')
+  await eventually('all know', () => statesOf(sidecars).every((state) => state === 'unfit'))
+})
+
+test('a node whose epoch is gone loses its vote with every sidecar, without a command, and gets it back', async () => {
+  const { sidecars, first } = await start()
+  await glancesOn(first, 20)
+  await first.del(EPOCH_KEY)
+  const lost = (sidecar: Sidecar) =>
+    sidecar.events.some(
+      (event) =>
+        event.kind === 'node_state' &&
+        event.to === 'quarantined' &&
+        event.node === 'redis-0' &&
+        event.from === 'voting',
+    )
+  await eventually('all know', () => sidecars.every(lost))
+  await eventually('it votes', () => statesOf(sidecars).every((state) => state === 'voting'))
+})
+
+test('a node that hangs is down for every sidecar, and votes again when it goes on', async () => {
+  const { servers, sidecars, first } = await start()
+  await glancesOn(first, 20)
+  servers.pause(0)
+  await eventually('all know', () => statesOf(sidecars).every((state) => state === 'down'))
+  servers.resume(0)
+  await eventually('it votes', () => statesOf(sidecars).every((state) => state === 'voting'))
+})
+
+test('while a node does not vote, the others are looked at wholly', async () => {
+  const { servers, sidecars, first } = await start()
+  await servers.stop(1)
+  await eventually('all know', () => sidecars.every((sidecar) => sidecar.states()[1] === 'down'))
+  const before = await looksAt(first)
+  let now = before
+  await eventually('they looked on', async () => {
+    now = await looksAt(first)
+    return now.whole - before.whole >= 50
+  })
+  // Some were under way.
+  expect(now.glances - before.glances).toBeLessThanOrEqual(SIDECARS)
+})
+
+/** The next look after that: 'glance' where it was enough. */
+type Change = (member: Member, other: Member, glances: Glances) => void
+
+test.each<[what: string, change: Change, look: 'glance' | 'everything']>([
+  ['nothing happened', () => {}, 'glance'],
+  [
+    'a command was sent to it: new claims must fit into its memory',
+    (member) => counted(member).calls++,
+    'everything',
+  ],
+  ['it has another connection', (member) => void Object.assign(member, { connection: 2 }), 'everything'],
+  [
+    'this process wrote its pulse',
+    (member, _, glances) => glances.looked(member, BEGAN, false),
+    'everything',
+  ],
+  [
+    'another node does not vote',
+    (_, other) => void Object.assign(other, { state: { kind: 'down', reason: '' } }),
+    'everything',
+  ],
+  [
+    'what another node promised is in doubt',
+    (_, other) => void Object.assign(other, { invalidated: { epoch: EPOCH, reason: '' } }),
+    'everything',
+  ],
+])('%s', async (_, change, look) => {
+  const { members, glances } = stub()
+  const [member, other] = members as [Member, Member]
+  glances.looked(member, BEGAN, true)
+  change(member, other, glances)
+  expect(await glances.suffices(member, () => true)).toBe(look === 'glance')
+})
+
+test('the tenth look is at everything', async () => {
+  const { members, glances } = stub()
+  const member = members[0] as Member
+  glances.looked(member, BEGAN, true)
+  const sufficed = []
+  for (let look = 0; look < 10; look += 1) sufficed.push(await glances.suffices(member, () => true))
+  expect(sufficed).toEqual([...Array.from({ length: 9 }, () => true), false])
+})
+
+test('a node that refuses a command of a glance is looked at wholly', async () => {
+  const { members, glances } = stub(new Error('NOPERM'))
+  const member = members[0] as Member
+  glances.looked(member, BEGAN, true)
+  expect(await glances.suffices(member, () => true)).toBe(false)
+})
+
+const EPOCH = '1:a1:n:5'
+const BEGAN = { connection: 1, calls: 7 }
+
+const counted = (member: Member) => member.node as unknown as { calls: number }
+
+/** Two nodes that vote, whose pulse is fresh. */
+function stub(refusal: Error | null = null) {
+  const replies = [
+    [null, ['1000', '0']],
+    [null, EPOCH],
+    [refusal, 'a1'],
+    [null, '999900'],
+  ]
+  const pipeline = { exec: () => Promise.resolve(replies) } as Record<string, unknown>
+  for (const command of ['time', 'get', 'hget']) pipeline[command] = () => pipeline
+  const members = [0, 1].map(() => ({
+    node: { calls: 7 },
+    client: { status: 'ready', pipeline: () => pipeline, disconnect: () => {} },
+    connection: 1,
+    state: { kind: 'voting', facts: { runId: 'a1', epoch: EPOCH } },
+    invalidated: undefined,
+  })) as unknown as Member[]
+  const options = { clock: systemClock } as RedisNodesOptions
+  return { members, glances: new Glances({ options, members, closed: false }, { glanced: () => {} }) }
+}
