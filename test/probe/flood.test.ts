@@ -1,6 +1,7 @@
 // The flood judges sidecars; here it is tested by tables, a real sidecar, and ones broken on purpose.
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { json } from 'node:stream/consumers'
 import { Server, ServerCredentials, type ServerDuplexStream, type sendUnaryData } from '@grpc/grpc-js'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
@@ -136,6 +137,22 @@ describe('fencepost probe --once', () => {
     expect(probe.output).not.toContain('"result"')
     expect(sidecar.process.output).toMatch(/"tenant":"fencepost-probe"/)
   }, 120_000)
+
+  test('copies that all lost their race prove nothing where the next one is granted', async () => {
+    const asked = new Map<string, number>()
+    await using server = await serverOf(async (request, response) => {
+      const { reserved_value: value } = (await json(request)) as { reserved_value?: string }
+      const copies = (asked.get(value ?? '') ?? 0) + 1
+      if (value !== undefined) asked.set(value, copies)
+      response.writeHead(copies === 6 ? 201 : 409, { 'content-type': 'application/json' })
+      response.end(JSON.stringify({ reservation_id: 'r', fencing_token: 1 }))
+    })
+    const args = ['probe', '--api', server.url, '--rate', '500', '--timeout', '1m', '--once']
+    await using probe = startFencepost(args)
+    expect(await probe.exited, probe.output).toMatchObject({ code: 1 })
+    expect(probe.output).toMatch(/0 false positives, 0 false negatives, 20 errors/)
+    expect(probe.output).toContain('no copy was granted before its budget ended, and the next one was')
+  })
 
   test.each([
     ['grants every copy', 201, /20 false negatives/],
