@@ -29,7 +29,7 @@ password=$(head -c 32 /dev/urandom | base64 | tr -dc A-Za-z0-9)
 sed "s/replace-this-password/$password/; /^user operator/d" deploy/k8s/nodes-tls-acl/users.acl.example > users.acl
 kubectl create secret generic fencepost-redis-users --from-file=users.acl --from-literal=password="$password"
 helm dependency build deploy/helm/fencepost
-helm install fencepost deploy/helm/fencepost --set service.tokenSecret=fencepost-token \\
+helm install fencepost deploy/helm/fencepost --wait --set service.tokenSecret=fencepost-token \\
   --set redis.username=fencepost,redis.passwordSecret=fencepost-redis-users,redis.bundled.usersSecret=fencepost-redis-users
 helm test fencepost
 \`\`\`

@@ -1,7 +1,7 @@
 /** What the books of a scenario in a cluster say against it. The cluster itself: `npm run test:cluster`. */
 import { expect, test } from 'vitest'
 import { faultsIn } from './scenario.ts'
-import { tableOf } from './table.ts'
+import { mergedTable, tableOf } from './table.ts'
 import type { Books } from './traffic-process.ts'
 
 const kept: Books = {
@@ -53,4 +53,20 @@ test('the table tells 503 from other failures, and says what failed', () => {
   expect(tableOf([row]).split('\n').at(-1)).toBe(
     '| drain | Three nodes. **failed:** 3 requests failed at first, and 2 may | 100 | 2 | 1 | 100 | 0 | 0 | 3 | 12 |',
   )
+})
+
+test('a row stays until its scenario is run again, and those of scenarios that are no more go', () => {
+  const row = (name: string, found: string) => ({
+    ...{ name, what: 'What.', found, seconds: 1, books: undefined, faults: [] },
+  })
+  const earlier = tableOf([row('drain', 'Before.'), row('gone', 'Before.'), row('notes', 'Before.')])
+  const merged = mergedTable(
+    earlier,
+    [row('drain', 'Now.'), row('page-nodes', 'Now.')],
+    [...['notes', 'drain', 'page-nodes', 'page-drills']],
+  )
+  expect(merged.split('\n').map((line) => line.split(' | ').slice(0, 2).join(' '))).toEqual([
+    ...[expect.stringContaining('| scenario'), expect.stringContaining('|---')],
+    ...['| notes What. Before.', '| drain What. Now.', '| page-nodes What. Now.'],
+  ])
 })

@@ -1,9 +1,11 @@
 /**
  * `npm run test:cluster`: a Kubernetes cluster on this machine, the chart installed into it as its README says, and scenarios
- * under traffic whose books are checked: no request is executed twice, none is lost, failures are counted.
+ * under traffic whose books are checked: no request is executed twice, none is lost, failures are counted. Then the lines of the
+ * documents, as they stand.
  *
- *     npm run test:cluster                      every scenario, and docs/operations/cluster-tests.md with --write
+ *     npm run test:cluster                      every scenario
  *     npm run test:cluster -- drain rollout     those whose names begin so
+ *     npm run test:cluster -- --write           writes their rows into docs/operations/cluster-tests.md
  *     npm run test:cluster -- --patient         with times for a machine that others use, too
  *     npm run test:cluster -- --keep            leaves the cluster up until Ctrl-C, and says how to reach it
  *

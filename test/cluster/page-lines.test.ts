@@ -1,7 +1,46 @@
 /** The lines of the documents for a cluster. `npm run test:cluster -- page-` runs them. */
 import { expect, test } from 'vitest'
-import { commandsIn } from '../support/page-lines.ts'
+import { allPageLines, blocksIn, commandsIn, PAGES, readPage } from '../support/page-lines.ts'
+import { LINES_OF_PAGES } from './pages/scenarios.ts'
 import { filled } from './reader.ts'
+
+/** Names of commands in a sentence, with nothing that they are done to. */
+const NAMES = [
+  'helm dependency update',
+  'helm install --wait',
+  'helm rollback',
+  'helm template',
+  'helm test',
+  'helm upgrade',
+  'helm upgrade --wait',
+  'kubectl drain',
+  'kubectl rollout restart',
+  'kubectl rollout status',
+]
+
+/** Why a line is not run. */
+const NOT_RUN: Readonly<Record<string, string>> = {
+  'helm install fencepost oci://ghcr.io/fencepost/charts/fencepost --version 0.1.0 …':
+    'takes the chart from a registry, and nothing was published yet',
+}
+
+test('every line for a cluster is run in one, or it is said why not', () => {
+  const all = allPageLines().map(({ text }) => text)
+  const run = new Set(LINES_OF_PAGES.map(({ text }) => text))
+  const known = [...NAMES, ...Object.keys(NOT_RUN)]
+  expect(all.filter((text) => !run.has(text) && !known.includes(text))).toEqual([])
+  // What no page has any more, or is run after all.
+  expect(known.filter((text) => !all.includes(text) || run.has(text))).toEqual([])
+})
+
+// The nodes of a release that was just installed do not vote yet, so its test would fail.
+test('where `helm test` follows `helm install`, the release is waited for', () => {
+  const tested = PAGES.flatMap((page) => blocksIn(readPage(page))).filter((block) =>
+    /^helm install [\s\S]*^helm test /m.test(block),
+  )
+  expect(tested.length).toBeGreaterThan(0)
+  for (const block of tested) expect(block).toMatch(/^helm install .* --wait /m)
+})
 
 const page = `
 Run \`kubectl exec POD\`, or \`kubectl rollout

@@ -1,4 +1,4 @@
-/** docs/operations/cluster-tests.md, written by a whole run. */
+/** docs/operations/cluster-tests.md: a run writes the rows of what it ran. */
 import { execFile } from 'node:child_process'
 import { readFile, writeFile } from 'node:fs/promises'
 import { release } from 'node:os'
@@ -10,7 +10,8 @@ import { COREDNS } from './dns.ts'
 import type { Patience } from './release.ts'
 import { cgroupHierarchies, clusterProgram } from './requirements.ts'
 import type { Row } from './scenario.ts'
-import { tableOf } from './table.ts'
+import { SCENARIOS } from './scenarios.ts'
+import { mergedTable } from './table.ts'
 
 const PAGE = join(import.meta.dirname, '../../docs/operations/cluster-tests.md')
 const BEGIN = '<!-- written by `npm run test:cluster -- --write` -->'
@@ -36,8 +37,11 @@ export async function writePage(rows: readonly Row[], { patient }: Patience): Pr
   ]
   const date = new Date().toISOString().slice(0, 10)
   const how = patient ? ' With `--patient`, because two cores carry all of it.' : ''
-  const written = [BEGIN, '', `${date}: ${versions.join(', ')}.${how}`, '', tableOf(rows), '', END].join('\n')
   const page = await readFile(PAGE, 'utf8')
+  const earlier = page.slice(page.indexOf(BEGIN), page.indexOf(END))
+  const names = SCENARIOS.map(({ name }) => name)
+  const table = mergedTable(earlier, rows, names)
+  const written = [BEGIN, '', `${date}: ${versions.join(', ')}.${how}`, '', table, '', END].join('\n')
   await writeFile(
     PAGE,
     `${page.slice(0, page.indexOf(BEGIN))}${written}${page.slice(page.indexOf(END) + END.length)}`,

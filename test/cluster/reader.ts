@@ -4,6 +4,7 @@
  */
 import { cp, mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { MAIN_PROGRAM } from '../support/main-program.ts'
 import { blockOf, lineOf, type PageLine } from '../support/page-lines.ts'
 import type { TestProcess } from '../support/processes.ts'
 import { type Cluster, isReady } from './cluster.ts'
@@ -11,7 +12,8 @@ import { allowOneMachine } from './one-machine.ts'
 import type { Patience } from './release.ts'
 
 const root = join(import.meta.dirname, '../..')
-const DEPLOY = 'docs/operations/deploy.md'
+export const DEPLOY = 'docs/operations/deploy.md'
+export const DEFAULT_NAMESPACE = 'payments'
 /** No line takes longer; a drill waits for four minutes at most, and for several quarantines. */
 const LINE_S_MAX = 1_200
 
@@ -50,7 +52,7 @@ export class Reader {
 
   async #install(): Promise<void> {
     await mkdir(this.folder)
-    await cp(join(root, 'deploy'), join(this.folder, 'deploy'), { recursive: true })
+    await cp(join(root, 'deploy'), join(this.folder, 'deploy'), { recursive: true, dereference: true })
     await allowOneMachine(this.cluster, this.#patience)
     for (const line of [APPLY_NODES, APPLY_EXAMPLE, ROLLED_OUT_NODES, ROLLED_OUT_EXAMPLE])
       await this.run(line)
@@ -69,13 +71,13 @@ export class Reader {
 
   /** @returns what was written to stdout and stderr */
   async run(what: PageLine | Block, names: Names = {}, options: ShellOptions = {}): Promise<string> {
-    const { namespace = 'payments', input, before = '', after = '' } = options
+    const { namespace = DEFAULT_NAMESPACE, input, before = '', after = '' } = options
     const script = await this.#script([before, this.#filled(what, names), after].join('\n'), namespace)
     return this.cluster.run('timeout', [String(LINE_S_MAX), 'sh', '-euc', script], input)
   }
 
   /** A line that goes on until it is ended: `await using`. */
-  async start(line: PageLine, names: Names = {}, namespace = 'payments'): Promise<TestProcess> {
+  async start(line: PageLine, names: Names = {}, namespace = DEFAULT_NAMESPACE): Promise<TestProcess> {
     const command = this.#filled(line, names).replace(/ &$/, '')
     return this.cluster.start('sh', ['-euc', await this.#script(`exec ${command}`, namespace)])
   }
@@ -86,10 +88,21 @@ export class Reader {
     return filled('script' in what ? what.script : what.text, names)
   }
 
+  /** One that the reader has already, as strict as that of the example. */
+  async namespace(name: string, labels: Readonly<Record<string, string>> = {}): Promise<void> {
+    const metadata = { name, labels: { 'pod-security.kubernetes.io/enforce': 'restricted', ...labels } }
+    await this.cluster.apply({ apiVersion: 'v1', kind: 'Namespace', metadata })
+  }
+
+  /** The program of the package, on the reader's machine. */
+  fencepost(...args: readonly string[]): Promise<string> {
+    return this.cluster.run(process.execPath, [MAIN_PROGRAM, ...args])
+  }
+
   /** A pod of the example, with its sidecar. */
   async pod(): Promise<string> {
     const { items } = await this.cluster.get(
-      ...['--namespace', 'payments', 'pods', '--selector', 'app.kubernetes.io/name=payments'],
+      ...['--namespace', DEFAULT_NAMESPACE, 'pods', '--selector', 'app.kubernetes.io/name=payments'],
     )
     const pod = items.find(
       ({ metadata, status }: (typeof items)[0]) =>

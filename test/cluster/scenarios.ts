@@ -2,7 +2,7 @@
 import { APPLICATION_SCENARIOS } from './application-scenarios.ts'
 import { INSTALLATION_SCENARIOS } from './installation-scenarios.ts'
 import { NODE_SCENARIOS } from './node-scenarios.ts'
-import { PAGE_SCENARIOS } from './page-scenarios.ts'
+import { PAGE_SCENARIOS } from './pages/scenarios.ts'
 import type { Scenario } from './scenario.ts'
 
 export const SCENARIOS: readonly Scenario[] = [

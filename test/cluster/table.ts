@@ -23,6 +23,14 @@ export function tableOf(rows: readonly Row[]): string {
   return [head, '|---|---|---|---|---|---|---|---|---|---|', ...lines].join('\n')
 }
 
+/** The table of a run of some scenarios, with those of an earlier one in place of what it did not run. Scenarios that are no more go. */
+export function mergedTable(earlier: string, rows: readonly Row[], names: readonly string[]): string {
+  const [head = '', rule = '', ...own] = tableOf(rows).split('\n')
+  const nameOf = (line: string) => /^\| ([\w-]+) \|/.exec(line)?.[1]
+  const lines = new Map([...earlier.split('\n'), ...own].map((line) => [nameOf(line), line]))
+  return [head, rule, ...names.flatMap((name) => lines.get(name) ?? [])].join('\n')
+}
+
 function failedBy(failed: Readonly<Record<string, number>>, by503: boolean): number {
   return Object.entries(failed)
     .filter(([said]) => / 503\b/.test(said) === by503)

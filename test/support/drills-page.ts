@@ -1,4 +1,4 @@
-/** docs/operations/drills.md as a program: its commands for processes, block by block, and what must be seen after each. */
+/** docs/operations/drills.md as a program: its commands, block by block, and what must be seen after each. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
@@ -22,7 +22,7 @@ const all: readonly DrillStep[] = page.split(/^##+ /m).flatMap((section) => {
   )
 })
 
-/** Commands that no test runs, as the page says. */
+/** What takes the place of the functions for processes. */
 export const KUBERNETES_STEPS = all.filter(({ heading }) => heading === 'Nodes in Kubernetes')
 export const DRILL_STEPS = all.filter((step) => !KUBERNETES_STEPS.includes(step))
 
