@@ -83,7 +83,7 @@ export function openCoordinations(
   }
 }
 
-/** The longest time without a leader after one dies, but never above a lease that nodes accept. */
+/** The longest time without a leader after one dies, and a third of it until a follower claims; never above a lease that nodes accept. */
 const LEADERSHIP_LEASE_MS = 15_000
 /** No request waits for these stats. */
 const NODE_STATS_DEADLINE_MS = 1_000

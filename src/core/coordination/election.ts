@@ -55,10 +55,12 @@ export function campaign(options: CandidateOptions): Candidate {
   let again: Timer | undefined
   let running: Promise<void> = Promise.resolve()
 
-  function tryLater(): void {
+  /** @param heldForMs what is left of the leader's lease; absent: not known */
+  function tryLater(heldForMs = leaseMs / 3): void {
     if (stopped.signal.aborted) return
-    // Followers claim about as often as the leader renews, each at its own moment.
-    again = clock.timer((leaseMs / 3) * (1 + random.fraction()), () => {
+    // When the leader's lease would end, each follower at its own moment; a leader that stops gives it back sooner.
+    const delayMs = Math.min(leaseMs, heldForMs + (leaseMs / 3) * random.fraction())
+    again = clock.timer(delayMs, () => {
       running = once()
     })
   }
@@ -90,7 +92,7 @@ export function campaign(options: CandidateOptions): Candidate {
         await leases.release(renewer.lease())
       }
     }
-    tryLater()
+    tryLater(claimed.kind === 'held' ? claimed.retryAfterMs : undefined)
   }
 
   running = once()
