@@ -65,7 +65,7 @@ async function claimOrWait(
   request: ProtectedRequest,
   ports: DedupPorts,
 ): Promise<ClaimResult | Extract<Outcome, { kind: 'too_many_waiters' }>> {
-  const { recordKey: key, policy, abandoned } = request
+  const { recordKey: key, fingerprint, policy, abandoned } = request
   const { leases, localLeases, whenEnded, waiters, fairQueue, clock } = ports
   const claim = async () => {
     const claimed = await leases.claim(claimRequestOf(request))
@@ -77,7 +77,8 @@ async function claimOrWait(
   if (place === undefined)
     return { kind: 'too_many_waiters', limit: waiters.limit, retryAfterMs: first.retryAfterMs }
   const untilMonoMs = clock.monoMs() + policy.waitMs
-  const wanted = { key, claim, untilMonoMs, backoff: WAIT_BACKOFF, abandoned, whenEnded }
+  const join = () => waiters.groups.join(`${key} ${fingerprint}`, clock.monoMs())
+  const wanted = { key, claim, untilMonoMs, backoff: WAIT_BACKOFF, abandoned, whenEnded, join }
   // Awaited here: `using` releases the place when the wait is over.
   return await claimWhenFree(first, wanted, ports)
 }

@@ -350,6 +350,58 @@ describe('a duplicate that may wait', () => {
     await clock.during(first)
   })
 
+  /** Another sidecar executes the request; ten duplicates wait here. */
+  async function tenBesideAnother(policy: Partial<DedupPolicy> = {}) {
+    const here = sidecar({ shared: true })
+    const { leaseMs, retentionMs, budgetMs } = POLICY
+    const asked = { key: KEY, fingerprint: 'f'.repeat(64), leaseMs, retentionMs, budgetMs }
+    const claimed = await here.cluster.leases.claim(asked)
+    if (claimed.kind !== 'granted') throw new Error(`the other sidecar's claim was ${claimed.kind}`)
+    const waiting = Array.from({ length: 10 }, () => here.request(answered(), { waitMs: 5_000, ...policy }))
+    const claimsOnNodes = () =>
+      here.cluster.events.filter((event) => event.kind === 'claim_ended' && event.rounds > 0).length
+    return { ...here, lease: claimed.lease, waiting, claimsOnNodes }
+  }
+
+  test('ten duplicates beside another sidecar claim as one, and one answer is that of all', async () => {
+    const { clock, cluster, lease, waiting, claimsOnNodes, told } = await tenBesideAnother()
+    await clock.advance(1_000)
+    expect(claimsOnNodes()).toBeLessThan(50)
+    await cluster.leases.complete(lease, {
+      kind: 'response',
+      status: 201,
+      headers: [],
+      body: Buffer.from('paid'),
+      completedAtWallMs: clock.wallMs(),
+    })
+    const before = claimsOnNodes()
+    // The longest pause for the wait so far.
+    await clock.advance(63)
+    const outcomes = await Promise.all(waiting)
+    expect(outcomes.map(({ kind }) => kind)).toEqual(Array(10).fill('replayed'))
+    expect(claimsOnNodes() - before).toBe(1)
+    expect(told).toEqual([])
+    expect(clock.pendingTimers).toBe(0)
+  })
+
+  test('of ten duplicates beside another sidecar one is executed when that one releases the key', async () => {
+    const { clock, cluster, lease, waiting, told } = await tenBesideAnother()
+    await clock.advance(1_000)
+    await cluster.leases.release(lease)
+    const outcomes = await clock.during(Promise.all(waiting))
+    expect(outcomes.map(({ kind }) => kind).sort()).toEqual(['created', ...Array(9).fill('replayed')])
+    expect(told.length).toBe(1)
+  })
+
+  test('of ten duplicates beside another sidecar each is refused when its own time is over', async () => {
+    const { clock, waiting } = await tenBesideAnother({ waitMs: 500 })
+    const outcomes = await clock.during(Promise.all(waiting))
+    expect(outcomes).toEqual(
+      Array(10).fill(expect.objectContaining({ kind: 'in_progress', retryAfterMs: expect.any(Number) })),
+    )
+    expect(clock.monoMs()).toBe(500)
+  })
+
   test('a waiting duplicate is answered when the quorum is lost meanwhile', async () => {
     const { begun, request, clock, cluster } = sidecar()
     await begun()

@@ -1,10 +1,11 @@
 /**
  * Counts waiters: for one key, and in this process altogether.
  *
- * Owns two counters. Waiting itself, and for how long, is the waiter's business.
+ * Owns two counters. Waiting itself, and for how long, is the waiter's business; who of them claims is `wait-group.ts`'.
  */
 
 import type { ClaimResult } from '../ports.ts'
+import { createWaitGroups, type WaitGroups } from './wait-group.ts'
 
 /** A holder works on it, or several claimants race for it: both end, and a later claim finds out the result. */
 export type Taken = Extract<ClaimResult, { kind: 'held' | 'contended' }>
@@ -18,6 +19,8 @@ export type Waiters = {
   readonly limit: number
   /** Takes a place; undefined where there is none. Disposing releases it. */
   enter(key: string): Disposable | undefined
+  /** In which one waiter claims for all that wait for the same. */
+  readonly groups: WaitGroups
 }
 
 /** @param perKey most waiters of one key @param inAll most waiters of the process */
@@ -26,6 +29,7 @@ export function createWaiters(perKey: number, inAll: number): Waiters {
   let total = 0
   return {
     limit: perKey,
+    groups: createWaitGroups(),
     enter: (key) => {
       const here = waiting.get(key) ?? 0
       if (here >= perKey || total >= inAll) return undefined
