@@ -50,15 +50,17 @@ export type Fitness = { readonly kind: 'fit' } | { readonly kind: 'unfit'; reado
  */
 export async function inspectNode(client: Redis): Promise<NodeFacts> {
   const { db = 0 } = client.options
-  const info = client.info().then(fieldsOf)
-  const [field, looked, pulse, durable] = await Promise.all([
-    info,
-    callMembership(client, '', ['look']),
-    readPulse(client),
-    readDurable(client, info),
-    // ioredis selects it as well, but if that is refused it goes on in database 0: another keyspace than the others'.
-    db === 0 ? undefined : client.select(db),
-  ])
+  const [field, looked, pulse, durable] = await inOneWrite(client, () => {
+    const info = client.info().then(fieldsOf)
+    return Promise.all([
+      info,
+      callMembership(client, '', ['look']),
+      readPulse(client),
+      readDurable(client, info),
+      // ioredis selects it as well, but if that is refused it goes on in database 0: another keyspace than the others'.
+      db === 0 ? undefined : client.select(db),
+    ])
+  })
   const membership = membershipOf(looked)
   return {
     ...membership,
@@ -71,6 +73,16 @@ export async function inspectNode(client: Redis): Promise<NodeFacts> {
     evictedKeys: Number(field('evicted_keys')),
     memory: memoryOf(field),
     version: field('redis_version'),
+  }
+}
+
+/** What is sent in one turn leaves in one write, and wakes the node once; ioredis writes each command by itself. */
+function inOneWrite<T>({ stream }: Redis, send: () => T): T {
+  stream?.cork()
+  try {
+    return send()
+  } finally {
+    stream?.uncork()
   }
 }
 
