@@ -338,6 +338,16 @@ describe('the fenced mutex', () => {
       false,
     ],
     [
+      'a later claim is given back, so the first one stands again, and is requeued',
+      () => [
+        lapsed(),
+        c('reserve', 3, 11, 12, 201, 5),
+        c('release', 3, 13, 14, 200),
+        d('requeue', 'lapsed', [10, 40]),
+      ],
+      true,
+    ],
+    [
       'a claim that lapsed is requeued, and the next one is the first',
       () => [lapsed(), d('requeue', 'lapsed', [31, 40]), c('reserve', 3, 41, 50, 201, 50)],
       true,

@@ -4,8 +4,9 @@
  * Owns the promises (docs/operations/one-key.md). `done`: it took effect between call and answer. `unknown`, or no
  * answer: each step may have taken effect, then or later, or never; and an outcome that was perhaps forgotten on some
  * nodes alone may come back, once. A decision never concerns a claim with a larger token than the one that was seen,
- * unless it says that the work was executed. What the application says once its books are open the sweeper hears, too:
- * so it may take effect although the operator was refused.
+ * unless it says that the work was executed. A larger claim that was given back is none: the one before it stands
+ * again, so the decision is still about what the operator saw. What the application says once its books are open the
+ * sweeper hears, too: so it may take effect although the operator was refused.
  */
 
 import type { Decision, Operation } from '../history.ts'

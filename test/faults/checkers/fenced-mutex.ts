@@ -13,6 +13,10 @@ import { byKey, type Violation } from './violation.ts'
 
 type State = {
   readonly largest: number
+  /** The last claim that was not given back: one that is given back leaves the claim before it as it was. */
+  readonly stands: number
+  /** What stands where the last claim is given back. */
+  readonly before: number
   readonly holder: number
   readonly untilMs: number
   /** The token of the outcome; {@link BY_HAND} of an operator's. */
@@ -30,7 +34,16 @@ type Op =
   | (Step & { readonly call?: undefined })
 
 const BY_HAND = -1
-const FREE = { holder: 0, untilMs: 0, completedBy: 0, mayReturn: 0, ended: false, fenced: 0 } as const
+const FREE = {
+  stands: 0,
+  before: 0,
+  holder: 0,
+  untilMs: 0,
+  completedBy: 0,
+  mayReturn: 0,
+  ended: false,
+  fenced: 0,
+} as const
 
 const MODEL: Model<State, Op> = {
   initial: { largest: 0, ...FREE },
@@ -49,14 +62,14 @@ const MODEL: Model<State, Op> = {
         if (token === state.holder) return { ...state, untilMs }
         if (state.ended && call.type === 'ok' && (call.attempt ?? 2) < 2) return undefined
         return free && state.completedBy === 0 && token > state.largest
-          ? { ...state, largest: token, holder: token, untilMs }
+          ? { ...state, largest: token, stands: token, before: state.stands, holder: token, untilMs }
           : undefined
       }
       case 'extend':
         return state.holder === token && state.completedBy === 0 ? { ...state, untilMs } : undefined
       case 'release':
         if (state.completedBy !== 0) return undefined
-        if (state.holder === token) return { ...state, holder: 0 }
+        if (state.holder === token) return { ...state, holder: 0, stands: state.before }
         // A repeated release, without a claim in between.
         return state.holder === 0 && state.largest === token ? state : undefined
       case 'complete':
@@ -75,8 +88,8 @@ function decided(state: State, { what, optional, endMs, decision }: Step): State
   const isFree = was === 'live' || state.holder === 0 || state.untilMs <= endMs
   const completedBy = state.completedBy === 0 ? state.mayReturn : state.completedBy
   const largest = Math.max(state.largest, token)
-  // A claim with a larger token came after what the operator saw, and is no matter of the decision.
-  const isLater = state.largest > token && !concernsLaterClaims(decision)
+  // A claim with a larger token came after what the operator saw, stands, and is no matter of the decision.
+  const isLater = state.stands > token && !concernsLaterClaims(decision)
   if (was !== 'completed' && (state.completedBy !== 0 || isLater || !isFree)) return undefined
   if (was === 'completed' && completedBy === 0) return undefined
   const { mayReturn } = state
@@ -84,7 +97,15 @@ function decided(state: State, { what, optional, endMs, decision }: Step): State
   switch (what) {
     case 'ended':
       // Of a decision that goes on, or is not known to have been made, the next one need not be a further attempt.
-      return { ...state, largest, holder: 0, untilMs: 0, ended: state.ended || !optional, fenced }
+      return {
+        ...state,
+        largest,
+        stands: Math.max(state.stands, token),
+        holder: 0,
+        untilMs: 0,
+        ended: state.ended || !optional,
+        fenced,
+      }
     case 'forgotten':
       if (was !== 'completed') return { largest, ...FREE, mayReturn, fenced }
       return { largest, ...FREE, mayReturn: optional ? completedBy : 0 }

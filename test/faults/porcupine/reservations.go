@@ -26,8 +26,10 @@ type register struct {
 	// Ends of leases that earlier operations relied on: no later operation can have ended before.
 	floor   int64
 	largest int64
-	holder  int64
-	until   int64
+	// The last claim that was not given back, and what stands again where the last one is.
+	stands, before int64
+	holder         int64
+	until          int64
 	// Of the last grant: above 1 an earlier attempt ended without an outcome, and stands again where this one is given
 	// back.
 	attempt int
@@ -215,7 +217,7 @@ func (r register) step(op reservationOp) (register, bool) {
 		return r.leased(op), !r.done && r.holder == op.Token
 	case "release":
 		if r.holder == op.Token {
-			r.holder = 0
+			r.holder, r.stands = 0, r.before
 			return r, !r.done
 		}
 		// A repeated release, without a claim in between.
@@ -251,27 +253,27 @@ func (r register) decided(op reservationOp) (register, bool) {
 			return r.byHand(op), true
 		}
 		forgotten := r.outcome
-		r.done, r.outcome, r.holder, r.ended = false, "", 0, false
+		r.done, r.outcome, r.holder, r.ended, r.stands, r.before = false, "", 0, false, 0, 0
 		if op.optional {
 			r.mayReturn = forgotten
 		}
 		return r, true
 	}
-	if r.done || (r.largest > op.Token && !op.concernsLater()) {
+	if r.done || (r.stands > op.Token && !op.concernsLater()) {
 		return r, false
 	}
 	after, free := r, true
 	if op.Was != "live" {
 		after, free = r.free(op.end)
 	}
-	after.holder, after.largest = 0, max(r.largest, op.Token)
+	after.holder, after.largest, after.stands = 0, max(r.largest, op.Token), max(r.stands, op.Token)
 	switch op.what {
 	case "ended":
 		// Of a decision that goes on, or is not known to have been made, the next one need not be a further attempt.
 		after.ended = r.ended || !op.optional
 		return after, free
 	case "forgotten":
-		after.ended, after.attempt = false, 0
+		after.ended, after.attempt, after.stands, after.before = false, 0, 0, 0
 		return after, free
 	default:
 		return after.byHand(op), free
@@ -293,6 +295,7 @@ func (r register) reserve(op reservationOp) (register, bool) {
 		return r.leased(op), op.Session != "" && op.Session == op.sessionOfToken
 	}
 	after, free := r.free(op.end)
+	after.before, after.stands = r.stands, op.Token
 	after.largest, after.holder, after.attempt = op.Token, op.Token, op.Attempt
 	return after.leased(op), free && op.Token > r.largest && !(r.ended && op.Attempt < 2)
 }
@@ -332,7 +335,7 @@ func (r register) unanswered(op reservationOp) (register, bool) {
 		if r.holder != op.Token {
 			return r, false
 		}
-		r.holder = 0
+		r.holder, r.stands = 0, r.before
 		return r, true
 	}
 	if r.isDead(op.Result) {
