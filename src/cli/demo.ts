@@ -10,7 +10,7 @@ import {
   startRedisProcesses,
 } from '../demo/redis-processes.ts'
 import { report, residentMemoryBytes } from '../demo/report.ts'
-import { startSidecar } from '../demo/sidecar-process.ts'
+import { SidecarNotReady, startSidecar } from '../demo/sidecar-process.ts'
 import { runStorm } from '../demo/storm.ts'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
 import { type LiveLine, liveLine } from './live-line.ts'
@@ -31,8 +31,19 @@ export const demo: Command = (args, io) =>
     parser
       .description('shows a storm of duplicates on five nodes carried out once')
       .option('--keep', 'stay up afterwards and print what to try by hand')
-      .action(async ({ keep }: { keep?: true }) => done(await demonstrate(io, keep === true)))
+      .action(async ({ keep }: { keep?: true }) =>
+        done(await demonstrate(io, keep === true).catch(notReady(io))),
+      )
   })
+
+/** A sidecar that does not get ready says why; any other error is a fault. */
+function notReady(io: Io): (cause: unknown) => ExitCode {
+  return (cause) => {
+    if (!(cause instanceof SidecarNotReady)) throw cause
+    io.stderr.write(`${cause.message}\n`)
+    return EXIT.failure
+  }
+}
 
 async function demonstrate(io: Io, keep: boolean): Promise<ExitCode> {
   const say = (line: string) => void io.stdout.write(`${line}\n`)

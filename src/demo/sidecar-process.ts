@@ -22,7 +22,15 @@ const POLL_MS = 5
 /** No request is in flight when the demonstration ends, so a drain takes moments; a sidecar that hangs is killed. */
 const DRAIN_DEADLINE_MS = 10_000
 
-/** @param env overrides the demonstration's own environment */
+/** With the words of the sidecar. */
+export class SidecarNotReady extends Error {
+  override readonly name = 'SidecarNotReady'
+}
+
+/**
+ * @throws SidecarNotReady where it ends, or is not ready within 20 s
+ * @param env overrides the demonstration's own environment
+ */
 export async function startSidecar(
   env: Readonly<Record<string, string | undefined>>,
   ports: { readonly proxy: number; readonly admin: number },
@@ -51,7 +59,7 @@ export async function startSidecar(
     await ready(child, `${adminUrl}/readyz`, startedMs)
   } catch (cause) {
     await end(child)
-    throw new Error(`${cause instanceof Error ? cause.message : cause}\n${output.join('')}`)
+    throw new SidecarNotReady(`${cause instanceof Error ? cause.message : cause}\n${output.join('')}`)
   }
   return {
     proxyUrl: `http://127.0.0.1:${ports.proxy}`,
