@@ -7,6 +7,9 @@ import {
   parseStringItem,
 } from '../../../src/core/formats/structured-field.ts'
 
+/** The same fields with every change. */
+const SEED = 20_261_123
+
 // Rows as in the working group's own tests: the value of a field, or that it is refused.
 
 test.each<[field: string, value: string | undefined]>([
@@ -138,7 +141,7 @@ test('the parser of structured-headers reads the same strings, and refuses the s
     fc.property(fields, (field) => {
       expect(parseStringItem(field)).toBe(stringOf(field))
     }),
-    { numRuns: 2_000, examples: [['"a"'], ['"\\"";p=:=:'], [' "a" '], ['a']] },
+    { seed: SEED, numRuns: 2_000, examples: [['"a"'], ['"\\"";p=:=:'], [' "a" '], ['a']] },
   )
 })
 
@@ -163,6 +166,6 @@ test('… and the same dictionaries of bytes', () => {
     fc.property(fields, (field) => {
       expect(ours(field)).toEqual(theirs(field))
     }),
-    { numRuns: 2_000, examples: [['a=:=:'], ['a=:YQ:'], ['a=:YR==:, b']] },
+    { seed: SEED, numRuns: 2_000, examples: [['a=:=:'], ['a=:YQ:'], ['a=:YR==:, b']] },
   )
 })
