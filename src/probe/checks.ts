@@ -19,6 +19,7 @@ import {
   saidBy,
   statusOf,
 } from './call.ts'
+import { race } from './race.ts'
 import { type Copy, type Finding, finding, judge, type Result, type Volley } from './verdict.ts'
 
 export type CheckDialect = 'http_check' | 'ext_authz' | 'ext_authz_grpc'
@@ -33,15 +34,14 @@ export async function checkVolley(
   options: CheckOptions,
   envoy?: EnvoyCaller,
 ): Promise<Volley> {
-  const startedMs = performance.now()
   const asking: Asking = { dialect, number, options, envoy }
-  const asked = await Promise.all(
-    Array.from({ length: options.copies }, (_, copy) => check(asking, copy, 'first')),
+  const { asked, result, detail, durationMs } = await race(
+    options.copies,
+    (copy) => check(asking, copy, 'first'),
+    (all) => judge(all.map(({ copy }) => copy)),
   )
-  const durationMs = performance.now() - startedMs
   const failed = asked.find(({ copy }) => copy === 'failed')
-  const result = judge(asked.map(({ copy }) => copy))
-  const findings = [finding('one', result, failed && refusalOf(failed, options))]
+  const findings = [finding('one', result, detail ?? (failed && refusalOf(failed, options)))]
   const granted = asked.filter(({ copy }) => copy === 'granted')
   const [winner] = granted
   let requests = asked.length

@@ -7,6 +7,7 @@
 
 import type { ProbedApplication } from './application.ts'
 import { type FloodOptions, headerOf, listenerOf, post, type Reply, saidBy, statusOf } from './call.ts'
+import { race } from './race.ts'
 import {
   type Copy,
   type Finding,
@@ -47,28 +48,34 @@ export async function executedVolley(
   options: FloodOptions,
   { counted, send: sendTo, elsewhere }: Executed,
 ): Promise<Volley> {
-  const startedMs = performance.now()
   const send = async (content: 'first' | 'other', copy: number): Promise<Sent> => {
     const url = listenerOf(options, number, copy)
     const reply = await sendTo(url, JSON.stringify({ probe: options.run, content }))
     return { url, reply, copy: copyOf(reply) }
   }
-  const sent = await Promise.all(Array.from({ length: options.copies }, (_, copy) => send('first', copy)))
-  const durationMs = performance.now() - startedMs
-  const bodies = new Set(sent.flatMap(({ reply }) => (statusOf(reply) === 201 ? [textOf(reply)] : [])))
-  const executions = counted.executions()
-  const copies = sent.map(({ copy }) => copy)
-  const result = judgeProxied({ copies, executions, bodies: bodies.size })
+  const {
+    asked: sent,
+    result,
+    detail,
+    durationMs,
+  } = await race(
+    options.copies,
+    (copy) => send('first', copy),
+    (all) => {
+      const copies = all.map(({ copy }) => copy)
+      return judgeProxied({ copies, executions: counted.executions(), bodies: bodiesOf(all).size })
+    },
+  )
   const failed = sent.find(({ copy }) => copy === 'failed')
   const why =
     failed === undefined
-      ? `the application counted ${executions} executions; if it counts none, ${elsewhere}`
+      ? `the application counted ${counted.executions()} executions; if it counts none, ${elsewhere}`
       : whyOf(failed)
-  const findings = [finding('one', result, why)]
+  const findings = [finding('one', result, detail ?? why)]
   let requests = sent.length
   if (result === 'ok') {
     const [again, other] = [await send('first', options.copies), await send('other', options.copies + 1)]
-    findings.push(...judgeFurther(again, other, [...bodies][0], counted.executions()))
+    findings.push(...judgeFurther(again, other, [...bodiesOf(sent)][0], counted.executions()))
     requests += 2
   }
   counted.forget()
@@ -76,6 +83,11 @@ export async function executedVolley(
 }
 
 type Sent = { readonly url: string; readonly reply: Reply; readonly copy: Copy }
+
+/** Of the answers that show an outcome. */
+function bodiesOf(sent: readonly Sent[]): ReadonlySet<string> {
+  return new Set(sent.flatMap(({ reply }) => (statusOf(reply) === 201 ? [textOf(reply)] : [])))
+}
 
 function judgeFurther(again: Sent, other: Sent, recorded: string | undefined, executions: number): Finding[] {
   const isReplay = statusOf(again.reply) === 201 && headerOf(again.reply, STATUS) === 'replayed'

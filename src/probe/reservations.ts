@@ -6,19 +6,17 @@
  */
 
 import { type FloodOptions, listenerOf, memberOf, post, type Reply, saidBy, statusOf } from './call.ts'
+import { race } from './race.ts'
 import { type Copy, type Finding, finding, judge, type Result, type Volley } from './verdict.ts'
 
 export async function reservationVolley(number: number, options: FloodOptions): Promise<Volley> {
-  const startedMs = performance.now()
   const value = `__probe__:${options.run}:${number}`
-  const asked = await Promise.all(
-    Array.from({ length: options.copies }, (_, copy) => reserve(value, number, copy, options)),
+  const { asked, result, detail, durationMs } = await race(
+    options.copies,
+    (copy) => reserve(value, number, copy, options),
+    (all) => judge(all.map(({ copy }) => copy)),
   )
-  const durationMs = performance.now() - startedMs
-  if (judge(asked.map(({ copy }) => copy)) === 'false_positive')
-    asked.push(await reserve(value, number, options.copies, options))
   const failed = asked.find(({ copy }) => copy === 'failed')
-  const { result, detail } = judged(asked, options.copies)
   const findings = [finding('one', result, detail ?? (failed && saidBy(failed.url, failed.reply)))]
   const granted = asked.filter(({ copy }) => copy === 'granted')
   const [winner] = granted
@@ -32,20 +30,6 @@ export async function reservationVolley(number: number, options: FloodOptions): 
     requests += granted.length
   }
   return { entrypoint: 'api', findings, requests, durationMs }
-}
-
-/**
- * Copies that race until their budget ends may all be refused, when a quorum is back at that moment: nobody holds the value then, so one
- * more is granted. Where that one is refused, too, it was treated as the duplicate of nothing.
- */
-function judged(
-  asked: readonly Asked[],
-  copies: number,
-): { readonly result: Result; readonly detail?: string } {
-  const [next] = asked.slice(copies)
-  if (next?.copy === 'granted')
-    return { result: 'error', detail: 'no copy was granted before its budget ended, and the next one was' }
-  return { result: judge(asked.map(({ copy }) => copy)) }
 }
 
 type Asked = { readonly url: string; readonly reply: Reply; readonly copy: Copy }

@@ -139,12 +139,11 @@ describe('fencepost probe --once', () => {
   }, 120_000)
 
   test('copies that all lost their race prove nothing where the next one is granted', async () => {
-    const asked = new Map<string, number>()
+    const isSixth = sixth()
     await using server = await serverOf(async (request, response) => {
       const { reserved_value: value } = (await json(request)) as { reserved_value?: string }
-      const copies = (asked.get(value ?? '') ?? 0) + 1
-      if (value !== undefined) asked.set(value, copies)
-      response.writeHead(copies === 6 ? 201 : 409, { 'content-type': 'application/json' })
+      const granted = value !== undefined && isSixth(value)
+      response.writeHead(granted ? 201 : 409, { 'content-type': 'application/json' })
       response.end(JSON.stringify({ reservation_id: 'r', fencing_token: 1 }))
     })
     const args = ['probe', '--api', server.url, '--rate', '500', '--timeout', '1m', '--once']
@@ -211,6 +210,22 @@ describe('fencepost probe --once', () => {
       },
       { false_positive: 20 },
     ],
+    [
+      'refuses all copies, because their race took too long, and executes the next one',
+      (application) => {
+        const isSixth = sixth()
+        return async (request, response) => {
+          request.resume()
+          const headers = { 'idempotency-key': String(request.headers['idempotency-key']) }
+          if (!isSixth(headers['idempotency-key'])) response.writeHead(409).end()
+          else {
+            const answer = await fetch(application, { method: 'POST', headers })
+            response.writeHead(answer.status, { 'idempotency-status': 'created' }).end(await answer.text())
+          }
+        }
+      },
+      { error: 20 },
+    ],
   ])('ends with 1 against a proxy that %s', async (_, broken, counts) => {
     const port = await freePort()
     await using server = await serverOf(broken(`http://127.0.0.1:${port}`))
@@ -237,6 +252,12 @@ describe('fencepost probe --once', () => {
       /no route of that sidecar protects POST \/fencepost-probe/,
     ],
     ['grants a check once and never again, whatever its content', grantsOnce, { false_positive: 40 }, /409/],
+    [
+      'refuses all copies of a check, because their race took too long, and grants the next one',
+      grantsTheSixth(),
+      { error: 40 },
+      /no copy was granted before its budget ended, and the next one was/,
+    ],
   ])('ends with 1 against a gateway listener that %s', async (_, broken, counts, says) => {
     await using server = await serverOf(broken)
     await using probe = startFencepost([
@@ -396,6 +417,26 @@ test.each([
   expect(await probe.exited).toMatchObject({ code: 64 })
   expect(probe.output).toMatch(says)
 })
+
+/** Whether a key is asked for the sixth time: five copies were sent at once. */
+function sixth(): (key: string) => boolean {
+  const times = new Map<string, number>()
+  return (key) => {
+    times.set(key, (times.get(key) ?? 0) + 1)
+    return times.get(key) === 6
+  }
+}
+
+function grantsTheSixth(): RequestListener {
+  const isSixth = sixth()
+  return (request, response) => {
+    request.resume()
+    if (request.url?.startsWith('/v1/gateway/release')) response.writeHead(204).end()
+    else if (isSixth(`${request.url} ${request.headers['idempotency-key']}`))
+      response.writeHead(200, { 'fencepost-reservation-id': 'r' }).end()
+    else response.writeHead(409).end()
+  }
+}
 
 /** A gateway listener with a memory for keys, and none for their content. */
 function grantsOnce(...[request, response]: Parameters<RequestListener>): void {
