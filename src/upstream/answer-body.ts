@@ -52,7 +52,8 @@ export class AnswerBody {
   /** All of it; undefined where it has not arrived to its end, or is read as a stream already. */
   whole(): Buffer | undefined {
     if (!this.#ended || this.#stream !== undefined) return undefined
-    return this.#parts.length === 1 ? this.#parts[0] : Buffer.concat(this.#parts)
+    // A copy: a part is a view of all that was read at once, the head included, and who keeps the body would keep that.
+    return Buffer.concat(this.#parts)
   }
 
   /** It from its beginning; fails if the answer is cut. The caller must read it to its end or destroy it. */

@@ -25,6 +25,16 @@ test('it is whole once it has arrived to its end, and not before', () => {
   expect(body.whole()).toEqual(Buffer.from('paid'))
 })
 
+test('what is kept of a whole body is the body, and not all that was read with it', () => {
+  const read = Buffer.from('HTTP/1.1 200 OK\r\n\r\npaid')
+  const body = new AnswerBody(connection().controller)
+  body.push(read.subarray(-4))
+  body.end()
+  const whole = body.whole()
+  read.fill(0)
+  expect(whole).toEqual(Buffer.from('paid'))
+})
+
 test('a cut body is never whole, and its stream fails with the reason, also where it is asked for later', async () => {
   for (const asked of ['before', 'after'] as const) {
     const body = new AnswerBody(connection().controller)

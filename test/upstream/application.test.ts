@@ -2,10 +2,10 @@
 import { buffer } from 'node:stream/consumers'
 import { expect, test } from 'vitest'
 import { systemClock } from '../../src/system/clock.ts'
-import { createApplication } from '../../src/upstream/application.ts'
 import { type Respond, startApplication } from '../support/application.ts'
 import { eventually } from '../support/eventually.ts'
 import { hold } from '../support/proxy.ts'
+import { applicationAt } from './application-at.ts'
 
 test('a request whose claim ended while it waited for a connection is not sent when one comes free', async () => {
   const held = hold()
@@ -13,14 +13,7 @@ test('a request whose claim ended while it waited for a connection is not sent w
     await held.released
     response.writeHead(200, { 'Content-Length': '0' }).end()
   })
-  await using application = createApplication({
-    address: { kind: 'http', origin: server.origin },
-    connectTimeoutMs: 500,
-    bodyIdleMs: 5_000,
-    connectionsMax: 1,
-    keepAliveMs: 4_000,
-    clock: systemClock,
-  })
+  await using application = applicationAt(server.origin)
   let claimed = true
   const forward = (target: string, mayBegin: () => boolean = () => true) =>
     application.forward(
@@ -58,14 +51,7 @@ test('a stream whose reader has left ends after the time of any other answer', a
       ended = true
     })
   })
-  await using application = createApplication({
-    address: { kind: 'http', origin: server.origin },
-    connectTimeoutMs: 500,
-    bodyIdleMs: 60_000,
-    connectionsMax: 1,
-    keepAliveMs: 4_000,
-    clock,
-  })
+  await using application = applicationAt(server.origin, { bodyIdleMs: 60_000, clock })
   const reader = new AbortController()
   const result = await application.forward(
     { method: 'POST', target: '/events', headers: [], body: undefined },
@@ -115,14 +101,7 @@ test.each<[answer: string, Respond, passedOn: 'whole' | 'stream']>([
   ],
 ])('an answer %s is passed on as it came', async (_, answer, passedOn) => {
   await using server = await startApplication(answer)
-  await using application = createApplication({
-    address: { kind: 'http', origin: server.origin },
-    connectTimeoutMs: 500,
-    bodyIdleMs: 5_000,
-    connectionsMax: 1,
-    keepAliveMs: 4_000,
-    clock: systemClock,
-  })
+  await using application = applicationAt(server.origin)
   const request = { method: 'GET', target: '/', headers: [['Host', 'a'] as const], body: undefined }
   const reply = await application.stream(request, 5_000, new AbortController().signal)
   if (reply.kind !== 'answered') throw new Error(JSON.stringify(reply))

@@ -1,10 +1,9 @@
 /** Upgrades that were given up while they waited for a connection. */
 import { expect, test } from 'vitest'
-import { systemClock } from '../../src/system/clock.ts'
-import { createApplication } from '../../src/upstream/application.ts'
 import { startApplication } from '../support/application.ts'
 import { eventually } from '../support/eventually.ts'
 import { hold } from '../support/proxy.ts'
+import { applicationAt } from './application-at.ts'
 
 test('an upgrade that got no connection in time is not sent when one comes free', async () => {
   const held = hold()
@@ -12,14 +11,7 @@ test('an upgrade that got no connection in time is not sent when one comes free'
     await held.released
     response.writeHead(204).end()
   })
-  await using application = createApplication({
-    address: { kind: 'http', origin: server.origin },
-    connectTimeoutMs: 500,
-    bodyIdleMs: 5_000,
-    connectionsMax: 1,
-    keepAliveMs: 4_000,
-    clock: systemClock,
-  })
+  await using application = applicationAt(server.origin)
   const asked = (target: string) => ({ method: 'GET', target, headers: [], body: undefined })
   const forward = (target: string) =>
     application.forward(asked(target), { answerWithinMs: 5_000, storedLimitBytes: 1_024 })

@@ -42,7 +42,7 @@ export type Failure = Exclude<ForwardResult, { kind: 'answered' }>
 /** No method rejects. */
 export interface Application {
   forward(request: ApplicationRequest, limits: ForwardLimits): Promise<ForwardResult>
-  /** Streams the answer. `answerWithinMs` is for its head. */
+  /** Passes the answer on as it comes. `answerWithinMs` is for its head. */
   stream(request: ApplicationRequest, answerWithinMs: number, signal: AbortSignal): Promise<Reply | Failure>
   upgrade(
     request: ApplicationRequest,

@@ -1,0 +1,19 @@
+/** The application at an address, over one connection unless the test says otherwise. */
+import { systemClock } from '../../src/system/clock.ts'
+import {
+  type Application,
+  type ApplicationOptions,
+  createApplication,
+} from '../../src/upstream/application.ts'
+
+export function applicationAt(origin: string, options: Partial<ApplicationOptions> = {}): Application {
+  return createApplication({
+    address: { kind: 'http', origin },
+    connectTimeoutMs: 500,
+    bodyIdleMs: 5_000,
+    connectionsMax: 1,
+    keepAliveMs: 4_000,
+    clock: systemClock,
+    ...options,
+  })
+}
