@@ -3,13 +3,12 @@
  */
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
-import { createServer, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
+import { freePorts } from './free-ports.ts'
 
 const PROGRAMS = ['redis-server', 'valkey-server'] as const
 
@@ -52,30 +51,4 @@ async function end(child: ChildProcess): Promise<void> {
   const exited = once(child, 'exit')
   child.kill('SIGKILL')
   await exited
-}
-
-/** Linux gives clients ports from 32768 on (ip(7), ip_local_port_range), others from 49152. */
-const FIRST_PORT = 12_000
-const END_PORT = 32_000
-
-/**
- * Ports that no client is given by the system: one of those could be taken by a connection before its server listens.
- * Opens all before it closes any, so that no port is given twice.
- */
-export async function freePorts(count: number): Promise<number[]> {
-  const servers: Server[] = []
-  while (servers.length < count) {
-    const server = createServer()
-    const listening = new Promise<boolean>((resolve) => {
-      server.once('error', () => resolve(false)).once('listening', () => resolve(true))
-    })
-    server.listen(randomInt(FIRST_PORT, END_PORT), '127.0.0.1')
-    if (await listening) servers.push(server)
-  }
-  return servers.map((server) => {
-    const address = server.address()
-    server.close()
-    if (address === null || typeof address === 'string') throw new Error('a TCP server has no port')
-    return address.port
-  })
 }

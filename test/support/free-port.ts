@@ -10,10 +10,7 @@
  */
 import { randomInt } from 'node:crypto'
 import { createServer } from 'node:net'
-
-/** Linux begins its ephemeral ports at 32768 (ip(7), ip_local_port_range), IANA and macOS at 49152. */
-const firstPort = 12_000
-const endPort = 32_000
+import { END_PORT, FIRST_PORT } from '../../src/demo/free-ports.ts'
 
 /** Parallel workers are numbered from 1; a program outside of the tests counts as number 0. */
 const SHARES = 8
@@ -23,12 +20,12 @@ const given = new Set<number>()
 
 export async function freePort(): Promise<number> {
   for (let attempt = 0; attempt < 200; attempt += 1) {
-    const port = firstPort + SHARES * randomInt((endPort - firstPort) / SHARES) + share
+    const port = FIRST_PORT + SHARES * randomInt((END_PORT - FIRST_PORT) / SHARES) + share
     if (given.has(port)) continue
     given.add(port)
     if (await canListen(port)) return port
   }
-  throw new Error(`no free TCP port found on 127.0.0.1 between ${firstPort} and ${endPort} in 200 attempts`)
+  throw new Error(`no free TCP port found on 127.0.0.1 between ${FIRST_PORT} and ${END_PORT} in 200 attempts`)
 }
 
 function canListen(port: number): Promise<boolean> {
