@@ -24,6 +24,7 @@ export default defineConfig({
     // What is waited for may take as long: vitest gives up after a second by itself.
     expect: { poll: { timeout: 30_000 } },
     globalSetup: 'test/support/bundled-sidecar.ts',
+    setupFiles: 'test/support/property-seed.ts',
     projects: [
       {
         extends: true,

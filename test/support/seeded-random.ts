@@ -25,10 +25,15 @@ export function seededRandom(seed: number): Random {
  * `new`: whether a change passes depends on the change alone. Campaigns use new seeds.
  */
 export function seedOfRun(what: string): number {
+  const seed = givenSeed()
+  console.info(`${what}: FENCEPOST_TEST_SEED=${seed}`)
+  return seed
+}
+
+export function givenSeed(): number {
   const given = process.env.FENCEPOST_TEST_SEED ?? '20261120'
   const seed = given === 'new' ? Math.floor(Math.random() * 2 ** 31) : Number(given)
   if (!Number.isSafeInteger(seed))
     throw new Error(`FENCEPOST_TEST_SEED is a whole number or new, not ${given}`)
-  console.info(`${what}: FENCEPOST_TEST_SEED=${seed}`)
   return seed
 }

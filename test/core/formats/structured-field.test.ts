@@ -7,9 +7,6 @@ import {
   parseStringItem,
 } from '../../../src/core/formats/structured-field.ts'
 
-/** The same fields with every change. */
-const SEED = 20_261_123
-
 // Rows as in the working group's own tests: the value of a field, or that it is refused.
 
 test.each<[field: string, value: string | undefined]>([
@@ -56,6 +53,12 @@ test.each<[field: string, names: string[] | undefined]>([
   ['a=(1 2 "x";p=1);q, b', ['a', 'b']],
   ['a=( )', ['a']],
   ['a=()', ['a']],
+  ['*=@-1 ', ['*']],
+  ['a=@1, b', ['a', 'b']],
+  ['a=@1;p', ['a']],
+  ['a=(@1 2)', ['a']],
+  ['a=@1.5', undefined],
+  ['a=@', undefined],
   ['*a_-.1=t', ['*a_-.1']],
   ['a=1,', undefined],
   [',a=1', undefined],
@@ -122,7 +125,11 @@ const pieces = fc.constantFrom(
   ],
   ...['1.5', '1.', '1.2345', '999999999999999', '9999999999999999', '123456789012.1', '1234567890123.1'],
 )
-const fields = fc.array(pieces, { maxLength: 9 }).map((some) => some.join(''))
+const fields = fc
+  .array(pieces, { maxLength: 9 })
+  .map((some) => some.join(''))
+  // structured-headers refuses whatever follows a date; RFC 9651, section 4.2.9, ends it where its digits end. Rows above have these.
+  .filter((field) => !/@-?\d+[^\d]/.test(field))
 
 function orRefused<T>(read: () => T): T | undefined {
   try {
@@ -141,7 +148,7 @@ test('the parser of structured-headers reads the same strings, and refuses the s
     fc.property(fields, (field) => {
       expect(parseStringItem(field)).toBe(stringOf(field))
     }),
-    { seed: SEED, numRuns: 2_000, examples: [['"a"'], ['"\\"";p=:=:'], [' "a" '], ['a']] },
+    { numRuns: 2_000, examples: [['"a"'], ['"\\"";p=:=:'], [' "a" '], ['a']] },
   )
 })
 
@@ -166,6 +173,6 @@ test('… and the same dictionaries of bytes', () => {
     fc.property(fields, (field) => {
       expect(ours(field)).toEqual(theirs(field))
     }),
-    { seed: SEED, numRuns: 2_000, examples: [['a=:=:'], ['a=:YQ:'], ['a=:YR==:, b']] },
+    { numRuns: 2_000, examples: [['a=:=:'], ['a=:YQ:'], ['a=:YR==:, b']] },
   )
 })
