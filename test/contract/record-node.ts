@@ -35,6 +35,23 @@ const ATTEMPT_MAX = 9_999
 
 type Row = readonly [command: string, answer: string, after: string]
 
+/** However long the outcome is kept. */
+const CLAIMS_OF_COMPLETED: readonly Row[] = [
+  ['claim A5F', 'completed t10 not promised, accepted t10, attempt 1, F, x', '='],
+  ['claim A10F', 'completed t10 promised, accepted t10, attempt 1, F, x', '='],
+  ['claim B10F', 'completed t10 not promised, accepted t10, attempt 1, F, x', '='],
+  [
+    'claim B20F',
+    'completed t20 promised, accepted t10, attempt 1, F, x',
+    'completed t20 B, accepted t10, attempt 1, F, x',
+  ],
+  [
+    'claim B20G',
+    'completed t20 promised, accepted t10, attempt 1, F, x',
+    'completed t20 B, accepted t10, attempt 1, F, x',
+  ],
+]
+
 /**
  * Commands: `claim A20F`, `renew A20` and `raise A20` (of F, as attempt 1), `complete A10x`, `complete A10x of 5` (another
  * holder's: a majority accepted it at t 5; or, of 10 itself, it is adopted), `release A10`, `withdraw A10`, `forget B20`.
@@ -212,19 +229,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['read', 'released t10', '='],
   ],
   completed: [
-    ['claim A5F', 'completed t10 not promised, accepted t10, attempt 1, F, x', '='],
-    ['claim A10F', 'completed t10 promised, accepted t10, attempt 1, F, x', '='],
-    ['claim B10F', 'completed t10 not promised, accepted t10, attempt 1, F, x', '='],
-    [
-      'claim B20F',
-      'completed t20 promised, accepted t10, attempt 1, F, x',
-      'completed t20 B, accepted t10, attempt 1, F, x',
-    ],
-    [
-      'claim B20G',
-      'completed t20 promised, accepted t10, attempt 1, F, x',
-      'completed t20 B, accepted t10, attempt 1, F, x',
-    ],
+    ...CLAIMS_OF_COMPLETED,
     ['renew A10', 'renewed', '='],
     ['renew A5', 'lost t10', '='],
     ['renew A20', 'lost t10', '='],
@@ -250,21 +255,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['read', 'completed t10 A, accepted t10, attempt 1, F, x', '='],
   ],
   // The promise needs no longer life than the outcome has: the usual replay, which Redis executes in fewer steps.
-  'completed, kept for longer than a promise': [
-    ['claim A5F', 'completed t10 not promised, accepted t10, attempt 1, F, x', '='],
-    ['claim A10F', 'completed t10 promised, accepted t10, attempt 1, F, x', '='],
-    ['claim B10F', 'completed t10 not promised, accepted t10, attempt 1, F, x', '='],
-    [
-      'claim B20F',
-      'completed t20 promised, accepted t10, attempt 1, F, x',
-      'completed t20 B, accepted t10, attempt 1, F, x',
-    ],
-    [
-      'claim B20G',
-      'completed t20 promised, accepted t10, attempt 1, F, x',
-      'completed t20 B, accepted t10, attempt 1, F, x',
-    ],
-  ],
+  'completed, kept for longer than a promise': [...CLAIMS_OF_COMPLETED],
   'completed at attempt 2, kept for longer than a promise': [
     [
       'claim B20F',
