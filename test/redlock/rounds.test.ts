@@ -120,6 +120,12 @@ describe('plain redlock', () => {
     expect(lock.value?.expiration).toBeLessThan(Date.now())
   })
 
+  test('plain redlock draws a random value for each lock, which a claim has no use for', async () => {
+    using drawn = vi.spyOn(Redlock.prototype as unknown as { _random: () => string }, '_random')
+    await plain(5).redlock.acquire(['k'], 300)
+    expect(drawn).toHaveBeenCalledTimes(1)
+  })
+
   test('plain redlock does not release between its attempts, and its own key votes against it', async () => {
     const { nodes, redlock } = plain(5, { retryDelay: 100, retryCount: 3 })
     for (const node of nodes.slice(2)) node.condition = 'refusing'
@@ -247,6 +253,12 @@ describe('our quorum', () => {
     expect(await claim({ leaseMs: 300, budgetMs: 300 })).toMatchObject({ kind: 'unavailable' })
     expect(events.some(({ kind }) => kind === 'claim_expired')).toBe(true)
     for (const node of nodes) expect(await node.record(KEY)).toMatchObject({ state: 'released' })
+  })
+
+  test('our quorum has redlock draw no value: the owner of the claim is the value of its lock', async () => {
+    using drawn = vi.spyOn(Redlock.prototype as unknown as { _random: () => string }, '_random')
+    expect(await ours().claim()).toMatchObject({ kind: 'granted' })
+    expect(drawn).not.toHaveBeenCalled()
   })
 
   test('our quorum releases between rounds, and its own earlier grants never vote against it', async () => {

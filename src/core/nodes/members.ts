@@ -17,7 +17,8 @@ export function memberList(names: readonly string[]): readonly string[] {
 }
 
 export function sameMembers(one: readonly string[], other: readonly string[]): boolean {
-  return one.length === other.length && memberList(one).every((name, at) => name === memberList(other)[at])
+  const others = memberList(other)
+  return one.length === other.length && memberList(one).every((name, at) => name === others[at])
 }
 
 /** For the operator who must decide which of the two lists is wrong. */
