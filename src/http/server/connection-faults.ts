@@ -12,7 +12,11 @@ import type { Problem } from '../message/problems.ts'
 import type { Inbound } from './inbound.ts'
 import { writeRaw } from './send.ts'
 
-type Connection = { latest: Inbound; readonly unanswered: Set<Inbound> }
+type Connection = {
+  latest: Inbound
+  /** What aborts each one's {@link Inbound.cut}. In a map that lives as long as the connection: a weak one for each request costs the collector of garbage. */
+  readonly unanswered: Map<Inbound, AbortController>
+}
 
 export type ConnectionFaults = {
   /** Registers a request; `cut` aborts its {@link Inbound.cut}. */
@@ -25,16 +29,19 @@ export type ConnectionFaults = {
 
 export function createConnectionFaults(limits: FaultLimits, newInstance: () => string): ConnectionFaults {
   const connections = new WeakMap<Duplex, Connection>()
-  const cuts = new WeakMap<Inbound, AbortController>()
+
+  function opened(socket: Duplex, latest: Inbound): Connection {
+    const connection = { latest, unanswered: new Map() }
+    connections.set(socket, connection)
+    return connection
+  }
 
   return {
     admit: (inbound, cut) => {
       const { socket } = inbound.req
-      const connection = connections.get(socket) ?? { latest: inbound, unanswered: new Set() }
+      const connection = connections.get(socket) ?? opened(socket, inbound)
       connection.latest = inbound
-      connection.unanswered.add(inbound)
-      connections.set(socket, connection)
-      cuts.set(inbound, cut)
+      connection.unanswered.set(inbound, cut)
       inbound.res.once('close', () => connection.unanswered.delete(inbound))
     },
     isQuiet: (socket) => (connections.get(socket)?.unanswered.size ?? 0) === 0,
@@ -44,9 +51,10 @@ export function createConnectionFaults(limits: FaultLimits, newInstance: () => s
         socket.destroy()
         return
       }
-      const { latest, unanswered = new Set<Inbound>() } = connections.get(socket) ?? {}
-      if (latest !== undefined && !latest.req.complete && unanswered.has(latest)) {
-        cuts.get(latest)?.abort(problem)
+      const { latest, unanswered } = connections.get(socket) ?? {}
+      const cut = latest === undefined || latest.req.complete ? undefined : unanswered?.get(latest)
+      if (cut !== undefined) {
+        cut.abort(problem)
         return
       }
       const refuse = (): void => {
@@ -54,7 +62,7 @@ export function createConnectionFaults(limits: FaultLimits, newInstance: () => s
         const answer = problemAnswer(problem, { instance: newInstance })
         writeRaw(socket, answer, () => socket.destroy())
       }
-      const waiting = [...unanswered].at(-1)
+      const waiting = [...(unanswered?.keys() ?? [])].at(-1)
       if (waiting === undefined) refuse()
       else waiting.res.once('close', refuse)
     },
