@@ -129,8 +129,7 @@ async function stepFrom(proposal: Proposal, round: Round, ports: ClaimPorts): Pr
   if (round.majorityReached && bestCompleted(round.answers) === undefined)
     return settleGrant(proposal, round, ports)
 
-  const refusal = await explain(round)
-  request.onHeard?.(answered(round.answers).length)
+  const refusal = await explain(round, request)
   if (refusal.kind === 'completed') {
     void round.settled.then(() => spread(proposal, round, refusal.chosen, ports))
     return duplicate(request, refusal.chosen, round, ports)
@@ -176,10 +175,13 @@ async function settleGrant(proposal: Proposal, round: Round, ports: ClaimPorts):
 }
 
 /** Waits for the rest of a round only where the answers so far do not decide it. */
-async function explain(round: Round): Promise<Refusal> {
+async function explain(round: Round, { onHeard }: Proposal['request']): Promise<Refusal> {
+  // Before it waits: a claim whose budget ends meanwhile is answered by how many nodes are well.
+  onHeard?.(answered(round.answers).length)
   const early = explainRefusedClaim(round.answers, false)
   if (early.kind !== 'undecided') return early
   await round.settled
+  onHeard?.(answered(round.answers).length)
   return explainRefusedClaim(round.answers, true)
 }
 

@@ -85,8 +85,10 @@ export function explainRefusedClaim(answers: Answers, settled: boolean): Refusal
     const holder = majorityHolder(heard, needed)
     if (holder !== undefined) return { kind: 'held', remainingMs: holder.remainingMs }
   }
-  // Nodes that find our clock wrong say nothing about the record: the others decide what it amounts to. Hear them all.
-  if (!settled && (leading !== undefined || skewed.length > 0)) return { kind: 'undecided' }
+  // Nodes that find our clock wrong say nothing about the record, and another request under this key that a minority shows so far may be
+  // what a majority holds: the others decide what it amounts to. Hear them all.
+  const otherSeen = heard.some(({ kind }) => kind === 'mismatch')
+  if (!settled && (leading !== undefined || skewed.length > 0 || otherSeen)) return { kind: 'undecided' }
   // A larger token wins without them. A smaller one, which they demand, would stay below the fences of the others.
   const larger = fences.length > 0 && promises + fences.length >= needed
   // The smallest step: the clock of the last node that a majority needs. Nodes that granted this token refuse a smaller
