@@ -3,6 +3,8 @@ import { expect, test } from 'vitest'
 import { createBackground } from '../../../src/core/background.ts'
 import { withClaimDeadline } from '../../../src/core/claims/claim-deadline.ts'
 import type { ClaimRequest, ClaimResult, Lease, Leases } from '../../../src/core/ports.ts'
+import { createCluster } from '../../support/cluster.ts'
+import { seededRandom } from '../../support/seeded-random.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
 const REQUEST: ClaimRequest = {
@@ -58,6 +60,23 @@ test.each<[what: string, heard: readonly number[], expected: ClaimResult]>([
   expect(result()).toBeUndefined()
   await clock.advance(1)
   expect(result()).toEqual(expected)
+})
+
+test('a claim that waits for a hung node when its budget ends counts the nodes that answered', async () => {
+  const clock = new VirtualClock()
+  const { nodes, leases } = createCluster(clock, seededRandom(1))
+  const key = `dedup:t:e:v:${'0'.repeat(64)}`
+  // Three nodes refuse, and no majority shows anything: the round is decided when the last node is heard.
+  for (const [index, content] of ['d', 'e', 'f'].entries()) {
+    const token = clock.wallMs() * 1_024
+    const stands = { key, fingerprint: content.repeat(64), token, owner: 'o'.repeat(32) }
+    await nodes[index]?.apply({ kind: 'claim', ...stands, leaseMs: 10_000, keyTtlMs: 60_000 })
+  }
+  nodes[4]!.before = () => new Promise(() => {})
+  const lateClaims = createBackground(Number.POSITIVE_INFINITY, () => {})
+  const inTime = withClaimDeadline(leases, { clock, required: 3, lateClaims })
+  const claim = clock.during(inTime.claim({ ...REQUEST, key, fingerprint: 'f'.repeat(64) }))
+  expect(await claim).toMatchObject({ kind: 'contended', answered: 4 })
 })
 
 test('what is granted after the refusal is withdrawn, and nothing else is', async () => {
