@@ -5,7 +5,7 @@
 
 import type { Mode } from './application.ts'
 import { choose, type Fault, type FaultContext, pause } from './fault.ts'
-import { allVote, COPIED_WITHIN_MS, configured, errorsOf, recorded, refused, stillKnown } from './of-nodes.ts'
+import { allVote, configured, enrolledWithinMs, errorsOf, recorded, refused, stillKnown } from './of-nodes.ts'
 import { ANSWER_WITHIN_MS, LEASE_MS, NODES, QUARANTINE_MS, type Stage } from './stage.ts'
 
 /** Calls once when `count` nodes have answered the sidecar with the word; the bytes are still on their way. */
@@ -60,7 +60,7 @@ const frozenSidecar: Fault = {
     for (const node of order.slice(3)) stage.link(victim, node).reset()
     await pause(LONGER_THAN_QUARANTINE_MS)
     const others = stage.sidecars.keys().filter((index) => index !== victim)
-    await demand('the nodes vote again', QUARANTINE_MS + COPIED_WITHIN_MS, async () => {
+    await demand('the nodes vote again', await enrolledWithinMs(stage), async () => {
       const votes = await Promise.all([...others].map((index) => stage.votingNodes(index)))
       return votes.every((count) => count === NODES)
     })
@@ -122,7 +122,7 @@ const twoEnrollers: Fault = {
     forgetLinks(context)
     if (enroller === -1) return 0
     const held = stage.link(enroller, node)
-    await demand('another one goes on, and the node votes', QUARANTINE_MS + COPIED_WITHIN_MS, async () => {
+    await demand('another one goes on, and the node votes', await enrolledWithinMs(stage), async () => {
       const others = [...stage.sidecars.keys()].filter((index) => index !== enroller)
       const votes = await Promise.all(others.map((index) => stage.votingNodes(index)))
       return votes.every((count) => count === NODES)
