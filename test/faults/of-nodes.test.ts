@@ -9,6 +9,7 @@ async function isContent(epochs: readonly string[]): Promise<boolean> {
     admin: epochs.map((epoch, index) => ({
       info: async () => `# Server\r\nrun_id:run${index}\r\n`,
       get: async () => epoch,
+      dbsize: async () => 0,
     })),
     sidecars: [{}, {}],
     votingNodes: async () => NODES,

@@ -221,8 +221,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'single-node-fallback',
     rule: 'without a quorum nothing is granted (no fallback to what can be reached)',
     file: CLAIM,
-    from: '  const refusal = await explain(round)\n',
-    to: "  const refusal = await explain(round)\n  if (refusal.kind === 'unavailable' && refusal.answered > 0 && round.answers.some((answer) => answer?.kind === 'granted')) return settleGrant(proposal, round, ports)\n",
+    from: '  const refusal = await explain(round, request)\n',
+    to: "  const refusal = await explain(round, request)\n  if (refusal.kind === 'unavailable' && refusal.answered > 0 && round.answers.some((answer) => answer?.kind === 'granted')) return settleGrant(proposal, round, ports)\n",
     killedBy: ['S13'],
   },
   {
@@ -240,7 +240,7 @@ export const MUTANTS: readonly Mutant[] = [
     file: CLAIM,
     from: '  await releaseGranted(proposal, round, ports)\n  return stepAfter(refusal, ports)',
     to: '  return stepAfter(refusal, ports)',
-    killedBy: ['L3', 'L5'],
+    killedBy: ['L3', 'L5', 'D3'],
   },
   {
     name: 'token-is-the-clock',
