@@ -12,11 +12,7 @@ import type { Problem } from '../message/problems.ts'
 import type { Inbound } from './inbound.ts'
 import { writeRaw } from './send.ts'
 
-type Connection = {
-  latest: Inbound
-  /** What aborts each one's {@link Inbound.cut}. In a map that lives as long as the connection: a weak one for each request costs the collector of garbage. */
-  readonly unanswered: Map<Inbound, AbortController>
-}
+type Connection = { latest: Inbound; readonly unanswered: Set<Inbound> }
 
 export type ConnectionFaults = {
   /** Registers a request; `cut` aborts its {@link Inbound.cut}. */
@@ -29,19 +25,16 @@ export type ConnectionFaults = {
 
 export function createConnectionFaults(limits: FaultLimits, newInstance: () => string): ConnectionFaults {
   const connections = new WeakMap<Duplex, Connection>()
-
-  function opened(socket: Duplex, latest: Inbound): Connection {
-    const connection = { latest, unanswered: new Map() }
-    connections.set(socket, connection)
-    return connection
-  }
+  const cuts = new WeakMap<Inbound, AbortController>()
 
   return {
     admit: (inbound, cut) => {
       const { socket } = inbound.req
-      const connection = connections.get(socket) ?? opened(socket, inbound)
+      const connection = connections.get(socket) ?? { latest: inbound, unanswered: new Set() }
       connection.latest = inbound
-      connection.unanswered.set(inbound, cut)
+      connection.unanswered.add(inbound)
+      connections.set(socket, connection)
+      cuts.set(inbound, cut)
       inbound.res.once('close', () => connection.unanswered.delete(inbound))
     },
     isQuiet: (socket) => (connections.get(socket)?.unanswered.size ?? 0) === 0,
@@ -51,10 +44,9 @@ export function createConnectionFaults(limits: FaultLimits, newInstance: () => s
         socket.destroy()
         return
       }
-      const { latest, unanswered } = connections.get(socket) ?? {}
-      const cut = latest === undefined || latest.req.complete ? undefined : unanswered?.get(latest)
-      if (cut !== undefined) {
-        cut.abort(problem)
+      const { latest, unanswered = new Set<Inbound>() } = connections.get(socket) ?? {}
+      if (latest !== undefined && !latest.req.complete && unanswered.has(latest)) {
+        cuts.get(latest)?.abort(problem)
         return
       }
       const refuse = (): void => {
@@ -62,7 +54,7 @@ export function createConnectionFaults(limits: FaultLimits, newInstance: () => s
         const answer = problemAnswer(problem, { instance: newInstance })
         writeRaw(socket, answer, () => socket.destroy())
       }
-      const waiting = [...(unanswered?.keys() ?? [])].at(-1)
+      const waiting = [...unanswered].at(-1)
       if (waiting === undefined) refuse()
       else waiting.res.once('close', refuse)
     },
