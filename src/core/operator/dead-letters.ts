@@ -9,6 +9,7 @@ import type { Clock } from '../clock.ts'
 import type { AuditEntry, AuditLog } from '../coordination/audit-log.ts'
 import { concludeOrphan, type DecisionTerms, forgetOrphan } from '../coordination/settle-orphan.ts'
 import type { Leases } from '../ports.ts'
+import { operatorNote } from './operator-note.ts'
 
 export type LetterRequest = {
   /** `requeue`: it was not executed. `discard`: drop the question; with `completed`: it was executed. */
@@ -90,15 +91,8 @@ function note(
   step: string,
   { auditLog, clock }: LetterPorts,
 ): Promise<boolean> {
-  const atWallMs = clock.wallMs()
-  const phase = step === 'begun' ? 'begun' : 'ended'
-  return auditLog.append('audit', {
-    id: `operator:${act}:${id}:${by}:${atWallMs}:${phase}`,
-    kind: 'operator',
-    atWallMs,
-    recordKey,
-    fields: { act, entry: id, by, reason, step, ...(completed ? { as: 'completed' } : {}) },
-  })
+  const fields = { act, entry: id, by, reason, step, ...(completed ? { as: 'completed' } : {}) }
+  return auditLog.append('audit', operatorNote({ subject: id, recordKey, atWallMs: clock.wallMs(), fields }))
 }
 
 function unavailable(because: string): LetterDecided {

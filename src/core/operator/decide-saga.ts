@@ -8,6 +8,7 @@
 import type { Clock } from '../clock.ts'
 import type { AuditLog } from '../coordination/audit-log.ts'
 import type { SagaAdmin, SagaAdminResult } from '../saga-admin.ts'
+import { operatorNote } from './operator-note.ts'
 
 export type SagaAct =
   | { readonly act: 'retry-saga' | 'compensate-saga'; readonly sagaId: string }
@@ -66,15 +67,9 @@ function wordOf(result: SagaAdminResult): string {
 
 function note(request: SagaRequest, step: string, { auditLog, clock }: SagaPorts): Promise<boolean> {
   const { act, by, reason } = request
-  const atWallMs = clock.wallMs()
   const about: { readonly saga?: string; readonly messages?: string } =
     'sagaId' in request ? { saga: request.sagaId } : { messages: request.ids.join(' ') }
-  const phase = step === 'begun' ? 'begun' : 'ended'
-  return auditLog.append('audit', {
-    id: `operator:${act}:${about.saga ?? about.messages?.slice(0, 64)}:${by}:${atWallMs}:${phase}`,
-    kind: 'operator',
-    atWallMs,
-    recordKey: '',
-    fields: { act, ...about, by, reason, step },
-  })
+  const subject = about.saga ?? about.messages?.slice(0, 64) ?? ''
+  const fields = { act, ...about, by, reason, step }
+  return auditLog.append('audit', operatorNote({ subject, recordKey: '', atWallMs: clock.wallMs(), fields }))
 }

@@ -20,6 +20,7 @@ import type { Lease, Leases } from '../ports.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
 import { type DecisionKind, type EvenThough, type Ruling, rulingOn } from './decision-rules.ts'
+import { operatorNote } from './operator-note.ts'
 import type { RecordView } from './record-view.ts'
 import {
   claimAfterForgetting,
@@ -270,22 +271,16 @@ async function note(
   step: string,
   { auditLog, clock }: DecisionPorts,
 ): Promise<boolean> {
-  const atWallMs = clock.wallMs()
-  const phase = step === 'begun' ? 'begun' : 'ended'
-  return auditLog.append('audit', {
-    id: `operator:${decision}:${recordKey.slice(-16)}:${by}:${atWallMs}:${phase}`,
-    kind: 'operator',
-    atWallMs,
-    recordKey,
-    fields: {
-      act: decision,
-      by,
-      reason,
-      step,
-      state,
-      ...(token === undefined ? {} : { token: String(token) }),
-      ...(attempt === undefined ? {} : { attempt: String(attempt) }),
-      ...(evenThough === undefined ? {} : { even_though: evenThough }),
-    },
-  })
+  const fields = {
+    act: decision,
+    by,
+    reason,
+    step,
+    state,
+    ...(token === undefined ? {} : { token: String(token) }),
+    ...(attempt === undefined ? {} : { attempt: String(attempt) }),
+    ...(evenThough === undefined ? {} : { even_though: evenThough }),
+  }
+  const subject = recordKey.slice(-16)
+  return auditLog.append('audit', operatorNote({ subject, recordKey, atWallMs: clock.wallMs(), fields }))
 }
