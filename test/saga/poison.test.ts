@@ -76,8 +76,8 @@ test('a message whose type names an inherited property has no handler', async ()
 test('a dead letter whose handler is gone is dead again after a replay, and can be replayed', async () => {
   const inbox = failing('no')
   const one = message()
-  await inbox.receive(one)
-  await inbox.receive(one)
+  // As a broker does: a delivery that was deferred, because the database was busy, is no attempt.
+  for (let kind = 'again'; kind === 'again'; ) kind = (await inbox.receive(one)).kind
   const [letter] = await listDeadLetters(kit)
   await replayDeadLetters(kit, [letter!.id])
   expect(await replayOnce(kit, 'test', {})).toBe(0)
