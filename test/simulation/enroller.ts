@@ -287,8 +287,8 @@ export class SimulatedEnrolmentNode implements EnrolmentNode {
         if (merged.record.state === 'completed') this.#ports.history.saw('enrolment_copied_outcome')
         if (merged.record.state === 'completed' && merged.record.copied === true)
           this.#ports.history.saw('enrolment_copied_sighting')
-        const record = adoptRecord(own?.record, merged, Math.floor(this.#node.nodeMs))
-        this.#node.put(key, record, Math.max(own?.ttlMs ?? 0, merged.ttlMs))
+        const { record, ttlMs } = adoptRecord(own, merged, Math.floor(this.#node.nodeMs))
+        this.#node.put(key, record, ttlMs)
       }
       return true
     }, true)

@@ -24,6 +24,7 @@ export type Mutant = {
 }
 
 const RULES = 'src/core/record/record-rules.ts'
+const MERGE = 'src/core/record/record-merge.ts'
 const CLAIM = 'src/core/claims/claim.ts'
 const SHARED = 'src/core/claims/shared-leases.ts'
 const WRITE_BACK = 'src/core/claims/write-back.ts'
@@ -170,6 +171,16 @@ export const MUTANTS: readonly Mutant[] = [
     firstSeed: 2_550,
   },
   {
+    name: 'copied-outcome-lasts-as-its-promise',
+    rule: 'a copied outcome is over when the outcome is, not when the promise beside it is',
+    file: MERGE,
+    from: 'const lastsMs = record.overAtNodeMs === undefined ? ttlMs : record.overAtNodeMs - nodeMs',
+    to: 'const lastsMs = ttlMs',
+    killedBy: ['S6', 'S2'],
+    only: 'relearnt',
+    firstSeed: 4_150,
+  },
+  {
     name: 'no-validity-check',
     rule: 'a claim that took longer to get than it lasts is not handed out',
     file: CLAIM,
@@ -285,7 +296,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'copies-count-as-votes',
     rule: 'an outcome that a node was told of is no acceptance of its own',
-    file: 'src/core/record/record-merge.ts',
+    file: MERGE,
     from: 'return chosen || record.fence === record.acceptedToken ? accepted : { ...accepted, copied: true }',
     to: 'return accepted',
     killedBy: ['S6', 'S5', 'S12'],

@@ -16,7 +16,7 @@ import {
   type Scenario,
   sourceOfCopyingLeaps,
 } from './scenarios.ts'
-import { OPERATED, SELDOM, SITUATIONS, type Situation } from './situations.ts'
+import { OPERATED, RELEARNT, SELDOM, SITUATIONS, type Situation } from './situations.ts'
 
 /** The record whose holder is the sweeper. */
 export const LEADERSHIP = 'dedup::office:sweeper'
@@ -210,7 +210,9 @@ const RATE_MAX_PPM = 4_000
 export function planOf(seed: number, only?: string): Plan {
   // Drawn apart, too: all other plans are as they were before there were operators.
   const operators = streamOf(seed, 'operators')
-  if (only === undefined && operators.chance(OPERATED_RATE)) return operatedPlan(seed, operators)
+  if (only === undefined && operators.chance(OPERATED_RATE)) return drawnFrom(OPERATED, seed, operators)
+  const relearnt = streamOf(seed, 'relearnt')
+  if (only === undefined && relearnt.chance(RELEARNT_RATE)) return drawnFrom(RELEARNT, seed, relearnt)
   const situations = streamOf(seed, 'situations')
   if (only !== undefined || situations.chance(SITUATION_RATE)) return situationOf(seed, situations, only)
   const drained = streamOf(seed, 'drains')
@@ -222,8 +224,11 @@ export function planOf(seed: number, only?: string): Plan {
 /** Share of plans in which operators decide. */
 const OPERATED_RATE = 0.04
 
-function operatedPlan(seed: number, dice: Dice): Plan {
-  return situated(seed, dice, dice.pick(Object.values(OPERATED)))
+/** Share of plans in which nodes learn outcomes at the end of their retention. */
+const RELEARNT_RATE = 0.01
+
+function drawnFrom(some: Readonly<Record<string, Situation>>, seed: number, dice: Dice): Plan {
+  return situated(seed, dice, dice.pick(Object.values(some)))
 }
 
 /** Share of plans that follow a situation. */
@@ -233,7 +238,7 @@ function situationOf(seed: number, dice: Dice, only: string | undefined): Plan {
   const names = Object.keys(SITUATIONS)
   const drawn = dice.pick(names)
   const name = only ?? (SELDOM.has(drawn) && dice.chance(0.6) ? dice.pick(names) : drawn)
-  const all: Readonly<Record<string, Situation>> = { ...SITUATIONS, ...OPERATED }
+  const all: Readonly<Record<string, Situation>> = { ...SITUATIONS, ...OPERATED, ...RELEARNT }
   const situation = all[name]
   if (situation === undefined)
     throw new RangeError(`no situation ${only}: there are ${Object.keys(all).join(', ')}`)

@@ -27,6 +27,7 @@ export const SITUATIONS: Readonly<Record<string, Situation>> = {
 
 /** Chosen by seeds of their own. */
 export const OPERATED: Readonly<Record<string, Situation>> = { decisions: operatorsDecide }
+export const RELEARNT: Readonly<Record<string, Situation>> = { relearnt: relearntAtItsEnd }
 
 /** Processes that inspect their nodes every second send more messages than everything else together. */
 export const SELDOM: ReadonlySet<string> = new Set(['wiped', 'firstStart'])
@@ -135,4 +136,35 @@ function retentionEnds(dice: Dice, nodeCount: number) {
   }
   // The memory of a process may keep an outcome a moment longer than the nodes.
   return { operations, faults, change: { retentionMs, whole: false, network: SOME_NETWORK(dice) } }
+}
+
+/**
+ * Nodes forget one after the other around the end of a retention, while the outcome is repeated, and learn it from each
+ * other again. The request is carried out once more; when that outcome is over as well, it is repeated a last time.
+ */
+function relearntAtItsEnd(dice: Dice, nodeCount: number) {
+  const retentionMs = 1_600
+  const endMs = 56 + retentionMs
+  const workMs = 1_500
+  const [first = 0, second = 1, third = 2] = shuffled(dice, nodeCount)
+  // Mostly one client asks again through one process; another one asks beside it.
+  const [one = 0, other = 1, last = 2] = shuffled(dice, SCENARIO_PROCESSES)
+  const about = (atMs: number, spreadMs: number) => atMs + (dice.fraction() - 0.5) * spreadMs
+  const flushed = (atMs: number, node: number): Fault => ({ kind: 'node_flush', atMs, node })
+  const againMs = about(endMs + 310, dice.pick([100, 500]))
+  const overMs = againMs + workMs + retentionMs
+  const operations = [
+    request(50, last, 2),
+    request(about(endMs - 4, dice.pick([6, 6, 60, 900])), one, workMs),
+    request(againMs, one, workMs),
+    request(againMs + dice.fraction() * 20, other, 2),
+    request(overMs + dice.pick([20, 300, 600]) * dice.fraction(), dice.chance(0.8) ? one : last, 2),
+  ]
+  const faults = [
+    flushed(about(67, dice.pick([6, 6, 100])), first),
+    flushed(about(endMs + 60, 160), second),
+    ...(dice.chance(0.3) ? [flushed(endMs + 2_000 * dice.fraction(), third)] : []),
+  ]
+  const network = { latencyMs: 0.3, jitterMs: 2, lossRate: 0, duplicateRate: 0, lateRate: 0 }
+  return { operations, faults, change: { retentionMs, whole: false, network } }
 }

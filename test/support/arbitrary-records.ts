@@ -9,7 +9,7 @@ const token = fc.integer({ min: 1, max: 4 }).map((n) => 1_800_000_000_000_000 + 
 /** One ballot has one value: the outcome follows from its token. */
 const outcomeAt = (accepted: number) => Buffer.from(`outcome of ${accepted}`)
 
-/** @param nowMs about when leases end */
+/** @param nowMs about when leases end, and outcomes that a promise outlives */
 export function arbitraryRecord(nowMs: number): fc.Arbitrary<NodeRecord> {
   const leaseUntilNodeMs = fc.constantFrom(nowMs - 60_000, nowMs + 60_000, nowMs + 120_000)
   const attempt = fc.integer({ min: 1, max: 3 })
@@ -44,8 +44,9 @@ export function arbitraryRecord(nowMs: number): fc.Arbitrary<NodeRecord> {
         above: fc.integer({ min: 0, max: 3 }),
         owner,
         copied: fc.boolean(),
+        overAtNodeMs: fc.constantFrom(undefined, nowMs + 60_000, nowMs + 120_000),
       })
-      .map(({ accepted, above, copied, ...rest }): NodeRecord => {
+      .map(({ accepted, above, copied, overAtNodeMs, ...rest }): NodeRecord => {
         const completed = {
           state: 'completed' as const,
           fence: accepted + above,
@@ -55,6 +56,7 @@ export function arbitraryRecord(nowMs: number): fc.Arbitrary<NodeRecord> {
           claimedAtNodeMs: nowMs - 90_000,
           outcome: outcomeAt(accepted),
           ...rest,
+          ...(overAtNodeMs === undefined ? {} : { overAtNodeMs }),
         }
         return copied && above > 0 ? { ...completed, copied: true } : completed
       }),

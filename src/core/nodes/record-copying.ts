@@ -7,7 +7,13 @@
 
 import type { Events } from '../events.ts'
 import type { NodeRecord } from '../record/record.ts'
-import { leasedAtMost, type Merged, mergeSnapshots, type RecordSnapshot } from '../record/record-merge.ts'
+import {
+  leasedAtMost,
+  type Merged,
+  mergeSnapshots,
+  onNoClock,
+  type RecordSnapshot,
+} from '../record/record-merge.ts'
 import type { Adoption, EnrolmentNode, Inspection, Peer } from './enrolment-node.ts'
 import {
   advanced,
@@ -275,9 +281,10 @@ function outcomeIn(seen: { readonly record: NodeRecord } | 'damaged' | undefined
 function isKnown(own: RecordSnapshot | 'damaged' | undefined, { record: theirs, ttlMs }: Merged): boolean {
   // What it can't read it can't adopt either.
   if (own === undefined || own === 'damaged') return own === 'damaged'
-  const { record } = own
+  const record = onNoClock(own)
   if (record.state === 'claimed' || record.state !== theirs.state) return false
   if (record.fence !== theirs.fence || own.ttlMs < ttlMs) return false
   if (record.state !== 'completed' || theirs.state !== 'completed') return true
+  if (record.overAtNodeMs < (theirs.overAtNodeMs ?? ttlMs)) return false
   return record.acceptedToken === theirs.acceptedToken && record.copied === theirs.copied
 }

@@ -25,6 +25,10 @@ type Completed = Extract<NodeRecord, { state: 'completed' }>
 type Undecided = Exclude<NodeRecord, Completed>
 type Claimed = Extract<NodeRecord, { state: 'claimed' }>
 
+/** With the remaining times of its lease or outcome, so that records of several clocks compare. */
+export type RemainingRecord = Undecided | RemainingOutcome
+type RemainingOutcome = Completed & { readonly overAtNodeMs: number }
+
 /** One record as one node shows it. */
 export type RecordSnapshot = {
   readonly record: NodeRecord
@@ -34,9 +38,12 @@ export type RecordSnapshot = {
   readonly ttlMs: number
 }
 
-/** A record on its way to another node: it says how long the lease still runs, not until when on a foreign clock. */
+/** A record on its way to another node: its times say how long something still lasts, not until when on a foreign clock. */
 export type Merged = {
-  /** `leaseUntilNodeMs` is what remains of the lease; 0: lapsed. */
+  /**
+   * `leaseUntilNodeMs` is what remains of the lease; 0: lapsed. `overAtNodeMs` is what remains of an outcome, at least 1;
+   * absent where it lasts as long as the record.
+   */
   readonly record: NodeRecord
   readonly ttlMs: number
   /** A majority accepted this very outcome: a node that holds it keeps it for good. */
@@ -44,16 +51,26 @@ export type Merged = {
 }
 
 /**
- * The record with the remaining time of its lease. An outcome that a promise outlives is kept as long as the promise
- * where it is copied to: a retention is the least that it is remembered.
+ * The record with what remains of its lease or outcome. A promise may outlive the outcome beside it: who copies both
+ * without the difference lets the outcome last as long as the promise, and longer with each copy, until it comes back in
+ * place of a later one.
  */
-export function onNoClock(record: NodeRecord, nodeMs: number): NodeRecord {
-  if (record.state === 'completed') {
-    const { overAtNodeMs: _, ...outcome } = record
-    return outcome
+export function onNoClock({ record, nodeMs, ttlMs }: RecordSnapshot): RemainingRecord {
+  switch (record.state) {
+    case 'completed': {
+      const lastsMs = record.overAtNodeMs === undefined ? ttlMs : record.overAtNodeMs - nodeMs
+      return { ...record, overAtNodeMs: Math.max(1, lastsMs) }
+    }
+    case 'claimed':
+      return { ...record, leaseUntilNodeMs: Math.max(0, record.leaseUntilNodeMs - nodeMs) }
+    case 'released':
+      return record
   }
-  if (record.state === 'released') return record
-  return { ...record, leaseUntilNodeMs: Math.max(0, record.leaseUntilNodeMs - nodeMs) }
+}
+
+/** An outcome that lasts as long as its record needs no time of its own. */
+function unlessItsRecordEndsIt({ overAtNodeMs, ...outcome }: RemainingOutcome, ttlMs: number): Completed {
+  return overAtNodeMs < ttlMs ? { ...outcome, overAtNodeMs } : outcome
 }
 
 /**
@@ -67,32 +84,38 @@ export function mergeSnapshots(
   needed: number,
   leasesOver = false,
 ): Merged | undefined {
-  const [first, ...rest] = snapshots.map(({ record, nodeMs }) => onNoClock(record, nodeMs))
+  const records = snapshots.map(onNoClock)
+  const [first, ...rest] = records
   if (first === undefined) return undefined
-  const record = rest.reduce(mergeRecords, first)
   const ttlMs = Math.max(...snapshots.map((snapshot) => snapshot.ttlMs))
+  const record = rest.reduce(mergeRecords, first)
   if (record.state === 'claimed')
-    return { record: ofWhatMayStand(record, [first, ...rest], needed, leasesOver), ttlMs, chosen: false }
+    return { record: ofWhatMayStand(record, records, needed, leasesOver), ttlMs, chosen: false }
   if (record.state === 'released') return { record, ttlMs, chosen: false }
-  const accepted = chosenAmong(snapshots, needed)
-  if (accepted === undefined) return { record: markCopied(record, false), ttlMs, chosen: false }
+  const accepted = chosenAmong(records, needed)
+  if (accepted === undefined) {
+    const sighted = unlessItsRecordEndsIt(markCopied(record, false), ttlMs)
+    return { record: sighted, ttlMs, chosen: false }
+  }
   // Whatever larger ballots a minority shows: fence and owner are the highest, the outcome is the chosen one.
   const { fence, owner } = record
-  return { record: markCopied({ ...accepted, fence, owner }, true), ttlMs, chosen: true }
+  const chosen = markCopied({ ...accepted, fence, owner }, true)
+  return { record: unlessItsRecordEndsIt(chosen, ttlMs), ttlMs, chosen: true }
 }
 
-/** The outcome that a majority accepted at one ballot: its first snapshot, which may be the only one with its bytes. */
-function chosenAmong(snapshots: readonly RecordSnapshot[], needed: number): Completed | undefined {
-  const votes = snapshots.flatMap(({ record }) =>
-    record.state === 'completed' && record.copied === undefined ? [record] : [],
-  )
+/**
+ * The outcome that a majority accepted at one ballot: of its first record, which may be the only one with its bytes, and
+ * for as long as the longest memory of it.
+ */
+function chosenAmong(records: readonly RemainingRecord[], needed: number): RemainingOutcome | undefined {
+  const outcomes = records.filter((record) => record.state === 'completed')
+  const votes = outcomes.filter(({ copied }) => copied === undefined)
   const isChosen = ({ acceptedToken }: Completed) =>
     votes.filter((vote) => vote.acceptedToken === acceptedToken).length >= needed
   const ballot = votes.find(isChosen)?.acceptedToken
-  if (ballot === undefined) return undefined
-  return snapshots
-    .map(({ record }) => record)
-    .find((record): record is Completed => record.state === 'completed' && record.acceptedToken === ballot)
+  const [first, ...rest] = outcomes.filter(({ acceptedToken }) => acceptedToken === ballot)
+  if (first === undefined) return undefined
+  return { ...first, overAtNodeMs: Math.max(first.overAtNodeMs, ...rest.map((one) => one.overAtNodeMs)) }
 }
 
 /**
@@ -103,7 +126,7 @@ function chosenAmong(snapshots: readonly RecordSnapshot[], needed: number): Comp
  */
 function ofWhatMayStand(
   merged: Claimed,
-  records: readonly NodeRecord[],
+  records: readonly RemainingRecord[],
   needed: number,
   leasesOver: boolean,
 ): Claimed {
@@ -123,7 +146,7 @@ function ofWhatMayStand(
     workedUnder.size > 0 ? standing.filter(({ fingerprint }) => workedUnder.has(fingerprint)) : standing
   if (first === undefined || [first, ...rest].some(({ fingerprint }) => fingerprint === merged.fingerprint))
     return merged
-  const winner = rest.reduce<NodeRecord>(mergeRecords, first)
+  const winner = rest.reduce<RemainingRecord>(mergeRecords, first)
   return winner.state === 'claimed' ? withoutOwner(winner, merged.fence) : merged
 }
 
@@ -137,23 +160,33 @@ export function leasedAtMost(merged: Merged, longestMs: number): Merged {
   return { ...merged, record: { ...record, leaseUntilNodeMs: longestMs } }
 }
 
-/** What a node holds after it adopted `merged`. `nodeMs` is its own clock. */
-export function adoptRecord(own: NodeRecord | undefined, merged: Merged, nodeMs: number): NodeRecord {
-  const { record, chosen } = merged
-  const mine = own === undefined ? undefined : onNoClock(own, nodeMs)
+/** What a node holds, and for how long, after it adopted `merged`. `nodeMs` is its own clock. */
+export function adoptRecord(
+  own: { readonly record: NodeRecord; readonly ttlMs: number } | undefined,
+  merged: Merged,
+  nodeMs: number,
+): { readonly record: NodeRecord; readonly ttlMs: number } {
+  const ttlMs = Math.max(own?.ttlMs ?? 0, merged.ttlMs)
+  const theirs = onNoClock({ record: merged.record, nodeMs: 0, ttlMs: merged.ttlMs })
+  const mine = own === undefined ? undefined : onNoClock({ ...own, nodeMs })
   const both =
     mine === undefined
-      ? record
-      : (withoutLateOutcome(mine, record) ?? withoutStrayClaim(mine, record) ?? mergeRecords(mine, record))
-  if (both.state === 'claimed') {
-    const leaseUntilNodeMs = both.leaseUntilNodeMs > 0 ? nodeMs + both.leaseUntilNodeMs : 0
-    return { ...both, leaseUntilNodeMs }
+      ? theirs
+      : (withoutLateOutcome(mine, theirs) ?? withoutStrayClaim(mine, theirs) ?? mergeRecords(mine, theirs))
+  switch (both.state) {
+    case 'released':
+      return { record: both, ttlMs }
+    case 'claimed': {
+      const leaseUntilNodeMs = both.leaseUntilNodeMs > 0 ? nodeMs + both.leaseUntilNodeMs : 0
+      return { record: { ...both, leaseUntilNodeMs }, ttlMs }
+    }
+    case 'completed': {
+      const isTheirs = theirs.state === 'completed' && theirs.acceptedToken === both.acceptedToken
+      const outcome = mine === undefined ? both : markCopied(both, merged.chosen && isTheirs)
+      const lasts = { ...outcome, overAtNodeMs: nodeMs + outcome.overAtNodeMs }
+      return { record: unlessItsRecordEndsIt(lasts, nodeMs + ttlMs), ttlMs }
+    }
   }
-  if (both.state === 'released' || mine === undefined) return both
-  return markCopied(
-    both,
-    chosen && record.state === 'completed' && record.acceptedToken === both.acceptedToken,
-  )
 }
 
 /**
@@ -161,7 +194,7 @@ export function adoptRecord(own: NodeRecord | undefined, merged: Merged, nodeMs:
  * forgotten that promise, and its holder may have been told that it has no effect. The node did not vote, and had the
  * outcome been recorded, one of them would have it.
  */
-function withoutLateOutcome(mine: NodeRecord, theirs: NodeRecord): NodeRecord | undefined {
+function withoutLateOutcome(mine: RemainingRecord, theirs: RemainingRecord): Undecided | undefined {
   if (mine.state !== 'completed' || theirs.state === 'completed') return undefined
   if (mine.acceptedToken >= theirs.fence) return undefined
   if (mine.fence <= theirs.fence) return theirs
@@ -173,7 +206,7 @@ function withoutLateOutcome(mine: NodeRecord, theirs: NodeRecord): NodeRecord | 
  * then, so no round counts that grant. It is a promise all the same; but releasing it must leave theirs, which may stand
  * under that very promise already.
  */
-function withoutStrayClaim(mine: NodeRecord, theirs: NodeRecord): NodeRecord | undefined {
+function withoutStrayClaim(mine: RemainingRecord, theirs: RemainingRecord): Claimed | undefined {
   if (mine.state !== 'claimed' || theirs.state !== 'claimed') return undefined
   if (mine.fence < theirs.fence || mine.fingerprint === theirs.fingerprint) return undefined
   return mine.fence === theirs.fence ? theirs : withoutOwner(theirs, mine.fence)
@@ -185,29 +218,31 @@ function withoutOwner({ kept: _, ...claim }: Claimed, fence: Token): Claimed {
 }
 
 /** Of one and the same moment: see {@link onNoClock}. Commutative and idempotent. */
-export function mergeRecords(a: NodeRecord, b: NodeRecord): NodeRecord {
+export function mergeRecords(a: RemainingRecord, b: RemainingRecord): RemainingRecord {
   if (a.state === 'completed') return b.state === 'completed' ? mergeOutcomes(a, b) : overtaken(a, b)
   if (b.state === 'completed') return overtaken(b, a)
   if (a.fence === b.fence) return mergeClaims(a, b)
   return a.fence > b.fence ? supersede(a, b) : supersede(b, a)
 }
 
-function mergeOutcomes(a: Completed, b: Completed): NodeRecord {
+function mergeOutcomes(a: RemainingOutcome, b: RemainingOutcome): RemainingOutcome {
   const best = b.acceptedToken > a.acceptedToken ? b : a
   const owner =
     a.fence === b.fence ? (a.owner > b.owner ? a.owner : b.owner) : a.fence > b.fence ? a.owner : b.owner
-  return markCopied({ ...best, fence: Math.max(a.fence, b.fence), owner }, false)
+  const both = { ...best, fence: Math.max(a.fence, b.fence), owner }
+  if (a.acceptedToken !== b.acceptedToken) return markCopied(both, false)
+  return markCopied({ ...both, overAtNodeMs: Math.max(a.overAtNodeMs, b.overAtNodeMs) }, false)
 }
 
 /** An outcome, and a claim or release of which its node does not know the outcome. */
-function overtaken(outcome: Completed, other: Undecided): NodeRecord {
+function overtaken(outcome: RemainingOutcome, other: Undecided): RemainingOutcome {
   if (other.fence <= outcome.fence) return markCopied(outcome, false)
   const owner = other.state === 'claimed' ? other.owner : NO_OWNER
   return markCopied({ ...outcome, fence: other.fence, owner }, false)
 }
 
 /** An acceptance is repeated only where no larger token was promised, or where it is known to be chosen. */
-function markCopied(record: Completed, chosen: boolean): Completed {
+function markCopied(record: RemainingOutcome, chosen: boolean): RemainingOutcome {
   const { copied: _, ...accepted } = record
   return chosen || record.fence === record.acceptedToken ? accepted : { ...accepted, copied: true }
 }
@@ -217,7 +252,7 @@ function markCopied(record: Completed, chosen: boolean): Completed {
  * release does not say whose it was. So a claim wins over a release, or an executed attempt would be forgotten; if it
  * was released after all, the application is told of one attempt too many.
  */
-function mergeClaims(a: Undecided, b: Undecided): NodeRecord {
+function mergeClaims(a: Undecided, b: Undecided): Undecided {
   if (a.state === 'released') return b
   if (b.state === 'released') return a
   // Past the lease too, only so that the order of merging does not show.
@@ -250,7 +285,7 @@ function compare(one: string, other: string): number {
 }
 
 /** `over` has the larger token; its node may have missed the claim `under`, whose fate is then still unknown. */
-function supersede(over: Undecided, under: Undecided): NodeRecord {
+function supersede(over: Undecided, under: Undecided): Undecided {
   if (under.state === 'released') return over
   if (over.state === 'released') {
     return { ...withoutOwner(under, over.fence), leaseUntilNodeMs: 0 }

@@ -13,7 +13,8 @@ raises, but for what the node took while it did not vote, against their promises
 
 KEYS  the record's key
 Frame attempt 1 where a majority accepted this very outcome, else 0; key lifetime;
-      packed record (record.lua) whose lease end is what remains of the lease (ms; 0: lapsed)
+      packed record (record.lua) whose lease end is what remains of the lease (ms; 0: lapsed), or of an outcome (ms; 0: it
+      lasts as long as its key)
 Answers
   ADOPTED   the node knows at least as much now
   GONE      nothing was changed: see above
@@ -54,7 +55,8 @@ local function supersede(over, under)
   return over
 end
 
--- Of two records at least one of which is completed: fence and owner of the higher, outcome of the larger accepted token.
+-- Of two records at least one of which is completed: fence and owner of the higher, outcome of the larger accepted token,
+-- for as long as the longer memory of it.
 local function merge_outcomes(a, b)
   local best = a
   if a.state ~= 'D' or (b.state == 'D' and b.accepted > a.accepted) then best = b end
@@ -65,20 +67,28 @@ local function merge_outcomes(a, b)
   elseif other.fence == fence and other.state == 'D' and other.owner > owner then
     owner = other.owner
   end
-  best.fence, best.owner, best.lease_until = fence, owner, 0
+  local lasts = best.lease_until
+  if other.state == 'D' and other.accepted == best.accepted then lasts = math.max(lasts, other.lease_until) end
+  best.fence, best.owner, best.lease_until = fence, owner, lasts
   return best
 end
 
-local function adopt(key, packed, chosen, ttl)
+local function adopt(key, packed, chosen, their_ttl)
   if not may_be_told then return { GONE } end
   local theirs = parse_header(string.sub(packed, 1, HEADER))
   theirs.outcome = string.sub(packed, HEADER + 1)
+  if theirs.state == 'D' and theirs.lease_until == 0 then theirs.lease_until = their_ttl end
   local their_token = theirs.accepted
-  local mine = read_header(key)
-  ttl = math.max(ttl, call('PTTL', key))
+  local mine, my_ttl = read_header(key), call('PTTL', key)
+  local ttl = math.max(their_ttl, my_ttl)
   local result = theirs
   if mine then
-    mine.lease_until = math.max(0, mine.lease_until - NOW)
+    -- What remains of a lease or an outcome, as of theirs: see onNoClock.
+    if mine.state == 'D' then
+      mine.lease_until = math.max(1, mine.lease_until > 0 and mine.lease_until - NOW or my_ttl)
+    else
+      mine.lease_until = math.max(0, mine.lease_until - NOW)
+    end
     if mine.state == 'D' and theirs.state ~= 'D' and mine.accepted < theirs.fence then
       -- It came late, to a node that had forgotten the promise above it, and none of the others has it: see adoptRecord.
       if mine.fence > theirs.fence then
@@ -109,7 +119,8 @@ local function adopt(key, packed, chosen, ttl)
     write(key, 'C', result.fence, result.kept and KEPT or NO_TOKEN, result.owner, lease_until, result.attempt, result.fingerprint,
       result.claimed_at, '', ttl)
   else
-    write(key, result.copied and 'H' or 'D', result.fence, result.accepted, result.owner, 0, result.attempt,
+    local over_at = result.lease_until < ttl and NOW + result.lease_until or 0
+    write(key, result.copied and 'H' or 'D', result.fence, result.accepted, result.owner, over_at, result.attempt,
       result.fingerprint, result.claimed_at, result.outcome or read_outcome(key), ttl)
   end
   return { ADOPTED }

@@ -58,19 +58,25 @@ local function parse_header(header)
   if record.state == 'C' then
     record.kept = record.accepted ~= NO_TOKEN
     record.accepted = NO_TOKEN
-  elseif record.state == 'D' and record.lease_until > 0 and record.lease_until < NOW then
+  end
+  return record
+end
+
+-- What is left of a record now: once the time of its outcome is over, a promise.
+local function what_stands(record)
+  if record and record.state == 'D' and record.lease_until > 0 and record.lease_until < NOW then
     record.state, record.copied = 'R', nil
   end
   return record
 end
 
 local function read_header(key)
-  return parse_header(call('GETRANGE', key, 0, HEADER - 1))
+  return what_stands(parse_header(call('GETRANGE', key, 0, HEADER - 1)))
 end
 
 -- A record that was read whole already.
 local function parse_whole(packed)
-  local record = parse_header(sub(packed, 1, HEADER))
+  local record = what_stands(parse_header(sub(packed, 1, HEADER)))
   if record then record.outcome = sub(packed, HEADER + 1) end
   return record
 end

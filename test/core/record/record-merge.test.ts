@@ -44,6 +44,9 @@ const completed = (
   ...(copied ? { copied: true as const } : {}),
 })
 
+/** Of records that last for another second: {@link onNoClock}. */
+const lasting = (record: NodeRecord) => onNoClock({ record, nodeMs: 0, ttlMs: 1_000 })
+
 describe('two nodes remember one record differently; a third gets', () => {
   test.each<[what: string, one: NodeRecord, other: NodeRecord, merged: NodeRecord]>([
     ['the larger fence', released(5), released(9), released(9)],
@@ -78,8 +81,8 @@ describe('two nodes remember one record differently; a third gets', () => {
       completed(5, 9, true, BOB),
     ],
   ])('%s', (_, one, other, merged) => {
-    expect(mergeRecords(one, other)).toEqual(merged)
-    expect(mergeRecords(other, one)).toEqual(merged)
+    expect(mergeRecords(lasting(one), lasting(other))).toEqual(lasting(merged))
+    expect(mergeRecords(lasting(other), lasting(one))).toEqual(lasting(merged))
   })
 })
 
@@ -106,9 +109,102 @@ test('the longest memory is kept, and no records merge to none', () => {
   expect(mergeSnapshots([], 2)).toBeUndefined()
 })
 
+/** Found by simulation: with each node that copied it an outcome lasted longer, and came back in place of a later one. */
+describe('a promise outlives the outcome beside it; a copy of both', () => {
+  const outlived = (overAtNodeMs: number, fence = 5): NodeRecord =>
+    ({ ...completed(5, fence), overAtNodeMs }) as NodeRecord
+  const at = (nodeMs: number, record: NodeRecord, ttlMs: number): RecordSnapshot => ({
+    record,
+    nodeMs,
+    ttlMs,
+  })
+
+  test.each<[what: string, shown: readonly RecordSnapshot[], lastsMs: number | undefined, ttlMs: number]>([
+    ['has what remains of the outcome', [at(10_000, outlived(10_300), 900)], 300, 900],
+    [
+      'has the longest memory of it, whatever the clocks say',
+      [at(10_000, outlived(10_300), 900), at(50_000, outlived(50_400, 7), 600)],
+      400,
+      900,
+    ],
+    [
+      'has the lifetime of another node’s record, where that is the outcome’s own',
+      [at(10_000, outlived(10_300, 7), 900), at(0, completed(5), 500)],
+      500,
+      900,
+    ],
+    [
+      'lasts no longer for the release of another node',
+      [at(10_000, completed(5), 300), at(0, released(7), 900)],
+      300,
+      900,
+    ],
+    [
+      'lasts as its own outcome does, and not as one of another token',
+      [at(10_000, completed(9), 300), at(0, completed(5), 900)],
+      300,
+      900,
+    ],
+    [
+      'lasts as the chosen outcome does, and not as a later one of a minority',
+      [
+        at(10_000, outlived(10_300), 900),
+        at(0, completed(5), 400),
+        at(0, completed(5), 200),
+        at(0, completed(9), 800),
+      ],
+      400,
+      900,
+    ],
+    [
+      'needs no time where the outcome lasts longest',
+      [at(10_000, outlived(10_300), 900), at(0, completed(5), 900)],
+      undefined,
+      900,
+    ],
+    [
+      'still has the outcome in its last millisecond, and for no longer',
+      [at(10_000, outlived(10_000), 900)],
+      1,
+      900,
+    ],
+  ])('%s', (_, shown, lastsMs, ttlMs) => {
+    for (const seen of [shown, shown.toReversed()]) {
+      const merged = mergeSnapshots(seen, 3)
+      expect(merged).toMatchObject({ ttlMs, record: { state: 'completed' } })
+      expect(overAtIn(merged?.record)).toBe(lastsMs)
+      const told = merged && adoptRecord(undefined, merged, 7_000_000)
+      expect(told?.ttlMs).toBe(ttlMs)
+      expect(overAtIn(told?.record)).toBe(lastsMs === undefined ? undefined : 7_000_000 + lastsMs)
+    }
+  })
+
+  test.each<[what: string, own: RecordSnapshot, lastsMs: number | undefined]>([
+    ['keeps its own longer memory', at(0, outlived(7_000_400), 100), 400],
+    ['takes the longer memory of the others', at(0, outlived(7_000_200), 100), 300],
+    ['keeps an outcome of its own record', at(0, completed(5), 600), 600],
+    ['keeps it as long as its record, where that is the longest', at(0, completed(5), 900), undefined],
+    ['takes the time of a larger token', at(0, completed(3), 800), 300],
+    ['keeps the time of its own larger token', at(0, completed(9), 200), 200],
+  ])('a node that forgot in part %s', (_, own, lastsMs) => {
+    const merged = mergeSnapshots([at(10_000, outlived(10_300), 900)], 1)
+    const told = merged && adoptRecord(own, merged, 7_000_000)
+    expect(told?.ttlMs).toBe(900)
+    expect(overAtIn(told?.record)).toBe(lastsMs === undefined ? undefined : 7_000_000 + lastsMs)
+    // Another time changes nothing.
+    expect(merged && told && adoptRecord(told, merged, 7_000_000)).toEqual(told)
+  })
+})
+
+function overAtIn(record: NodeRecord | undefined): number | undefined {
+  return record?.state === 'completed' ? record.overAtNodeMs : undefined
+}
+
 test('a copied lease runs on the clock of the node that gets it', () => {
   const merged = mergeSnapshots([{ record: claimed(5, 1, 10_500), nodeMs: 10_000, ttlMs: 1 }], 1)
-  expect(merged && adoptRecord(undefined, merged, 7_000_000)).toMatchObject({ leaseUntilNodeMs: 7_000_500 })
+  expect(merged && adoptRecord(undefined, merged, 7_000_000).record).toMatchObject({
+    leaseUntilNodeMs: 7_000_500,
+  })
 })
 
 // Found by simulation: by way of a second node, one clock set back by half a minute blocked a key for as long.
@@ -133,20 +229,23 @@ test.each<[what: string, own: NodeRecord, others: NodeRecord, told: NodeRecord]>
   ['the outcome of the others', completed(5), completed(7), completed(7)],
 ])('a node that forgot took an outcome late, and gets %s', (_, own, others, told) => {
   const merged = mergeSnapshots([seen(others), seen(others), seen(others)], 3)
-  expect(merged && adoptRecord(own, merged, 0)).toEqual(told)
+  expect(merged && adoptRecord({ record: own, ttlMs: 1_000 }, merged, 0).record).toEqual(told)
 })
 
 // Found by simulation: another content, granted in quarantine, was given back and left no trace of the attempt.
 test('a node that granted another content without a vote gets the forgotten claim, above its own promise', () => {
   const merged = mergeSnapshots([{ record: lapsed(5, 2), nodeMs: 10_000, ttlMs: 1 }], 1)
   const stray: NodeRecord = { ...claimed(9, 1, 10_900, BOB), fingerprint: 'e'.repeat(64) } as NodeRecord
-  const told = merged && adoptRecord(stray, merged, 10_000)
-  expect(told).toEqual({ ...givenBack(9, 2), fingerprint: PRINT })
+  const told = merged && adoptRecord({ record: stray, ttlMs: 1 }, merged, 10_000)
+  expect(told?.record).toEqual({ ...givenBack(9, 2), fingerprint: PRINT })
   expect(merged && told && adoptRecord(told, merged, 10_000)).toEqual(told)
 })
 
-const record = arbitraryRecord(1_000_000)
-const held = (one: NodeRecord) => onNoClock(one, 1_000_000)
+const arbitrarySnapshot = fc.record({
+  record: arbitraryRecord(1_000_000),
+  nodeMs: fc.constant(1_000_000),
+  ttlMs: fc.integer({ min: 1, max: 200_000 }),
+})
 
 /** Found by simulation: a claim that a single node kept took a node away from the content that three others showed. */
 describe('nodes of five show claims of two contents; a node that forgot gets', () => {
@@ -202,14 +301,14 @@ describe('of three nodes two show claims of two contents; the third, which forgo
     expect(merged?.record).toEqual(told)
     // It may have granted the other one itself, without a vote: under the same promise it keeps what it is told.
     if (told.state !== 'claimed' || told.fingerprint === OTHER) return
-    expect(merged && adoptRecord(other, merged, 0)).toEqual(told)
+    expect(merged && adoptRecord({ record: other, ttlMs: 1_000 }, merged, 0).record).toEqual(told)
   })
 })
 
 test('merging never lowers a fence or an accepted token, in any order, and is idempotent', () => {
   fc.assert(
-    fc.property(record, record, (one, other) => {
-      const [a, b] = [held(one), held(other)]
+    fc.property(arbitrarySnapshot, arbitrarySnapshot, (one, other) => {
+      const [a, b] = [onNoClock(one), onNoClock(other)]
       const merged = mergeRecords(a, b)
       expect(merged.fence).toBe(Math.max(a.fence, b.fence))
       const accepted = [a, b].flatMap((r) => (r.state === 'completed' ? [r.acceptedToken] : []))
