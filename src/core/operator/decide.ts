@@ -29,6 +29,7 @@ import {
   lockDecision,
   releaseAbove,
   replaceOutcome,
+  showsSeveralOutcomes,
 } from './take-over.ts'
 
 export type DecisionRequest = {
@@ -96,23 +97,57 @@ export async function decide(request: DecisionRequest, ports: DecisionPorts): Pr
       begun: false,
       because: 'Too few nodes took the note of who decides and why. Nothing was decided.',
     }
-  const lock = await lockDecision(seen.view, ports.terms, ports.leases)
+  const decided = await decideNoted(request, seen.view, ports)
+  const audited = await note(request, seen.view, wordOf(decided), ports)
+  return decided.kind === 'done' ? { ...decided, audited } : decided
+}
+
+async function decideNoted(
+  request: DecisionRequest,
+  view: RecordView,
+  ports: DecisionPorts,
+): Promise<Decided> {
+  const decided = await underLock(view, ports, (lock) => decideLocked(request, lock, ports))
+  if (decided.kind !== 'levelled') return decided
+  // Its outcome is known by the token of the first lock now.
+  const levelled = { ...request, expectedToken: decided.token }
+  const again = await underLock(decided.view, ports, (lock) => decideLocked(levelled, lock, ports))
+  return again.kind === 'levelled' ? NOT_LEVEL : again
+}
+
+const NOT_LEVEL = {
+  kind: 'unavailable',
+  begun: true,
+  because:
+    'A node still keeps an earlier outcome, which would come back once the later one is forgotten. Nothing was forgotten. Decide again.',
+} as const
+
+async function underLock<T>(
+  view: RecordView,
+  { terms, leases }: DecisionPorts,
+  act: (lock: Lease) => Promise<T>,
+): Promise<T | Extract<Decided, { kind: 'busy' | 'unavailable' }>> {
+  const lock = await lockDecision(view, terms, leases)
   if (lock.kind !== 'locked') {
-    await note(request, seen.view, lock.kind, ports)
     if (lock.kind === 'busy') return { kind: 'busy' }
     return { kind: 'unavailable', begun: false, because: 'Too few nodes replied. Nothing was decided.' }
   }
   try {
-    const decided = await decideLocked(request, lock.lease, ports)
-    const audited = await note(request, seen.view, wordOf(decided), ports)
-    return decided.kind === 'done' ? { ...decided, audited } : decided
+    return await act(lock.lease)
   } finally {
-    await ports.leases.release(lock.lease)
+    await leases.release(lock.lease)
   }
 }
 
+/** Every node was sent the present outcome, under this token; nothing is decided yet. */
+type Levelled = { readonly kind: 'levelled'; readonly token: Token; readonly view: RecordView }
+
 /** Under the lock: another operator may have decided since the first look. */
-async function decideLocked(request: DecisionRequest, lock: Lease, ports: DecisionPorts): Promise<Decided> {
+async function decideLocked(
+  request: DecisionRequest,
+  lock: Lease,
+  ports: DecisionPorts,
+): Promise<Decided | Levelled> {
   const before = await ports.inspect(request.recordKey)
   const ruled = ruledOn(request, before)
   if (ruled.kind !== 'would') return ruled
@@ -120,6 +155,7 @@ async function decideLocked(request: DecisionRequest, lock: Lease, ports: Decisi
   // than the lock lasts: then another operator may decide by now, and this one looks again.
   const isOver = lock.token <= (before.largestToken ?? 0) || lock.validUntilMonoMs <= ports.clock.monoMs()
   if (isOver) return { kind: 'busy' }
+  if (request.decision === 'forget' && showsSeveralOutcomes(before)) return level(before, lock, ports)
   const acted = await act(request, before, lock, ports)
   if (acted.kind === 'unavailable')
     return {
@@ -146,6 +182,19 @@ async function decideLocked(request: DecisionRequest, lock: Lease, ports: Decisi
     audited: true,
     ...(verdict === undefined ? {} : { verdict }),
   }
+}
+
+/**
+ * Replaces what is left of an earlier outcome before the present one is forgotten: a node that keeps it, and misses the
+ * forgetting, would bring it back.
+ */
+async function level(view: RecordView, lock: Lease, ports: DecisionPorts): Promise<Decided | Levelled> {
+  const { leases, terms } = ports
+  if (view.outcome === undefined) throw new Error(`${view.recordKey} is ${view.state} without an outcome`)
+  const written = await replaceOutcome(view, view.outcome, lock, terms, leases)
+  ports.forgetHere(view.recordKey)
+  if (written !== 'done') return NOT_LEVEL
+  return { kind: 'levelled', token: lock.token, view: await ports.inspect(view.recordKey) }
 }
 
 function ruledOn(request: DecisionRequest, view: RecordView): Exclude<Decided, { kind: 'done' }> {

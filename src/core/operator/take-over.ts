@@ -9,7 +9,9 @@
  *   live       renew the claim under the larger token, as a further attempt, and release that attempt: what stays is
  *              the lapsed claim of the holder, above its token, so that whatever it still sends is refused
  *   completed  to forget it, have every node forget what stands below the larger token, which stays promised: no
- *              sidecar that claims the key from then on gets a smaller one, even if this one ends in between
+ *              sidecar that claims the key from then on gets a smaller one, even if this one ends in between. Where
+ *              nodes show outcomes of several tokens, the present one is written everywhere first: else an earlier one
+ *              comes back from a node that misses the forgetting
  *              to replace it, write the other outcome under the larger token: the one write by which a chosen value
  *              changes, because the operator said so. Each node has the one or the other at every moment, so nobody
  *              is granted the key
@@ -92,6 +94,12 @@ export async function claimAfterForgetting(
   const forgotten = await leases.forgetBelow({ ...lock, ...terms, key })
   if (forgotten.kind !== 'released') return { kind: 'unavailable', answered: 0, required: 0 }
   return leases.claim({ key, fingerprint, ...terms, budgetMs: BUDGET_MS })
+}
+
+/** Whether some node keeps an outcome of an earlier token: what was replaced, or never was on a majority. */
+export function showsSeveralOutcomes({ state, nodes }: RecordView): boolean {
+  if (state !== 'completed') return false
+  return new Set(nodes.flatMap(({ acceptedToken }) => acceptedToken ?? [])).size > 1
 }
 
 /**

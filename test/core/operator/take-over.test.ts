@@ -195,6 +195,54 @@ test('a recorded outcome is forgotten on every node; a delayed completion of its
   expect(await claim()).toMatchObject({ kind: 'granted', lease: { attempt: 1 } })
 })
 
+/** Found by simulation: the node had missed that its outcome was replaced, and then the write that forgets the later one. */
+test('an earlier outcome that one node kept does not come back when the later one is forgotten', async () => {
+  const { cluster, granted, decideNow, claim, beforeFirst } = setting()
+  await cluster.leases.complete(await granted(), outcomeOf('done'))
+  cluster.set('deaf', 3)
+  expect((await decideNow('complete', { outcome: byHand, evenThough: 'completed' })).kind).toBe('done')
+  cluster.set('well', 3)
+  beforeFirst('release', () => {
+    cluster.set('deaf', 3)
+    return Promise.resolve()
+  })
+  const decided = await decideNow('forget', { evenThough: 'completed' })
+  cluster.set('well', 3)
+  expect(decided).toMatchObject({ kind: 'unavailable', begun: true })
+  expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: { result: 'by hand' } })
+})
+
+test('nothing is forgotten while a node keeps an earlier outcome', async () => {
+  const { cluster, granted, decideNow, claim, beforeFirst } = setting()
+  await cluster.leases.complete(await granted(), outcomeOf('done'))
+  cluster.set('deaf', 3)
+  await decideNow('complete', { outcome: byHand, evenThough: 'completed' })
+  cluster.set('well', 3)
+  beforeFirst('complete', () => {
+    cluster.set('deaf', 3)
+    return Promise.resolve()
+  })
+  const decided = await decideNow('forget', { evenThough: 'completed' })
+  cluster.set('well', 3)
+  expect(decided).toMatchObject({ kind: 'unavailable', begun: true })
+  expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: { result: 'by hand' } })
+})
+
+test('an outcome that replaced another one, which a node missed, is forgotten at once where every node replies', async () => {
+  const { cluster, granted, decideNow, claim, inspect } = setting()
+  await cluster.leases.complete(await granted(), outcomeOf('done'))
+  cluster.set('deaf', 3)
+  await decideNow('complete', { outcome: byHand, evenThough: 'completed' })
+  cluster.set('well', 3)
+  const { token: expectedToken = 0 } = await inspect(key)
+  expect(await decideNow('forget', { evenThough: 'completed', expectedToken })).toMatchObject({
+    kind: 'done',
+    before: { state: 'completed' },
+    after: { state: 'released' },
+  })
+  expect(await claim()).toMatchObject({ kind: 'granted', lease: { attempt: 1 } })
+})
+
 test('a recorded outcome is replaced without a moment in which a retry would be executed', async () => {
   const { clock, cluster, granted, decideNow, claim } = setting()
   await cluster.leases.complete(await granted(), outcomeOf('done'))
