@@ -113,6 +113,8 @@ async function decideOnRecord(
   deed.nothingDecided =
     (decided.kind === 'unavailable' && !decided.begun) ||
     (decided.kind === 'done' && decided.verdict === 'unknown')
+  // What it decided about in the end: an outcome may have come while the operator thought, and the operator said so.
+  if (decided.kind === 'done') deed.sawOutcome = decided.before.outcome !== undefined
   if (decided.kind === 'done' && decision === 'complete') {
     const { fingerprint = '' } = decided.before
     const [content, askedMs] = [contentOf(outcome), deed.askedMs]

@@ -175,7 +175,8 @@ export type Deed = {
   readonly askedMs: number
   /** The token that it saw, where it decided under it. */
   readonly expects: number | undefined
-  readonly sawOutcome: boolean
+  /** Whether it decided about an outcome. */
+  sawOutcome: boolean
   /** It sent the record of the key a command that may change it. */
   wrote: boolean
   toldMs: number | undefined
