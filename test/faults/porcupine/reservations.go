@@ -18,7 +18,8 @@ import (
 // outcome
 // will never be recorded. A call without an answer, or with 503, may take effect at any later time, or never. A
 // reservation
-// whose answer was lost holds nothing in the model; a look may find it (`foreign`).
+// whose answer was lost holds nothing in the model, and neither does an earlier claim of one that got its grant later; a look
+// may find them (`foreign`).
 //
 // An operator ends a claim, and the next grant is a further attempt; makes the value free; or completes it by hand
 // (decisions.go). While it decides it is a claimant, which looks may find like any other.
@@ -49,7 +50,7 @@ type reservationOp struct {
 	line
 	call, end int64
 	optional  bool
-	// A reservation whose answer was lost had been requested by then.
+	// A reservation whose answer was lost had been requested by then, or one was under way.
 	foreign bool
 	// An operator's own claim may have stood at that time: nothing follows from its token.
 	deciding bool
@@ -123,13 +124,25 @@ func reservationOps(lines []line) (ops []reservationOp) {
 			line: one, call: one.call(), end: one.end(), optional: optional,
 			sessionOfToken: sessions[one.Token], ownResults: results[one.Token],
 		}
-		op.foreign, op.deciding = firstUnheard <= op.end, decidedMeanwhile(one, lines)
+		op.foreign = firstUnheard <= op.end || reservedMeanwhile(one, lines)
+		op.deciding = decidedMeanwhile(one, lines)
 		if optional {
 			op.end = never
 		}
 		ops = append(ops, op)
 	}
 	return ops
+}
+
+// Whether a reservation was under way at the time of a look. One that waits for its grant, or whose replies are lost, claims
+// and gives back several times, each time under a larger token: a look may find an earlier one.
+func reservedMeanwhile(look line, lines []line) bool {
+	for _, one := range lines {
+		if one.F == "reserve" && one.call() <= look.end() && one.end() >= look.call() {
+			return true
+		}
+	}
+	return false
 }
 
 // Whether an operator may have been deciding at the time of a look.
