@@ -112,14 +112,16 @@ async function decideNoted(
   // Its outcome is known by the token of the first lock now.
   const levelled = { ...request, expectedToken: decided.token }
   const again = await underLock(decided.view, ports, (lock) => decideLocked(levelled, lock, ports))
-  return again.kind === 'levelled' ? NOT_LEVEL : again
+  if (again.kind === 'done' || again.kind === 'moved_on') return again
+  // The outcome was written anew: no result may say that nothing was begun.
+  return again.kind === 'unavailable' && again.begun ? again : NOT_FORGOTTEN
 }
 
-const NOT_LEVEL = {
+const NOT_FORGOTTEN = {
   kind: 'unavailable',
   begun: true,
   because:
-    'A node still keeps an earlier outcome, which would come back once the later one is forgotten. Nothing was forgotten. Decide again.',
+    'A node kept an earlier outcome, which would come back once the present one is forgotten, so the present one is written to every node first. A node missed that, or somebody came in between. Nothing was forgotten. Decide again.',
 } as const
 
 async function underLock<T>(
@@ -193,7 +195,7 @@ async function level(view: RecordView, lock: Lease, ports: DecisionPorts): Promi
   if (view.outcome === undefined) throw new Error(`${view.recordKey} is ${view.state} without an outcome`)
   const written = await replaceOutcome(view, view.outcome, lock, terms, leases)
   ports.forgetHere(view.recordKey)
-  if (written !== 'done') return NOT_LEVEL
+  if (written !== 'done') return NOT_FORGOTTEN
   return { kind: 'levelled', token: lock.token, view: await ports.inspect(view.recordKey) }
 }
 

@@ -22,6 +22,7 @@ import { sha256Hex } from '../formats/framing.ts'
 import type { ClaimResult, Lease, Leases } from '../ports.ts'
 import { ATTEMPT_MAX } from '../record/record.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
+import type { Token } from '../record/token.ts'
 import type { RecordView } from './record-view.ts'
 
 /**
@@ -103,16 +104,15 @@ export function showsSeveralOutcomes({ state, nodes }: RecordView): boolean {
 }
 
 /**
- * Whether all nodes are known to have forgotten it: each shows a larger token than the decision's, and none the outcome.
- * A node that missed a part of the decision would bring the outcome back, or take it from a holder that comes late.
+ * Whether all nodes are known to have forgotten it: each shows a larger token than the decision's, and no outcome but a
+ * later one that a majority has. A node that missed a part of the decision would bring the outcome back, or take it from a
+ * holder that comes late; and a duplicate that adopted it from such a node did so under a larger token.
  */
 export function isForgottenEverywhere({ outcome }: RecordView, after: RecordView, { token }: Lease): boolean {
   const isBack = after.outcome !== undefined && after.outcome.completedAtWallMs === outcome?.completedAtWallMs
-  return (
-    !isBack &&
-    after.nodes.every(
-      (row) => Math.min(row.token ?? 0, row.acceptedToken ?? Number.POSITIVE_INFINITY) > token,
-    )
+  const isLater = (accepted: Token) => after.state === 'completed' && !isBack && accepted > token
+  return after.nodes.every(
+    (row) => (row.token ?? 0) > token && (row.acceptedToken === undefined || isLater(row.acceptedToken)),
   )
 }
 

@@ -4,8 +4,8 @@
  */
 import { expect, test } from 'vitest'
 import { type DecisionPorts, type DecisionRequest, decide } from '../../../src/core/operator/decide.ts'
-import { recordView } from '../../../src/core/operator/record-view.ts'
-import { lockDecision } from '../../../src/core/operator/take-over.ts'
+import { type RecordView, recordView } from '../../../src/core/operator/record-view.ts'
+import { isForgottenEverywhere, lockDecision } from '../../../src/core/operator/take-over.ts'
 import type { Lease } from '../../../src/core/ports.ts'
 import type { RecordCommand } from '../../../src/core/record/record.ts'
 import type { StoredOutcome } from '../../../src/core/record/stored-outcome.ts'
@@ -228,6 +228,24 @@ test('nothing is forgotten while a node keeps an earlier outcome', async () => {
   expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: { result: 'by hand' } })
 })
 
+/** Found by simulation: a decision that was told to have begun nothing had written the outcome anew. */
+test('who is kept from forgetting after the outcome was written to every node is told that the decision was begun', async () => {
+  const { cluster, granted, decideNow } = setting()
+  await cluster.leases.complete(await granted(), outcomeOf('done'))
+  cluster.set('deaf', 3)
+  await decideNow('complete', { outcome: byHand, evenThough: 'completed' })
+  cluster.set('well', 3)
+  const locks = new Set<number>()
+  cluster.nodes[0]!.before = (command) => {
+    if (command.kind !== 'claim' || command.key === key) return
+    locks.add(command.token)
+    if (locks.size === 2) cluster.set('deaf', 0, 1, 2, 3, 4)
+  }
+  const decided = await decideNow('forget', { evenThough: 'completed' })
+  expect(decided).toMatchObject({ kind: 'unavailable', begun: true })
+  expect(locks.size).toBeGreaterThan(1)
+})
+
 test('an outcome that replaced another one, which a node missed, is forgotten at once where every node replies', async () => {
   const { cluster, granted, decideNow, claim, inspect } = setting()
   await cluster.leases.complete(await granted(), outcomeOf('done'))
@@ -298,6 +316,27 @@ test('a node that misses the forgetting brings the outcome back, so the operator
   const decided = await decideNow('forget', { evenThough: 'completed' })
   expect(decided).toMatchObject({ kind: 'unavailable', begun: true })
   expect(decided).toMatchObject({ because: expect.stringContaining('brings the outcome back') })
+})
+
+/** Found by simulation: a duplicate had adopted the outcome from the one node that missed the forgetting. */
+test.each<[what: string, isKnown: boolean, nodes: readonly (readonly [token: number, accepted?: number])[]]>([
+  ['each shows a larger token', true, [[11], [12], [11]]],
+  ['one shows no larger token', false, [[11], [10], [11]]],
+  ['one still shows the outcome', false, [[11], [9, 9], [11]]],
+  ['one promised a larger token beside the outcome', false, [[11], [12, 9], [11]]],
+  ['one adopted it under a larger token', false, [[11], [12, 12], [11]]],
+])('an outcome is forgotten under token 10: %s', (_, isKnown, rows) => {
+  const view = { recordKey: key, answered: 3, required: 2 }
+  const before: RecordView = { ...view, state: 'completed', outcome: byHand, nodes: [] }
+  const nodes = rows.map(([token, acceptedToken], index) => ({
+    node: `node-${index}`,
+    state: acceptedToken === undefined ? ('released' as const) : ('completed' as const),
+    token,
+    differs: false,
+    ...(acceptedToken === undefined ? {} : { acceptedToken }),
+  }))
+  const lock = { token: 10 } as Lease
+  expect(isForgottenEverywhere(before, { ...view, state: 'released', nodes }, lock)).toBe(isKnown)
 })
 
 test('a sidecar that ends while an outcome is forgotten leaves its token behind, for claimants with slow clocks too', async () => {
