@@ -27,6 +27,7 @@ import {
   endLiveClaim,
   isForgottenEverywhere,
   lockDecision,
+  raiseLock,
   releaseAbove,
   replaceOutcome,
   showsSeveralOutcomes,
@@ -97,24 +98,38 @@ export async function decide(request: DecisionRequest, ports: DecisionPorts): Pr
       begun: false,
       because: 'Too few nodes took the note of who decides and why. Nothing was decided.',
     }
-  const decided = await decideNoted(request, seen.view, ports)
-  const audited = await note(request, seen.view, wordOf(decided), ports)
-  return decided.kind === 'done' ? { ...decided, audited } : decided
+  const lock = await lockDecision(seen.view, ports.terms, ports.leases)
+  if (lock.kind !== 'locked') {
+    await note(request, seen.view, lock.kind, ports)
+    if (lock.kind === 'busy') return { kind: 'busy' }
+    return { kind: 'unavailable', begun: false, because: 'Too few nodes replied. Nothing was decided.' }
+  }
+  let held = lock.lease
+  try {
+    let decided = await decideLocked(request, held, ports)
+    if (decided.kind === 'levelled') {
+      const raised = await raiseLock(held, decided.view, ports.leases)
+      held = raised ?? held
+      decided = raised === undefined ? NOT_FORGOTTEN : await forgetLevelled(request, decided, raised, ports)
+    }
+    const audited = await note(request, seen.view, wordOf(decided), ports)
+    return decided.kind === 'done' ? { ...decided, audited } : decided
+  } finally {
+    await ports.leases.release(held)
+  }
 }
 
-async function decideNoted(
+/** The present outcome is known by the token that it was written to every node under. */
+async function forgetLevelled(
   request: DecisionRequest,
-  view: RecordView,
+  { token: expectedToken }: Levelled,
+  lock: Lease,
   ports: DecisionPorts,
 ): Promise<Decided> {
-  const decided = await underLock(view, ports, (lock) => decideLocked(request, lock, ports))
-  if (decided.kind !== 'levelled') return decided
-  // Its outcome is known by the token of the first lock now.
-  const levelled = { ...request, expectedToken: decided.token }
-  const again = await underLock(decided.view, ports, (lock) => decideLocked(levelled, lock, ports))
-  if (again.kind === 'done' || again.kind === 'moved_on') return again
+  const decided = await decideLocked({ ...request, expectedToken }, lock, ports)
+  if (decided.kind === 'done' || decided.kind === 'moved_on') return decided
   // The outcome was written anew: no result may say that nothing was begun.
-  return again.kind === 'unavailable' && again.begun ? again : NOT_FORGOTTEN
+  return decided.kind === 'unavailable' && decided.begun ? decided : NOT_FORGOTTEN
 }
 
 const NOT_FORGOTTEN = {
@@ -123,23 +138,6 @@ const NOT_FORGOTTEN = {
   because:
     'A node kept an earlier outcome, which would come back once the present one is forgotten, so the present one is written to every node first. A node missed that, or somebody came in between. Nothing was forgotten. Decide again.',
 } as const
-
-async function underLock<T>(
-  view: RecordView,
-  { terms, leases }: DecisionPorts,
-  act: (lock: Lease) => Promise<T>,
-): Promise<T | Extract<Decided, { kind: 'busy' | 'unavailable' }>> {
-  const lock = await lockDecision(view, terms, leases)
-  if (lock.kind !== 'locked') {
-    if (lock.kind === 'busy') return { kind: 'busy' }
-    return { kind: 'unavailable', begun: false, because: 'Too few nodes replied. Nothing was decided.' }
-  }
-  try {
-    return await act(lock.lease)
-  } finally {
-    await leases.release(lock.lease)
-  }
-}
 
 /** Every node was sent the present outcome, under this token; nothing is decided yet. */
 type Levelled = { readonly kind: 'levelled'; readonly token: Token; readonly view: RecordView }

@@ -60,12 +60,22 @@ export async function lockDecision(
   })
   if (claimed.kind === 'held' || claimed.kind === 'contended') return { kind: 'busy' }
   if (claimed.kind !== 'granted') return { kind: 'unavailable' }
-  const above = (view.largestToken ?? 0) + 1
+  const above = aboveAllOn(view)
   if (claimed.lease.token >= above) return { kind: 'locked', lease: claimed.lease }
   const raised = await leases.raise({ ...claimed.lease, token: above })
   if (raised.kind === 'renewed') return { kind: 'locked', lease: raised.lease }
   await leases.release(claimed.lease)
   return { kind: raised.kind === 'lost' ? 'busy' : 'unavailable' }
+}
+
+/** The same right under a larger token again, after something was written under it; undefined where it is lost. */
+export async function raiseLock(lock: Lease, view: RecordView, leases: Leases): Promise<Lease | undefined> {
+  const raised = await leases.raise({ ...lock, token: Math.max(lock.token + 1, aboveAllOn(view)) })
+  return raised.kind === 'renewed' ? raised.lease : undefined
+}
+
+function aboveAllOn({ largestToken = 0 }: RecordView): Token {
+  return largestToken + 1
 }
 
 /** Ends a live claim: its holder is fenced, and its attempt is remembered as one of unknown fate. */
