@@ -41,13 +41,19 @@ listening.closeAllConnections()
   [
     "queue: 'shipping'",
     `
+// Told by the row itself: the consumer of the queue \`billing\` may change it again at once.
+const watching = await pool.connect()
+const change = new Promise<{ payload?: string }>((resolve) => watching.once('notification', resolve))
+await watching.query(\`
+  CREATE OR REPLACE FUNCTION tell_shipped() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN PERFORM pg_notify('shipped', concat_ws(' ', NEW.id, 'is', NEW.state)); RETURN NULL; END $$;
+  CREATE OR REPLACE TRIGGER tell_shipped AFTER UPDATE ON orders FOR EACH ROW WHEN (NEW.state = 'shipped') EXECUTE FUNCTION tell_shipped();
+  LISTEN shipped\`)
 await kit.transaction((tx) =>
   publish(kit, tx, { aggregateType: 'order', aggregateId: 'order-1', type: 'OrderPaid', payload: { orderId: 'order-1' }, destination: 'shipping' }),
 )
-const until = Date.now() + 60_000
-for (let state = ''; state !== 'shipped' && Date.now() < until; await new Promise((resolve) => setTimeout(resolve, 20)))
-  state = (await pool.query("SELECT state FROM orders WHERE id = 'order-1'")).rows[0].state
-console.log('order-1 is', (await pool.query("SELECT state FROM orders WHERE id = 'order-1'")).rows[0].state)
+console.log((await change).payload)
+watching.release(true)
 `,
   ],
 ]
