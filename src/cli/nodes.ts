@@ -258,12 +258,13 @@ async function untilAllVote(
   const silenceMs = SILENCE_MS + Math.max(...groups.map(({ foundingWindowMs }) => foundingWindowMs))
   let why: 'event' | 'stopped' | 'silent' = 'event'
   let blocked = false
-  while (why === 'event') {
+  while (why !== 'stopped') {
     const waiting = groups.filter((group) => group.states().some(({ state }) => state.kind === 'quarantined'))
     if (waiting.length === 0 && groups.every(hasMajority)) break
     const forgetful = waiting.filter((group) => !isNew(group))
     blocked = forgetful.length > 0 && forgetful.every(isBlocked)
-    if (blocked) break
+    // After a silence it is judged once more: a node that stood as a new one may have been told that it forgot, which is no event.
+    if (blocked || (why === 'silent' && forgetful.length === 0)) break
     // One that forgot waits for as long as its quarantine lasts. A new one waits for nodes that do not answer, if for any.
     const over = new AbortController()
     const patience =

@@ -7,6 +7,7 @@ import { CLUSTER_KEY } from '../../src/redis/keys.ts'
 import { callMembership } from '../../src/redis/membership.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
+import { eventually } from '../support/eventually.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
@@ -185,4 +186,25 @@ test('beside a group that forgot too much, a new group is not waited for', async
   await Promise.all(forgetful.map((index) => servers.start(index)))
   const blocked = await command(both, 'enroll')
   expect([blocked.exitCode, blocked.stderr]).toEqual([69, expect.stringContaining('declare-loss')])
+}, 60_000)
+
+// Bug: where the nodes that forgot were seen before the one that remembers, nothing looked again once they had stood as
+// new ones for a while, and the command said to start nodes that ran.
+test('a group that forgot too much is noticed, though the node that remembers answers last', async () => {
+  await using servers = await startRedisServers(6)
+  const both = [0, 3]
+    .map((at) => `${at === 0 ? 'one' : 'two'}=${servers.urls.slice(at, at + 3).join()}`)
+    .join(';')
+  expect((await command(both, 'enroll')).exitCode).toBe(0)
+  const forgetful = [0, 1, 3, 4, 5]
+  await Promise.all(forgetful.map((index) => servers.kill(index)))
+  await Promise.all(forgetful.map((index) => servers.start(index)))
+  servers.pause(2)
+  const { io, stdout, stderr } = bufferedIo({ ...SETTINGS, ...QUIET, FENCEPOST_REDIS_NODES: both })
+  const blocked = nodesCommand(['enroll'], io)
+  await eventually('both nodes that forgot are seen', () =>
+    [0, 1].every((index) => stdout().includes(`one/redis-${index}: down → quarantined`)),
+  )
+  servers.resume(2)
+  expect([await blocked, stderr()]).toEqual([69, expect.stringContaining('declare-loss')])
 }, 60_000)
