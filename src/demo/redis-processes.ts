@@ -1,14 +1,20 @@
 /**
- * Five real Redis or Valkey processes for the demonstration, each on its own socket and folder, removed afterwards.
+ * Five real Redis or Valkey processes for the demonstration, each on its own port, with a folder that is removed
+ * afterwards and a password that nobody else knows.
  */
 
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, type ChildProcessByStdio, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
+import type { Readable } from 'node:stream'
 import { freePorts } from './free-ports.ts'
+
+/** In the log of both, at the default level. */
+const READY = 'Ready to accept connections'
 
 const PROGRAMS = ['redis-server', 'valkey-server'] as const
 
@@ -27,23 +33,57 @@ export function findRedisProgram(searchPath: string): string | undefined {
   return undefined
 }
 
+/**
+ * @throws Error with the server's own words where one ends before it takes connections, for example because another
+ * program took its port first
+ */
 export async function startRedisProcesses(program: string, count: number): Promise<RedisProcesses> {
   const folder = await mkdtemp(join(tmpdir(), 'fencepost-demo-'))
   const ports = await freePorts(count)
+  // Only this demonstration speaks to its nodes, and to no other node: a server of somebody else that listens on a
+  // port first, or a sidecar of somebody else that had a node there, is refused.
+  const password = randomBytes(16).toString('hex')
   const children = ports.map((port) => {
-    const place = ['--port', String(port), '--bind', '127.0.0.1', '--dir', folder]
+    const place = ['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--requirepass', password]
     const memory = ['--save', '', '--appendonly', 'no', '--maxmemory-policy', 'noeviction']
-    return spawn(program, [...place, ...memory, '--loglevel', 'warning'], { stdio: 'ignore' })
+    return spawn(program, [...place, ...memory], { stdio: ['ignore', 'pipe', 'inherit'] })
   })
-  return {
+  const processes = {
     program,
-    urls: ports.map((port) => `redis://127.0.0.1:${port}`),
-    kill: (index) => end(children[index]!),
+    urls: ports.map((port) => `redis://:${password}@127.0.0.1:${port}`),
+    kill: (index: number) => end(children[index]!),
     [Symbol.asyncDispose]: async () => {
       await Promise.all(children.map(end))
       await rm(folder, { recursive: true, force: true })
     },
   }
+  try {
+    await Promise.all(children.map(ready))
+  } catch (cause) {
+    await processes[Symbol.asyncDispose]()
+    throw cause
+  }
+  return processes
+}
+
+/** Until it says that it takes connections; what it says later is read and dropped, so that it never waits for a reader. */
+function ready(child: ChildProcessByStdio<null, Readable, null>): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let said = ''
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      if (said.includes(READY)) return
+      said += text
+      if (said.includes(READY)) resolve()
+    })
+    child.once('error', reject)
+    child.once('close', (code, signal) =>
+      reject(
+        new Error(
+          `${child.spawnfile} ended (${signal ?? `exit code ${code}`}) before it took connections: ${said}`,
+        ),
+      ),
+    )
+  })
 }
 
 async function end(child: ChildProcess): Promise<void> {
