@@ -36,44 +36,46 @@ class PreparedCommand extends Command {
 
 export async function callBatch(client: Redis, script: Script, batch: Batch): Promise<BatchReply> {
   const args = encodeArguments(batch)
-  const call = (name: string, which: string) =>
-    client.sendCommand(
-      new PreparedCommand(
-        name,
-        Buffer.from(
-          `*${batch.frames.length + (batch.full ? 8 : 7)}\r\n${bulk(name)}${bulk(which)}${args}`,
-          'latin1',
-        ),
-      ),
-    )
   let reply: unknown
   try {
-    reply = await call('evalsha', script.sha1)
+    reply = await send(client, 'evalsha', script.sha1, args)
   } catch (cause) {
     // A node that restarted or flushed its scripts: it executed no command of the call.
     if (!(cause instanceof Error) || !cause.message.startsWith('NOSCRIPT')) throw cause
-    reply = await call('eval', latin1(script.source))
+    reply = await send(client, 'eval', latin1(script.source), args)
   }
   return decodeBatch(reply, batch.frames.length)
 }
 
+/** @param script its digest or its source, by the command */
+function send(client: Redis, name: string, script: string, { count, bytes }: Arguments): unknown {
+  const call = `*${count + 2}\r\n${bulk(name)}${bulk(script)}${bytes}`
+  return client.sendCommand(new PreparedCommand(name, Buffer.from(call, 'latin1')))
+}
+
+type Arguments = { readonly count: number; readonly bytes: string }
+
+const EPOCH = bulk(EPOCH_KEY)
 const FULL = bulk('full')
 
 /** The number of keys, the keys, and ARGV, as `batch.lua` lists them. */
-function encodeArguments({ epoch, maxTokenAheadMs, frames, full }: Batch): string {
+function encodeArguments({ epoch, maxTokenAheadMs, frames, full }: Batch): Arguments {
   let keys = ''
   let joined = ''
   for (const { key, bytes } of frames) {
     keys += key
     joined += bytes
   }
-  return (
-    bulk(String(frames.length + 1)) +
-    bulk(EPOCH_KEY) +
-    keys +
-    bulk(latin1(epoch)) +
-    bulk(String(maxTokenAheadMs)) +
-    bulk(joined) +
-    (full ? FULL : '')
-  )
+  const keyCount = frames.length + 1
+  return {
+    count: keyCount + (full ? 5 : 4),
+    bytes:
+      bulk(String(keyCount)) +
+      EPOCH +
+      keys +
+      bulk(latin1(epoch)) +
+      bulk(String(maxTokenAheadMs)) +
+      bulk(joined) +
+      (full ? FULL : ''),
+  }
 }

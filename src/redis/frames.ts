@@ -17,7 +17,7 @@ export type Frame = { readonly key: string; readonly bytes: string }
 
 /** One argument of a call in RESP. @param bytes one character per byte */
 export function bulk(bytes: string): string {
-  return ['$', bytes.length, '\r\n', bytes, '\r\n'].join('')
+  return `$${bytes.length}\r\n${bytes}\r\n`
 }
 
 /** UTF-8, one character per byte. */
@@ -90,8 +90,10 @@ export function adoptFrame(key: string, packed: Buffer, chosen: boolean, keyTtlM
   }
 }
 
+/** Joined, as a frame is: each node's call has it. */
 function argument(key: string): string {
-  return bulk(latin1(key))
+  const bytes = latin1(key)
+  return ['$', bytes.length, '\r\n', bytes, '\r\n'].join('')
 }
 
 function fixed(

@@ -22,7 +22,7 @@ import type { RecordCommand } from '../core/record/record.ts'
 import { callBatch } from './batch.ts'
 import { type Frame, frameOf } from './frames.ts'
 import type { Script } from './scripts.ts'
-import { decodeAnswers } from './wire.ts'
+import { type BatchReply, decodeAnswers } from './wire.ts'
 
 /** Most commands in one call: bounds how long a node is busy with one sidecar (some 3 µs a command). */
 export const BATCH_MAX_COMMANDS = 128
@@ -224,9 +224,14 @@ export class RedisNode implements RecordNode {
 
   /** Settles every command of the call, unless its deadline did. */
   async #carryOut(call: Call): Promise<void> {
+    const { client, script, maxTokenAheadMs } = this.#options
+    const epoch = this.#epoch ?? NO_EPOCH
+    const full = this.#full
     let answers: readonly NodeAnswer[] | Error
     try {
-      answers = await this.#call(call.batch)
+      const frames = call.batch.map((pending) => pending.frame)
+      const batch = { epoch, maxTokenAheadMs, frames, full: full !== undefined }
+      answers = this.#answersOf(await callBatch(client, script, batch), epoch, full)
     } catch (cause) {
       answers = cause instanceof Error ? cause : new Error(String(cause))
     }
@@ -288,23 +293,14 @@ export class RedisNode implements RecordNode {
     }
   }
 
-  async #call(batch: readonly Pending[]): Promise<readonly NodeAnswer[]> {
-    const { client, script, maxTokenAheadMs, onForgot } = this.#options
-    const epoch = this.#epoch ?? NO_EPOCH
-    const frames = batch.map((pending) => pending.frame)
-    const full = this.#full
-    const reply = await callBatch(client, script, {
-      epoch,
-      maxTokenAheadMs,
-      frames,
-      full: full !== undefined,
-    })
+  /** @param epoch the one that the call was sent with, as `full` */
+  #answersOf(reply: BatchReply, epoch: string, full: string | undefined): readonly NodeAnswer[] {
     if (this.#epoch !== epoch) throw new Error('the node was inspected anew meanwhile')
     if (reply.enrolled) return decodeAnswers(reply, full)
     // It was flushed, or its data were replaced, while the connection lived on.
-    if (epoch !== NO_EPOCH) onForgot?.()
+    if (epoch !== NO_EPOCH) this.#options.onForgot?.()
     const uncounted: NodeAnswer = { kind: 'quarantined', nodeMs: reply.nodeMs }
-    return batch.map(() => uncounted)
+    return reply.lines.map(() => uncounted)
   }
 }
 

@@ -26,12 +26,21 @@ const WITH_BYTES: ReadonlySet<string> = new Set(['completed', 'stored', 'record'
 /** @throws Error where the reply has not the shape that `batch.lua` gives it. */
 export function decodeBatch(reply: unknown, commandCount: number): BatchReply {
   if (!Array.isArray(reply)) throw new Error(`the script answered with ${typeof reply}, an array expected`)
-  const [first, ...lines] = text(reply[0]).split('\n')
-  const head = /^(\d+) ([01])$/.exec(first ?? '')
-  if (head === null || lines.length !== commandCount)
-    throw new Error(`the script answered with ${lines.length} lines, ${commandCount} expected`)
-  return { nodeMs: integer(head[1]), enrolled: head[2] === '1', lines, bytes: reply.slice(1) }
+  const lines = text(reply[0]).split('\n')
+  const head = lines[0] ?? ''
+  const enrolled = head.endsWith(' 1')
+  if ((!enrolled && !head.endsWith(' 0')) || lines.length !== commandCount + 1)
+    throw new Error(`the script answered with ${lines.length - 1} lines, ${commandCount} expected`)
+  lines.shift()
+  return {
+    nodeMs: integer(head.slice(0, -2)),
+    enrolled,
+    lines,
+    bytes: reply.length === 1 ? NO_BYTES : reply.slice(1),
+  }
 }
+
+const NO_BYTES: readonly unknown[] = []
 
 /**
  * One answer per command; `unreachable` where it does not decode.
