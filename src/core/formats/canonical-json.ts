@@ -120,10 +120,12 @@ function writeObject(object: Extract<Json, { kind: 'object' }>, out: string[]): 
   // By UTF-16 code units, as RFC 8785, section 3.2.3, wants it: that is how JavaScript compares strings.
   const members = object.members.toSorted((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0))
   out.push('{')
-  for (const [index, member] of members.entries()) {
-    if (index > 0 && members[index - 1]!.name === member.name)
+  let before: string | undefined
+  for (const member of members) {
+    if (before === member.name)
       return { kind: 'raw', reason: 'duplicate_member', detail: 'a member name is there twice in one object' }
-    if (index > 0) out.push(',')
+    if (before !== undefined) out.push(',')
+    before = member.name
     const nameLoss = writeString(member.name, out)
     if (nameLoss !== undefined) return nameLoss
     out.push(':')

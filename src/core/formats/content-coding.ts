@@ -57,6 +57,7 @@ const DECODERS: ReadonlyMap<string, Decoder> = new Map([
 
 /** The codings of a body in the order in which they were applied, in lower case. */
 export function codingsOf(lines: readonly string[]): readonly string[] {
+  if (lines.length === 0) return lines
   return tokenList(lines)
     .map((coding) => coding.toLowerCase())
     .map((coding) => (coding === 'x-gzip' ? 'gzip' : coding))

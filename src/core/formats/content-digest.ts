@@ -52,6 +52,7 @@ export function digestVerifier(lines: readonly string[]): DigestVerifier {
 }
 
 export function verifyDigest(lines: readonly string[], body: Uint8Array): DigestFault | undefined {
+  if (lines.length === 0) return undefined
   const verifier = digestVerifier(lines)
   verifier.update(body)
   return verifier.verify()

@@ -6,6 +6,9 @@
  *
  * Owns the two ways in which text becomes bytes. Text from the wire is Latin-1, as Node hands header lines and targets
  * over, so that the bytes hashed are the bytes that came. Everything else (names from the configuration) is UTF-8.
+ *
+ * Bytes are either a buffer or a *byte text*, in which each character is one byte (none is above U+00FF). The identity of a
+ * request is some twenty short values: as texts they cost a third of what as many buffers do.
  */
 
 import { hash } from 'node:crypto'
@@ -29,6 +32,33 @@ export function frame(parts: readonly Uint8Array[]): Buffer {
   return bytes
 }
 
+/** The frame of byte texts, as one. */
+export function frameText(parts: readonly string[]): string {
+  let framed = ''
+  for (const part of parts) framed += lengthText(part.length) + part
+  return framed
+}
+
+const SHORT_LENGTHS = Array.from({ length: 256 }, (_, length) => longLengthText(length))
+
+function lengthText(length: number): string {
+  return SHORT_LENGTHS[length] ?? longLengthText(length)
+}
+
+/** No text is as long as 4 GiB. */
+function longLengthText(length: number): string {
+  return String.fromCharCode(
+    0,
+    0,
+    0,
+    0,
+    length >>> 24,
+    (length >>> 16) & 255,
+    (length >>> 8) & 255,
+    length & 255,
+  )
+}
+
 /** The parts of a frame; undefined where `bytes` are none. */
 export function unframe(bytes: Buffer): readonly Buffer[] | undefined {
   const parts: Buffer[] = []
@@ -45,8 +75,12 @@ export function unframe(bytes: Buffer): readonly Buffer[] | undefined {
 }
 
 export function sha256(bytes: Uint8Array): Buffer {
-  // By way of text, whose bytes come from Node's pool: asked for a buffer, `hash` takes twice as long for a body of 200 bytes.
-  return Buffer.from(hash('sha256', bytes, 'latin1'), 'latin1')
+  return bytesOf(sha256Text(bytes))
+}
+
+/** As a byte text, which also costs less: asked for a buffer, `hash` takes twice as long for a body of 200 bytes. */
+export function sha256Text(bytes: Uint8Array): string {
+  return hash('sha256', bytes, 'latin1')
 }
 
 export function sha256Hex(bytes: Uint8Array): string {
@@ -61,6 +95,11 @@ export function wireBytes(text: string): Buffer | undefined {
   return isWireText(text) ? Buffer.from(text, 'latin1') : undefined
 }
 
+/** The same as a byte text. */
+export function wireText(text: string): string | undefined {
+  return isWireText(text) ? text : undefined
+}
+
 export function isWireText(text: string): boolean {
   for (let index = 0; index < text.length; index++) if (text.charCodeAt(index) > 0xff) return false
   return true
@@ -69,6 +108,21 @@ export function isWireText(text: string): boolean {
 /** UTF-8; undefined for a lone surrogate, all of which UTF-8 would turn into the same three bytes. */
 export function utf8Bytes(text: string): Buffer | undefined {
   return text.isWellFormed() ? Buffer.from(text, 'utf8') : undefined
+}
+
+/** The same as a byte text. */
+export function utf8Text(text: string): string | undefined {
+  return isAscii(text) ? text : utf8Bytes(text)?.toString('latin1')
+}
+
+function isAscii(text: string): boolean {
+  for (let index = 0; index < text.length; index++) if (text.charCodeAt(index) > 0x7f) return false
+  return true
+}
+
+/** The bytes of a byte text. */
+export function bytesOf(byteText: string): Buffer {
+  return Buffer.from(byteText, 'latin1')
 }
 
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })

@@ -13,7 +13,7 @@ import {
   type RawJsonReason,
 } from '../formats/canonical-json.ts'
 import { decodeBody, type EncodedReason } from '../formats/content-coding.ts'
-import { frame, sha256 } from '../formats/framing.ts'
+import { frame, sha256Text } from '../formats/framing.ts'
 import type { Selection } from '../formats/json-pointer.ts'
 import { isJson, isMultipartForm, isUrlencodedForm, type MediaType } from '../formats/media-type.ts'
 import { type FormPart, type RawMultipartReason, readMultipartForm } from '../formats/multipart.ts'
@@ -28,8 +28,8 @@ export type BodyForm = {
   readonly form: 'json' | 'urlencoded' | 'multipart' | 'bytes'
   /** Content codings that were not undone. */
   readonly codings: readonly string[]
-  /** Of the canonical bytes. */
-  readonly sha256: Buffer
+  /** Of the canonical bytes, as a byte text (`framing.ts`). */
+  readonly sha256: string
   /** What was hashed; undefined where it passed as a stream. */
   readonly canonical: Uint8Array | undefined
   readonly doubt: Doubt | undefined
@@ -50,7 +50,15 @@ export async function bodyFormOf(
 ): Promise<BodyForm> {
   const decoded = await decodeBody(body, codings, decodedBytesMax)
   if (decoded.kind === 'encoded') return asBytes(body, decoded.codings, decoded)
-  const plain = decoded.bytes
+  return plainFormOf(decoded.bytes, media, selection)
+}
+
+/** @param plain without content codings */
+export function plainFormOf(
+  plain: Uint8Array,
+  media: MediaType | undefined,
+  selection: Selection | undefined,
+): BodyForm {
   if (media === undefined) return asBytes(plain)
   if (isJson(media)) return ofJson(plain, canonicalJson(plain, selection))
   if (isUrlencodedForm(media)) {
@@ -77,7 +85,7 @@ function asBytes(bytes: Uint8Array, codings: readonly string[] = [], doubt?: Dou
   return {
     form: 'bytes',
     codings,
-    sha256: sha256(bytes),
+    sha256: sha256Text(bytes),
     canonical: bytes,
     doubt: doubt && { reason: doubt.reason, detail: doubt.detail },
     jsonText: false,
@@ -85,7 +93,7 @@ function asBytes(bytes: Uint8Array, codings: readonly string[] = [], doubt?: Dou
 }
 
 function inForm(form: BodyForm['form'], canonical: Buffer): BodyForm {
-  return { form, codings: [], sha256: sha256(canonical), canonical, doubt: undefined, jsonText: false }
+  return { form, codings: [], sha256: sha256Text(canonical), canonical, doubt: undefined, jsonText: false }
 }
 
 function framePart(part: FormPart): Buffer {

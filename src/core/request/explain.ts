@@ -4,7 +4,7 @@
  * For the debugging endpoint. It holds what the client itself sent: show it to that client, never log it.
  */
 
-import { decodeUtf8, unframe } from '../formats/framing.ts'
+import { bytesOf, decodeUtf8, unframe } from '../formats/framing.ts'
 import type { Doubt } from './body-form.ts'
 import type { Component, Fingerprinted } from './fingerprint.ts'
 
@@ -37,11 +37,10 @@ export function explain(fingerprinted: Fingerprinted): Explanation {
   return {
     scheme: fingerprinted.scheme,
     hash: fingerprinted.hash,
-    components: fingerprinted.components.map((component) => ({
-      name: component.name,
-      value: shown(component),
-      hex: component.bytes.toString('hex'),
-    })),
+    components: fingerprinted.components.map(({ name, byteText }) => {
+      const bytes = bytesOf(byteText)
+      return { name, value: shown(name, bytes), hex: bytes.toString('hex') }
+    }),
     body: {
       form,
       codings,
@@ -53,7 +52,7 @@ export function explain(fingerprinted: Fingerprinted): Explanation {
   }
 }
 
-function shown({ name, bytes }: Component): Shown {
+function shown(name: Component['name'], bytes: Buffer): Shown {
   switch (name) {
     case 'scheme':
     case 'tenant':

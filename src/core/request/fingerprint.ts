@@ -13,7 +13,7 @@
 import { createHash } from 'node:crypto'
 import { codingsOf, DECODED_BYTES_MAX } from '../formats/content-coding.ts'
 import { type DigestFault, digestVerifier, verifyDigest } from '../formats/content-digest.ts'
-import { frame, isWireText, sha256Hex, utf8Bytes, wireBytes } from '../formats/framing.ts'
+import { bytesOf, frame, frameText, isWireText, sha256Hex, utf8Text, wireText } from '../formats/framing.ts'
 import { linesOf } from '../formats/header-lines.ts'
 import { compileSelection, type Selection } from '../formats/json-pointer.ts'
 import { type MediaType, parseMediaType } from '../formats/media-type.ts'
@@ -21,7 +21,7 @@ import { canonicalQuery } from '../formats/query.ts'
 import type { HeaderList } from '../header-list.ts'
 import type { Fingerprint } from '../record/record.ts'
 import type { FingerprintPolicy } from '../routes/route.ts'
-import { type BodyForm, bodyFormOf } from './body-form.ts'
+import { type BodyForm, bodyFormOf, plainFormOf } from './body-form.ts'
 
 /**
  * From the first release on it changes with any change that gives an unchanged request another fingerprint. Before, it
@@ -76,7 +76,8 @@ export type Fingerprinted = {
   readonly components: readonly Component[]
 }
 
-export type Component = { readonly name: ComponentName; readonly bytes: Buffer }
+/** @property byteText its bytes, each as one character (`framing.ts`) */
+export type Component = { readonly name: ComponentName; readonly byteText: string }
 
 export type ComponentName =
   | 'scheme'
@@ -133,12 +134,13 @@ export async function fingerprint(
   if (fault !== undefined) return fault
   const codings = codingsOf(linesOf(head.headers, 'content-encoding'))
   const media = mediaTypeOf(head.headers)
-  return assemble(
-    head,
-    rules,
-    media,
-    await bodyFormOf(body, codings, media, rules.selection, limits.decodedBytesMax),
-  )
+  const { selection } = rules
+  // Nearly every body is without codings: then nothing has to be waited for.
+  const form =
+    codings.length === 0
+      ? plainFormOf(body, media, selection)
+      : await bodyFormOf(body, codings, media, selection, limits.decodedBytesMax)
+  return assemble(head, rules, media, form)
 }
 
 /** The fingerprint of a body that streams by: it is compared byte for byte, with its codings. */
@@ -169,7 +171,7 @@ export function streamFingerprint(
       return assemble(head, rules, mediaTypeOf(head.headers), {
         form: 'bytes',
         codings: codingsOf(linesOf(head.headers, 'content-encoding')),
-        sha256: hash.digest(),
+        sha256: hash.digest('latin1'),
         canonical: undefined,
         doubt: { reason: 'streamed', detail: 'larger than what is buffered' },
         jsonText: false,
@@ -185,43 +187,45 @@ function assemble(
   body: BodyForm,
 ): Fingerprinted | FingerprintProblem {
   const components: Component[] = []
-  const named: readonly (readonly [ComponentName, Buffer | undefined])[] = [
-    ['scheme', utf8Bytes(rules.scheme)],
-    ['tenant', utf8Bytes(head.tenant)],
-    ['env', utf8Bytes(head.env)],
-    ['api_version', utf8Bytes(head.apiVersion)],
-    ['principal', utf8Bytes(head.principal)],
-    ['method', wireBytes(head.method)],
-    ['path', wireBytes(head.path)],
+  const texts: string[] = []
+  const named: readonly (readonly [ComponentName, string | undefined])[] = [
+    ['scheme', utf8Text(rules.scheme)],
+    ['tenant', utf8Text(head.tenant)],
+    ['env', utf8Text(head.env)],
+    ['api_version', utf8Text(head.apiVersion)],
+    ['principal', utf8Text(head.principal)],
+    ['method', wireText(head.method)],
+    ['path', wireText(head.path)],
     ['query', queryComponent(head.query)],
     ['headers', headersComponent(head.headers, rules.headers)],
     ['media_type', mediaTypeComponent(head.headers, media, body)],
     ['codings', codingsComponent(head.headers, body.codings)],
-    ['body_form', utf8Bytes(body.form)],
+    ['body_form', body.form],
     ['body_sha256', body.sha256],
   ]
-  for (const [name, bytes] of named) {
-    if (bytes === undefined) return { kind: 'not_text', component: name }
-    components.push({ name, bytes })
+  for (const [name, byteText] of named) {
+    if (byteText === undefined) return { kind: 'not_text', component: name }
+    components.push({ name, byteText })
+    texts.push(byteText)
   }
-  const hash = sha256Hex(frame(components.map((component) => component.bytes)))
+  const hash = sha256Hex(bytesOf(frameText(texts)))
   return { kind: 'fingerprint', hash, scheme: rules.scheme, body, components }
 }
 
-function queryComponent(text: string | undefined): Buffer | undefined {
+function queryComponent(text: string | undefined): string | undefined {
   const query = canonicalQuery(text)
   return wireList(query.kind === 'absent' ? [] : [query.kind, query.text])
 }
 
 /** One frame per chosen header: its name, then each of its lines. An absent header has no line. */
-function headersComponent(headers: HeaderList, chosen: readonly string[]): Buffer | undefined {
-  const frames: Buffer[] = []
+function headersComponent(headers: HeaderList, chosen: readonly string[]): string | undefined {
+  const frames: string[] = []
   for (const name of chosen) {
     const lines = wireList([name, ...linesOf(headers, name)])
     if (lines === undefined) return undefined
     frames.push(lines)
   }
-  return frame(frames)
+  return frameText(frames)
 }
 
 /**
@@ -232,7 +236,7 @@ function mediaTypeComponent(
   headers: HeaderList,
   media: MediaType | undefined,
   { form, jsonText }: BodyForm,
-): Buffer | undefined {
+): string | undefined {
   const lines = linesOf(headers, 'content-type')
   if (lines.length === 0 || !areWireText(lines)) return wireList(lines)
   if (media === undefined) return wireList(['verbatim', ...lines])
@@ -245,7 +249,7 @@ function mediaTypeOf(headers: HeaderList): MediaType | undefined {
   return line === undefined || more.length > 0 ? undefined : parseMediaType(line)
 }
 
-function codingsComponent(headers: HeaderList, kept: readonly string[]): Buffer | undefined {
+function codingsComponent(headers: HeaderList, kept: readonly string[]): string | undefined {
   return areWireText(linesOf(headers, 'content-encoding')) ? wireList(kept) : undefined
 }
 
@@ -254,12 +258,6 @@ function areWireText(lines: readonly string[]): boolean {
   return lines.every(isWireText)
 }
 
-function wireList(texts: readonly string[]): Buffer | undefined {
-  const parts: Buffer[] = []
-  for (const text of texts) {
-    const bytes = wireBytes(text)
-    if (bytes === undefined) return undefined
-    parts.push(bytes)
-  }
-  return frame(parts)
+function wireList(texts: readonly string[]): string | undefined {
+  return areWireText(texts) ? frameText(texts) : undefined
 }

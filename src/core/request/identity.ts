@@ -7,7 +7,7 @@
  * and `%` is always followed by two digits, so `dedup:%:…` is, too.
  */
 
-import { frame, sha256Hex, utf8Bytes, wireBytes } from '../formats/framing.ts'
+import { bytesOf, frameText, sha256Hex, utf8Text, wireText } from '../formats/framing.ts'
 import { percentEncode } from '../formats/percent-encoding.ts'
 import type { Fingerprint } from '../record/record.ts'
 
@@ -68,9 +68,8 @@ export function recordKey(identity: Identity): RecordKey {
   if ('kind' in scope) return scope
   const parts = subjectOf(identity)
   if ('kind' in parts) return parts
-  const hash = sha256Hex(
-    frame([Buffer.from(IDENTITY_SCHEME), ...scope.map((part) => Buffer.from(part)), ...parts]),
-  )
+  // The names of the scope are percent-encoded: each is its own bytes.
+  const hash = sha256Hex(bytesOf(frameText([IDENTITY_SCHEME, ...scope, ...parts])))
   const mark = identity.mode === 'entity' ? ENTITY_MARK : ''
   return { kind: 'record_key', recordKey: `dedup:${scope.join(':')}${mark}:${hash}` }
 }
@@ -113,19 +112,20 @@ function scopeOf(scope: Scope): readonly string[] | Invalid {
   return encoded
 }
 
-function subjectOf(identity: Identity): readonly Uint8Array[] | Invalid {
-  const mode = Buffer.from(identity.mode)
+/** As byte texts. */
+function subjectOf(identity: Identity): readonly string[] | Invalid {
+  const { mode } = identity
   if (identity.mode === 'reservation' || identity.mode === 'entity') {
-    const value = utf8Bytes(identity.value)
+    const value = utf8Text(identity.value)
     return value === undefined ? invalid('value', 'not_text', 'value has a lone surrogate') : [mode, value]
   }
-  const principal = utf8Bytes(identity.principal)
+  const principal = utf8Text(identity.principal)
   if (principal === undefined) return invalid('principal', 'not_text', 'principal has a lone surrogate')
-  const method = wireBytes(identity.method)
+  const method = wireText(identity.method)
   if (method === undefined) return invalid('method', 'not_text', 'method has a character above U+00FF')
-  const path = wireBytes(identity.path)
+  const path = wireText(identity.path)
   if (path === undefined) return invalid('path', 'not_text', 'path has a character above U+00FF')
-  const key = utf8Bytes(identity.mode === 'header' ? identity.key : identity.fingerprint)
+  const key = utf8Text(identity.mode === 'header' ? identity.key : identity.fingerprint)
   if (key === undefined) return invalid('key', 'not_text', 'key has a lone surrogate')
   return [mode, principal, method, path, key]
 }

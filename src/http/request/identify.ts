@@ -17,9 +17,15 @@ import {
 } from '../../core/request/fingerprint.ts'
 import { contentMarkOf, recordKey, type Scope } from '../../core/request/identity.ts'
 import { joinKeyParts, type KeyCarrier, keyOf } from '../../core/request/key-parts.ts'
-import { type PrincipalRules, principalOfRequest, type TokenFault } from '../../core/request/principal.ts'
+import {
+  type Principal,
+  type PrincipalRules,
+  principalFrom,
+  principalOfRequest,
+  type TokenFault,
+} from '../../core/request/principal.ts'
 import type { PathParameters } from '../../core/routes/path-pattern.ts'
-import type { ProtectedRoute } from '../../core/routes/route.ts'
+import type { KeyPart, ProtectedRoute } from '../../core/routes/route.ts'
 import type { Problem } from '../message/problems.ts'
 import type { AdmittedRequest } from './admission.ts'
 import { RETRY_SOON_MS } from './refusals.ts'
@@ -65,14 +71,21 @@ export async function identify(
 ): Promise<Identification> {
   const { request, body, route, params } = subject
   const { headers, query } = request
-  const carrier: KeyCarrier = { headers, query, pathParameters: params, body: await plainBody(subject) }
+  const plain = isBodyRead(route) ? await plainBody(subject) : body
+  const carrier: KeyCarrier = { headers, query, pathParameters: params, body: plain }
   const key = route.mode === 'content' ? undefined : keyOf(route.key, carrier)
   if (key?.kind === 'missing') return route.required ? refuseMissing(route) : { kind: 'unkeyed' }
   if (key?.kind === 'invalid')
     return refuse({ code: 'key-invalid', detail: `${sentence(key.detail)} Nothing was carried out.` })
   const clientKey = key?.key
 
-  const named = await principalOfRequest(route.principal, headers, believed(request, rules))
+  const believable = believed(request, rules)
+  const source = route.principal
+  // Only a token that is verified is waited for.
+  const named: Principal =
+    source.kind === 'verified_jwt'
+      ? await principalOfRequest(source, headers, believable)
+      : { kind: 'principal', principal: principalFrom(source, headers, believable) }
   if (named.kind !== 'principal') return refuse(tokenProblem(named), clientKey)
   rules.onIdentified?.(route, headers)
   const { principal } = named
@@ -133,10 +146,17 @@ export function tokenProblem(fault: TokenFault): Problem {
       }
 }
 
-/** The decoded body, where keys or entities are read from it. A body that can't be decoded stays as it is, and can't be read. */
+/** Whether keys or entities are read from the body. */
+function isBodyRead({ mode, key, entities }: ProtectedRoute): boolean {
+  return (mode !== 'content' && key.parts.some(isInBody)) || entities.some(isInBody)
+}
+
+function isInBody(part: KeyPart): boolean {
+  return part.in === 'body'
+}
+
+/** The decoded body. One that can't be decoded stays as it is, and can't be read. */
 async function plainBody({ request, body, route }: Subject): Promise<Uint8Array> {
-  const read = [...(route.mode === 'content' ? [] : route.key.parts), ...route.entities]
-  if (!read.some((part) => part.in === 'body')) return body
   const codings = codingsOf(linesOf(request.headers, 'content-encoding'))
   const decoded = await decodeBody(body, codings, DECODED_FACTOR * route.bodyLimitBytes)
   return decoded.kind === 'decoded' ? decoded.bytes : body

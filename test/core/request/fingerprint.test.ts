@@ -3,7 +3,7 @@ import { gzipSync } from 'node:zlib'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { DECODED_BYTES_MAX } from '../../../src/core/formats/content-coding.ts'
-import { frame, unframe } from '../../../src/core/formats/framing.ts'
+import { bytesOf, frame, frameText, unframe, utf8Text } from '../../../src/core/formats/framing.ts'
 import {
   BODY_BYTES_MAX,
   compileRules,
@@ -256,6 +256,28 @@ describe('no two heads meet', () => {
     )
     expect(unframe(Buffer.from('00'))).toBeUndefined()
     expect(unframe(Buffer.from('ffffffffffffffff00', 'hex'))).toBeUndefined()
+  })
+
+  test('the frame of byte texts is that of their bytes, whatever their length', () => {
+    const bytes = fc.uint8Array({ maxLength: 3 }).map((part) => Buffer.from(part))
+    const long = fc
+      .constantFrom(255, 256, 257, 65_536, 16_777_216)
+      .map((length) => Buffer.alloc(length, 0xe9))
+    const lists = fc.array(fc.oneof({ weight: 20, arbitrary: bytes }, { weight: 1, arbitrary: long }), {
+      maxLength: 4,
+    })
+    fc.assert(
+      fc.property(lists, (parts) => {
+        const texts = parts.map((part) => part.toString('latin1'))
+        expect(bytesOf(frameText(texts)).equals(frame(parts))).toBe(true)
+      }),
+    )
+  })
+
+  test('a byte text of UTF-8 has the bytes of UTF-8; a lone surrogate has none', () => {
+    for (const text of ['', 'a', '\u007f', '\u0080', 'Zo\u00eb', '\u20ac', '\ud83d\ude00'])
+      expect(bytesOf(utf8Text(text)!)).toEqual(Buffer.from(text, 'utf8'))
+    expect(utf8Text('a\ud83d')).toBeUndefined()
   })
 })
 
