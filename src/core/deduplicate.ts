@@ -29,10 +29,10 @@ import {
   unavailable,
   unprotected,
 } from './outcome.ts'
-import type { ClaimRequest, ClaimResult, Lease } from './ports.ts'
+import type { ClaimRequest, ClaimResult, Lease, Leases } from './ports.ts'
 import type { DedupPorts, ProtectedRequest } from './protected-request.ts'
 import { markContent } from './request/duplicate-content.ts'
-import { lockEntities } from './reservations/entity-locks.ts'
+import { type EntityLocks, lockEntities } from './reservations/entity-locks.ts'
 import type { Backoff } from './retry.ts'
 import { type LeaseFate, type Settled, settle } from './settle.ts'
 
@@ -47,32 +47,56 @@ const BEHIND: Taken = { kind: 'contended', retryAfterMs: 1_000 }
 export async function deduplicate(request: ProtectedRequest, ports: DedupPorts): Promise<Outcome> {
   const claimed = await claimOrWait(request, ports)
   if (claimed.kind === 'too_many_waiters') return claimed
-  if (claimed.kind !== 'unavailable') return underClaim(request, claimed, { ...ports, protection: 'quorum' })
+  if (claimed.kind !== 'unavailable')
+    return underClaim(request, claimed, guardOf(ports, ports.leases, 'quorum'))
   switch (request.policy.onQuorumLoss) {
     case 'fail-closed':
       return unavailable(claimed)
     case 'local': {
-      const { localLeases: leases } = ports
-      const local = await leases.claim(claimRequestOf(request))
-      return underClaim(request, local, { ...ports, leases, protection: 'local' })
+      const { localLeases } = ports
+      const local = await localLeases.claim(claimRequestOf(request))
+      return underClaim(request, local, guardOf(ports, localLeases, 'local'))
     }
     case 'fail-open':
       return unprotected(await request.forward(undefined), foundBy(claimed))
   }
 }
 
+/** Named one by one: the ports of a listener are many more, and a copy of all of them for each request costs microseconds. */
+function guardOf(
+  { fairQueue, background, clock, random, events }: DedupPorts,
+  leases: Leases,
+  protection: Protection,
+): Guard {
+  return { leases, fairQueue, background, clock, random, events, protection }
+}
+
+type TooManyWaiters = Extract<Outcome, { kind: 'too_many_waiters' }>
+
 async function claimOrWait(
   request: ProtectedRequest,
   ports: DedupPorts,
-): Promise<ClaimResult | Extract<Outcome, { kind: 'too_many_waiters' }>> {
+): Promise<ClaimResult | TooManyWaiters> {
+  const { recordKey: key, policy } = request
+  const behind = policy.waitMs > 0 && ports.fairQueue?.isWaitedFor(key) === true
+  const first = behind ? BEHIND : await claimOnce(request, ports)
+  return isTaken(first) && policy.waitMs > 0 ? waitAndClaim(first, request, ports) : first
+}
+
+function claimOnce(request: ProtectedRequest, { leases, localLeases }: DedupPorts): Promise<ClaimResult> {
+  const claiming = leases.claim(claimRequestOf(request))
+  if (request.policy.onQuorumLoss !== 'local') return claiming
+  return claiming.then((claimed) => reconcileLocalRecord(claimed, leases, localLeases))
+}
+
+async function waitAndClaim(
+  first: Taken,
+  request: ProtectedRequest,
+  ports: DedupPorts,
+): Promise<ClaimResult | TooManyWaiters> {
   const { recordKey: key, fingerprint, policy, abandoned } = request
-  const { leases, localLeases, whenEnded, waiters, fairQueue, clock } = ports
-  const claim = async () => {
-    const claimed = await leases.claim(claimRequestOf(request))
-    return policy.onQuorumLoss === 'local' ? reconcileLocalRecord(claimed, leases, localLeases) : claimed
-  }
-  const first = policy.waitMs > 0 && fairQueue?.isWaitedFor(key) === true ? BEHIND : await claim()
-  if (!isTaken(first) || policy.waitMs === 0) return first
+  const { whenEnded, waiters, clock } = ports
+  const claim = () => claimOnce(request, ports)
   using place = waiters.enter(key)
   if (place === undefined)
     return { kind: 'too_many_waiters', limit: waiters.limit, retryAfterMs: first.retryAfterMs }
@@ -118,26 +142,39 @@ async function withContentMarked(request: ProtectedRequest, lease: Lease, guard:
 }
 
 async function workUnderLease(request: ProtectedRequest, lease: Lease, guard: Guard): Promise<Outcome> {
-  const { entities, policy, abandoned } = request
+  const { entities, policy } = request
   const renewer = renewLease(lease, guard, policy)
   try {
-    const locked = entities && (await lockEntities(entities, renewer, policy, abandoned, guard))
-    if (locked !== undefined && locked.kind !== 'locked') {
-      await endLease('released', renewer, guard)
-      return locked
-    }
-    using _ = locked
-    const held = locked === undefined ? renewer.held : () => renewer.held() && locked.held()
-    const { outcome, lease: fate } = await forwardAndSettle(request, renewer, held, guard)
+    if (entities !== undefined) return await workOnEntities(request, entities, renewer, guard)
+    const { outcome, lease: fate } = await forwardAndSettle(request, renewer, renewer.held, guard)
     await endLease(fate, renewer, guard)
-    // Without an answer the application may still work on them: let their leases lapse, like the record's.
-    if (outcome.kind !== 'indeterminate') await locked?.unlock()
     return outcome
   } catch (fault) {
     // The application may or may not have begun, so the lease is left to lapse, like that of a dead process.
     renewer.stop('abandoned')
     throw fault
   }
+}
+
+async function workOnEntities(
+  request: ProtectedRequest,
+  entities: EntityLocks,
+  renewer: LeaseRenewer,
+  guard: Guard,
+): Promise<Outcome> {
+  const { policy, abandoned } = request
+  const locked = await lockEntities(entities, renewer, policy, abandoned, guard)
+  if (locked.kind !== 'locked') {
+    await endLease('released', renewer, guard)
+    return locked
+  }
+  using _ = locked
+  const held = () => renewer.held() && locked.held()
+  const { outcome, lease: fate } = await forwardAndSettle(request, renewer, held, guard)
+  await endLease(fate, renewer, guard)
+  // Without an answer the application may still work on them: let their leases lapse, like the record's.
+  if (outcome.kind !== 'indeterminate') await locked.unlock()
+  return outcome
 }
 
 async function forwardAndSettle(

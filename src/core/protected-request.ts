@@ -33,9 +33,9 @@ export type ProtectedRequest = {
   readonly recordKey: string
   readonly fingerprint: Fingerprint
   /** Given where the same content under another key is not to be executed. */
-  readonly contentRecord?: ContentRecord
+  readonly contentRecord?: ContentRecord | undefined
   /** Given where requests of one entity are executed one after the other. */
-  readonly entities?: EntityLocks
+  readonly entities?: EntityLocks | undefined
   readonly policy: DedupPolicy
   /** Aborts when the client no longer waits. Ends waiting for another's outcome, never work that has begun. */
   readonly abandoned?: AbortSignal
@@ -51,7 +51,7 @@ export type DedupPorts = {
   readonly localLeases: Leases
   readonly waiters: Waiters
   /** Lets waiters in one after the other; absent where each tries for itself. */
-  readonly fairQueue?: FairQueue
+  readonly fairQueue?: FairQueue | undefined
   /** Where outcomes that the quorum did not take in time are offered further. */
   readonly background: Background
   readonly clock: Clock

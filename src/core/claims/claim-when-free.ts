@@ -34,7 +34,7 @@ export type Wanted = {
 
 export type WaitPorts = {
   /** Lets waiters in one after the other; absent where each tries for itself. */
-  readonly fairQueue?: FairQueue
+  readonly fairQueue?: FairQueue | undefined
   readonly clock: Clock
   readonly random: Random
 }

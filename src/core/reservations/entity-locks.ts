@@ -42,7 +42,7 @@ export type EntityPorts = Omit<LeaseRenewerPorts, 'leases'> & {
   readonly clock: Clock
   readonly random: Random
   /** Lets waiters in one after the other; absent where each tries for itself. */
-  readonly fairQueue?: FairQueue
+  readonly fairQueue?: FairQueue | undefined
 }
 
 export type Locked =

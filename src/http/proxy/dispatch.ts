@@ -60,21 +60,26 @@ export async function dispatch(
   if (offersWebSocket(inbound.req)) return refused(NO_UPGRADE)
 
   const { route, params } = matched
-  using held = ports.bodyMemory.hold()
-  const result = await protect(
-    protectedCall(call, { route, params }, options.forwarded, held, ports),
-    options,
-    ports,
-  )
-  switch (result.kind) {
-    case 'answer':
-      return result
-    case 'gone':
-      return {}
-    case 'unkeyed': {
-      const answerWithinMs = route.upstreamTimeoutMs
-      return { answer: await bypass({ ...call, answerWithinMs, body: result.body }, ports) }
+  const held = ports.bodyMemory.hold()
+  // Not `using`, as in `protect`.
+  try {
+    const result = await protect(
+      protectedCall(call, { route, params }, options.forwarded, held, ports),
+      options,
+      ports,
+    )
+    switch (result.kind) {
+      case 'answer':
+        return result
+      case 'gone':
+        return {}
+      case 'unkeyed': {
+        const answerWithinMs = route.upstreamTimeoutMs
+        return { answer: await bypass({ ...call, answerWithinMs, body: result.body }, ports) }
+      }
     }
+  } finally {
+    held[Symbol.dispose]()
   }
 }
 

@@ -42,7 +42,7 @@ export function protectedCall(
       {
         answerWithinMs: route.upstreamTimeoutMs,
         storedLimitBytes: route.storedResponseLimitBytes,
-        mayKeep: held.keep,
+        mayKeep: (bytes) => held.keep(bytes),
         abandoned: gone,
         // While it waits for a connection there, its lease may be lost, and another holder may execute it.
         ...(claimed === undefined ? {} : { mayBegin: claimed.held }),

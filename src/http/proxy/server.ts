@@ -69,17 +69,19 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     trace: RequestTrace,
   ): Promise<void> {
     if (arrived.admission.kind === 'refused') server.endAfter(inbound)
+    const sent = ports.bodyMemory.hold()
     let status: number | undefined
+    // Not `using`, as in `protect`.
     try {
       const { answer, about } = await dispatch(inbound, arrived, load, options, dispatchPorts).catch(failed)
       if (answer === undefined) return
       // A client that reads slowly holds its answer for long.
-      using sent = ports.bodyMemory.hold()
       if (Buffer.isBuffer(answer.body)) sent.occupy(answer.body.length)
       await server.send(inbound, answer)
       status = answer.status
       publish(answer, arrived, startedMonoMs, about)
     } finally {
+      sent[Symbol.dispose]()
       trace.ended(status)
     }
   }

@@ -40,38 +40,52 @@ export function createBodyMemory(
   const requestsLimitBytes = Math.floor(limitBytes * REQUESTS_SHARE)
   let usedBytes = 0
 
+  function isWithin(bytes: number, upToBytes: number, of: 'request' | 'answer'): boolean {
+    if (usedBytes + bytes <= upToBytes) return true
+    onFull(of)
+    return false
+  }
+
+  /** What one request holds: there are two for each, so it is a class and not seven functions. */
+  class Held implements HeldBody {
+    #bytes = 0
+
+    get requestsLimitBytes(): number {
+      return requestsLimitBytes
+    }
+
+    fits(bytes: number): boolean {
+      return isWithin(bytes, requestsLimitBytes, 'request')
+    }
+
+    take(bytes: number): boolean {
+      const fits = isWithin(bytes, requestsLimitBytes, 'request')
+      if (fits) this.occupy(bytes)
+      return fits
+    }
+
+    keep(bytes: number): boolean {
+      const fits = isWithin(bytes, limitBytes, 'answer')
+      if (fits) this.occupy(bytes)
+      return fits
+    }
+
+    occupy(bytes: number): void {
+      this.#bytes += bytes
+      usedBytes += bytes
+    }
+
+    [Symbol.dispose](): void {
+      usedBytes -= this.#bytes
+      this.#bytes = 0
+    }
+  }
+
   return {
     limitBytes,
     get usedBytes() {
       return usedBytes
     },
-    hold: () => {
-      let heldBytes = 0
-      const occupy = (bytes: number): void => {
-        heldBytes += bytes
-        usedBytes += bytes
-      }
-      const within = (bytes: number, upToBytes: number, of: 'request' | 'answer'): boolean => {
-        if (usedBytes + bytes <= upToBytes) return true
-        onFull(of)
-        return false
-      }
-      const taken = (bytes: number, upToBytes: number, of: 'request' | 'answer'): boolean => {
-        const fits = within(bytes, upToBytes, of)
-        if (fits) occupy(bytes)
-        return fits
-      }
-      return {
-        requestsLimitBytes,
-        fits: (bytes) => within(bytes, requestsLimitBytes, 'request'),
-        take: (bytes) => taken(bytes, requestsLimitBytes, 'request'),
-        keep: (bytes) => taken(bytes, limitBytes, 'answer'),
-        occupy,
-        [Symbol.dispose]: () => {
-          usedBytes -= heldBytes
-          heldBytes = 0
-        },
-      }
-    },
+    hold: () => new Held(),
   }
 }
