@@ -146,7 +146,7 @@ async function workUnderLease(request: ProtectedRequest, lease: Lease, guard: Gu
   const renewer = renewLease(lease, guard, policy)
   try {
     if (entities !== undefined) return await workOnEntities(request, entities, renewer, guard)
-    const { outcome, lease: fate } = await forwardAndSettle(request, renewer, renewer.held, guard)
+    const { outcome, lease: fate } = await forwardAndSettle(request, renewer, () => renewer.held(), guard)
     await endLease(fate, renewer, guard)
     return outcome
   } catch (fault) {

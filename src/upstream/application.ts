@@ -67,7 +67,7 @@ export type ForwardLimits = {
   /** Called for each part that arrives: false if it must not be kept, and the answer is streamed. */
   readonly mayKeep?: (bytes: number) => boolean
   /** Called once the request has a connection: false if it must not be written any more. */
-  readonly mayBegin?: () => boolean
+  readonly mayBegin?: (() => boolean) | undefined
   /** Aborts when no client waits for the answer any more; then a stream has `answerWithinMs` left to end. */
   readonly abandoned?: AbortSignal
 }
@@ -100,7 +100,7 @@ export function createApplication(options: ApplicationOptions): Application {
       const reply = await exchange(pool, request, {
         answerWithinMs,
         clock,
-        ...(mayBegin === undefined ? {} : { mayBegin }),
+        mayBegin,
       })
       return reply.kind === 'answered' ? keepInMemory(reply, request.method, limits, clock) : reply
     },

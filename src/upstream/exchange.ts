@@ -9,7 +9,7 @@
 
 import type { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
-import type { Clock } from '../core/clock.ts'
+import type { Clock, Timer } from '../core/clock.ts'
 import type { HeaderList } from '../core/header-list.ts'
 import { AnswerBody } from './answer-body.ts'
 import { AnswerLate, AnswerMalformed, ClaimEnded, type Failure, failureOf } from './failure.ts'
@@ -36,11 +36,12 @@ export type ExchangeOptions = {
   readonly answerWithinMs: number
   readonly clock: Clock
   /** Ends the exchange: for requests that no client waits for and no record needs. */
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
   /** Called once the request has a connection: false if it must not be written any more. */
-  readonly mayBegin?: () => boolean
+  readonly mayBegin?: (() => boolean) | undefined
 }
 
+const NOBODY_WAITS = 'nobody waits for the answer any more'
 const FIELD_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 /** RFC 9110, section 5.5. */
 const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
@@ -49,70 +50,10 @@ const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
 export function exchange(
   dispatcher: Dispatcher,
   request: ApplicationRequest,
-  { answerWithinMs, clock, signal, mayBegin }: ExchangeOptions,
+  options: ExchangeOptions,
 ): Promise<Reply | Failure> {
   return new Promise((resolve) => {
-    let control: Dispatcher.DispatchController | undefined
-    let body: AnswerBody | undefined
-    let given: Error | undefined
-
-    const deadline = clock.timer(answerWithinMs, () => {
-      giveUp(new AnswerLate(`no whole answer within ${answerWithinMs} ms`))
-    })
-
-    const onAbort = (): void => giveUp(new Error('nobody waits for the answer any more'))
-    signal?.addEventListener('abort', onAbort)
-    if (signal?.aborted === true) given = new Error('nobody waits for the answer any more')
-
-    function giveUp(error: Error): void {
-      given ??= error
-      if (control !== undefined) control.abort(error)
-      // No connection yet. If one comes, `onRequestStart` refuses to use it.
-      else fail(error)
-    }
-
-    function finish(): void {
-      deadline.cancel()
-      signal?.removeEventListener('abort', onAbort)
-    }
-
-    function fail(error: Error): void {
-      finish()
-      const reason = given ?? error
-      if (body !== undefined) body.cut(reason)
-      else resolve(failureOf(reason, control !== undefined))
-    }
-
-    const handler: Dispatcher.DispatchHandler = {
-      onRequestStart(controller) {
-        if (given !== undefined) throw given
-        // In some races of a closing socket undici queues a request again; it must not be written again.
-        if (control !== undefined) throw new Error('this request was already handed to a connection once')
-        if (mayBegin?.() === false) throw new ClaimEnded('the claim ended before there was a connection')
-        control = controller
-      },
-      onResponseStart(controller, status) {
-        if (status < 200) return
-        const headers = headersFrom(controller.rawHeaders)
-        if (headers === undefined || status > 599) {
-          giveUp(new AnswerMalformed('the head of the answer is malformed'))
-          return
-        }
-        body = new AnswerBody(controller)
-        resolve({ kind: 'answered', status, headers, body, noDeadline: () => deadline.cancel() })
-      },
-      onResponseData(_controller, chunk) {
-        body?.push(chunk)
-      },
-      onResponseEnd() {
-        finish()
-        body?.end()
-      },
-      onResponseError(_controller, error) {
-        fail(error)
-      },
-    }
-
+    const under = new Exchange(options, resolve)
     try {
       dispatcher.dispatch(
         {
@@ -124,12 +65,92 @@ export function exchange(
           idempotent: false,
           headersTimeout: 0,
         },
-        handler,
+        under,
       )
     } catch (error) {
-      fail(error instanceof Error ? error : new Error(String(error)))
+      under.fail(error instanceof Error ? error : new Error(String(error)))
     }
   })
+}
+
+class Exchange implements Dispatcher.DispatchHandler {
+  readonly #signal: AbortSignal | undefined
+  readonly #mayBegin: (() => boolean) | undefined
+  readonly #resolve: (end: Reply | Failure) => void
+  readonly #deadline: Timer
+  /** For the signal, which keeps nothing else. */
+  readonly #onAbort: (() => void) | undefined
+  #control: Dispatcher.DispatchController | undefined
+  #body: AnswerBody | undefined
+  #given: Error | undefined
+
+  constructor(
+    { answerWithinMs, clock, signal, mayBegin }: ExchangeOptions,
+    resolve: (end: Reply | Failure) => void,
+  ) {
+    this.#signal = signal
+    this.#mayBegin = mayBegin
+    this.#resolve = resolve
+    this.#deadline = clock.timer(answerWithinMs, () => {
+      this.#giveUp(new AnswerLate(`no whole answer within ${answerWithinMs} ms`))
+    })
+    if (signal === undefined) return
+    this.#onAbort = () => this.#giveUp(new Error(NOBODY_WAITS))
+    signal.addEventListener('abort', this.#onAbort)
+    if (signal.aborted) this.#given = new Error(NOBODY_WAITS)
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    if (this.#given !== undefined) throw this.#given
+    // In some races of a closing socket undici queues a request again; it must not be written again.
+    if (this.#control !== undefined) throw new Error('this request was already handed to a connection once')
+    if (this.#mayBegin?.() === false) throw new ClaimEnded('the claim ended before there was a connection')
+    this.#control = controller
+  }
+
+  onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
+    if (status < 200) return
+    const headers = headersFrom(controller.rawHeaders)
+    if (headers === undefined || status > 599) {
+      this.#giveUp(new AnswerMalformed('the head of the answer is malformed'))
+      return
+    }
+    const body = new AnswerBody(controller)
+    this.#body = body
+    this.#resolve({ kind: 'answered', status, headers, body, noDeadline: () => this.#deadline.cancel() })
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    this.#body?.push(chunk)
+  }
+
+  onResponseEnd(): void {
+    this.#finish()
+    this.#body?.end()
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    this.fail(error)
+  }
+
+  fail(error: Error): void {
+    this.#finish()
+    const reason = this.#given ?? error
+    if (this.#body !== undefined) this.#body.cut(reason)
+    else this.#resolve(failureOf(reason, this.#control !== undefined))
+  }
+
+  #giveUp(error: Error): void {
+    this.#given ??= error
+    if (this.#control !== undefined) this.#control.abort(error)
+    // No connection yet. If one comes, `onRequestStart` refuses to use it.
+    else this.fail(error)
+  }
+
+  #finish(): void {
+    this.#deadline.cancel()
+    if (this.#onAbort !== undefined) this.#signal?.removeEventListener('abort', this.#onAbort)
+  }
 }
 
 /** Undefined if a line could not be forwarded safely. */

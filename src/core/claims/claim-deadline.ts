@@ -48,6 +48,15 @@ function claimInTime(
       timer = clock.timer(0, end)
     })
     // Cancelled first: a grant is either the caller's or withdrawn.
-    claiming.finally(() => timer.cancel()).then(resolve, reject)
+    claiming.then(
+      (result) => {
+        timer.cancel()
+        resolve(result)
+      },
+      (cause) => {
+        timer.cancel()
+        reject(cause)
+      },
+    )
   })
 }

@@ -140,7 +140,8 @@ async function stepFrom(proposal: Proposal, round: Round, ports: ClaimPorts): Pr
   return stepAfter(refusal, ports)
 }
 
-async function settleGrant(proposal: Proposal, round: Round, ports: ClaimPorts): Promise<Step> {
+/** At once, where the grant stands. */
+function settleGrant(proposal: Proposal, round: Round, ports: ClaimPorts): Step | Promise<Step> {
   const { request, owner, token, startedAt } = proposal
   const { key, fingerprint, leaseMs, retentionMs, terms } = request
   const attempt = attemptOf(round.answers)
@@ -156,22 +157,17 @@ async function settleGrant(proposal: Proposal, round: Round, ports: ClaimPorts):
     ...(terms === undefined ? {} : { driftFactor: terms.driftFactor }),
   }
   const leftMs = remainingMs(lease, now(ports.clock))
-  const of = () => ({
-    recordKey: key,
-    token,
-    attempt,
-    answered: answered(round.answers).length,
-    remainingMs: leftMs,
-  })
+  if (leftMs > 0 && attempt === 1) return { kind: 'done', result: { kind: 'granted', lease } }
+  const heard = answered(round.answers).length
+  const of = { recordKey: key, token, attempt, answered: heard, remainingMs: leftMs }
   if (leftMs > 0) {
-    if (attempt > 1) ports.events.publish({ kind: 'takeover', ...of() })
+    ports.events.publish({ kind: 'takeover', ...of })
     return { kind: 'done', result: { kind: 'granted', lease } }
   }
   // Never hand out a dead lease: it took longer to get than it lasts.
   const elapsedMs = ports.clock.monoMs() - startedAt.monoMs
-  ports.events.publish({ kind: 'claim_expired', ...of(), elapsedMs })
-  await releaseGranted(proposal, round, ports)
-  return again(unavailable(answered(round.answers).length, ports))
+  ports.events.publish({ kind: 'claim_expired', ...of, elapsedMs })
+  return releaseGranted(proposal, round, ports).then(() => again(unavailable(heard, ports)))
 }
 
 /** Waits for the rest of a round only where the answers so far do not decide it. */

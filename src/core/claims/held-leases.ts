@@ -17,7 +17,8 @@ const FORGET_FROM = 1_000
 
 type Held = {
   lease: Lease
-  readonly ended: PromiseWithResolvers<void>
+  /** Once somebody waits for its end. */
+  ended?: PromiseWithResolvers<void>
 }
 
 export class HeldLeases {
@@ -31,7 +32,7 @@ export class HeldLeases {
 
   granted(lease: Lease): void {
     if (this.#held.size >= this.#forgetFrom) this.#forgetLapsed()
-    this.#held.set(lease.key, { lease, ended: Promise.withResolvers() })
+    this.#held.set(lease.key, { lease })
   }
 
   /** A live lease on the key, and its remaining time. */
@@ -57,12 +58,15 @@ export class HeldLeases {
     const holder = this.#held.get(key)
     if (holder?.lease.owner !== owner) return
     this.#held.delete(key)
-    holder.ended.resolve()
+    holder.ended?.resolve()
   }
 
   /** Resolves when the lease on the key has ended; undefined where there is none. */
   whenEnded(key: string): Promise<void> | undefined {
-    return this.#held.get(key)?.ended.promise
+    const holder = this.#held.get(key)
+    if (holder === undefined) return undefined
+    holder.ended ??= Promise.withResolvers()
+    return holder.ended.promise
   }
 
   /**

@@ -15,7 +15,7 @@
  */
 
 import type { Clock, Random, Timer } from '../clock.ts'
-import { now } from '../clock-drift.ts'
+import { type Instant, now } from '../clock-drift.ts'
 import type { Events, LeaseEnd } from '../events.ts'
 import type { Lease, Leases } from '../ports.ts'
 import type { Token } from '../record/token.ts'
@@ -70,19 +70,15 @@ export type LeaseRenewerPorts = {
 }
 
 export function renewLease(granted: Lease, ports: LeaseRenewerPorts, keeping: Keeping): LeaseRenewer {
-  const kept = new Renewal(granted, ports, keeping)
-  return {
-    lost: kept.lost,
-    lease: () => kept.lease,
-    held: () => kept.isHeld(),
-    raise: (token) => kept.raise(token),
-    stop: (ended) => kept.stop(ended),
-  }
+  return new Renewal(granted, ports, keeping)
 }
 
-class Renewal {
+/** For renewals that follow none. */
+const NONE_UNDER_WAY = Promise.resolve(true)
+
+class Renewal implements LeaseRenewer {
   /** As last renewed. */
-  lease: Lease
+  #lease: Lease
   readonly #ports: LeaseRenewerPorts
   readonly #renewFraction: number
   readonly #startedMonoMs: number
@@ -91,19 +87,20 @@ class Renewal {
   #renewal: Timer | undefined
   #deadline: Timer | undefined
   #longest: Timer | undefined
-  #underWay: Promise<boolean> = Promise.resolve(true)
+  #underWay: Promise<boolean> = NONE_UNDER_WAY
   /** Renewals that failed in a row. */
   #failed = 0
 
   constructor(granted: Lease, ports: LeaseRenewerPorts, { renewFraction, totalHoldMs }: Keeping) {
     const { clock, events } = ports
-    this.lease = granted
+    const at = now(clock)
+    this.#lease = granted
     this.#ports = ports
     this.#renewFraction = renewFraction
-    this.#startedMonoMs = clock.monoMs()
+    this.#startedMonoMs = at.monoMs
     events.publish({ kind: 'lease_began', recordKey: granted.key, token: granted.token })
-    this.#armDeadline()
-    this.#armRenewal()
+    this.#armDeadline(at)
+    this.#armRenewal(at)
     if (totalHoldMs < Number.POSITIVE_INFINITY)
       this.#longest = clock.timer(totalHoldMs, () => this.#lose('expired'))
   }
@@ -112,14 +109,18 @@ class Renewal {
     return this.#losing.signal
   }
 
-  isHeld(): boolean {
+  lease(): Lease {
+    return this.#lease
+  }
+
+  held(): boolean {
     return this.#state === 'keeping' && this.#keepableMs() > 0
   }
 
   async raise(token: Token): Promise<boolean> {
     await this.#underWay
-    if (token === this.lease.token) return this.#state === 'keeping'
-    this.lease = { ...this.lease, token }
+    if (token === this.#lease.token) return this.#state === 'keeping'
+    this.#lease = { ...this.#lease, token }
     return this.#renewOnce()
   }
 
@@ -129,30 +130,30 @@ class Renewal {
     this.#finish(ended)
   }
 
-  #remainingMs(): number {
-    return remainingMs(this.lease, now(this.#ports.clock))
+  #remainingMs(at: Instant): number {
+    return remainingMs(this.#lease, at)
   }
 
   /** Time until the holder's warning, on whichever clock is sooner. */
-  #keepableMs(): number {
-    return this.#remainingMs() - Math.max(WARNING_MIN_MS, this.lease.leaseMs * WARNING_FRACTION)
+  #keepableMs(at = now(this.#ports.clock)): number {
+    return this.#remainingMs(at) - Math.max(WARNING_MIN_MS, this.#lease.leaseMs * WARNING_FRACTION)
   }
 
-  #armDeadline(): void {
+  #armDeadline(at: Instant): void {
     this.#deadline?.cancel()
-    this.#deadline = this.#ports.clock.timer(Math.max(0, this.#keepableMs()), () => this.#lose('expired'))
+    this.#deadline = this.#ports.clock.timer(Math.max(0, this.#keepableMs(at)), () => this.#lose('expired'))
   }
 
-  #armRenewal(): void {
+  #armRenewal(at: Instant): void {
     const { clock, random } = this.#ports
     // Up to a tenth earlier, so that leases taken together are not renewed together.
-    const usualMs = this.#remainingMs() * this.#renewFraction * (1 - 0.1 * random.fraction())
+    const usualMs = this.#remainingMs(at) * this.#renewFraction * (1 - 0.1 * random.fraction())
     const delayMs = this.#failed === 0 ? usualMs : Math.min(usualMs, this.#retryDelayMs())
     this.#renewal = clock.timer(Math.max(0, delayMs), () => void this.#renewOnce())
   }
 
   #retryDelayMs(): number {
-    const ceilingMs = this.lease.leaseMs * RETRY_FRACTION * 2 ** (this.#failed - 1)
+    const ceilingMs = this.#lease.leaseMs * RETRY_FRACTION * 2 ** (this.#failed - 1)
     return ceilingMs * (RETRY_MIN_SHARE + (1 - RETRY_MIN_SHARE) * this.#ports.random.fraction())
   }
 
@@ -165,25 +166,29 @@ class Renewal {
   async #renewNow(): Promise<boolean> {
     if (this.#state !== 'keeping') return false
     this.#renewal?.cancel()
-    const result = await this.#ports.leases.renew(this.lease)
+    const result = await this.#ports.leases.renew(this.#lease)
     if (this.#state !== 'keeping') return false
     switch (result.kind) {
-      case 'renewed':
-        this.lease = result.lease
+      case 'renewed': {
+        const at = now(this.#ports.clock)
+        this.#lease = result.lease
         this.#failed = 0
-        this.#armDeadline()
-        this.#armRenewal()
+        this.#armDeadline(at)
+        this.#armRenewal(at)
         return true
+      }
       case 'lost':
         this.#lose('lost')
         return false
-      case 'unavailable':
+      case 'unavailable': {
         // No other claimant is known to have taken it: retry while it lasts. The deadline timer ends this, unless the
         // wall clock was set forward since it was armed.
         this.#failed += 1
-        if (this.#keepableMs() > 0) this.#armRenewal()
+        const at = now(this.#ports.clock)
+        if (this.#keepableMs(at) > 0) this.#armRenewal(at)
         else this.#lose('expired')
         return false
+      }
     }
   }
 
@@ -193,7 +198,7 @@ class Renewal {
     this.#finish(ended)
     const how =
       ended === 'lost' ? 'was taken by another holder' : 'is about to end and is not renewed any more'
-    this.#losing.abort(new Error(`the lease of token ${this.lease.token} ${how}`))
+    this.#losing.abort(new Error(`the lease of token ${this.#lease.token} ${how}`))
   }
 
   #finish(ended: LeaseEnd): void {
@@ -201,15 +206,16 @@ class Renewal {
     this.#deadline?.cancel()
     this.#longest?.cancel()
     const { clock, events } = this.#ports
+    const at = now(clock)
     events.publish({
       kind: 'lease_ended',
-      recordKey: this.lease.key,
-      token: this.lease.token,
-      attempt: this.lease.attempt,
-      fingerprint: this.lease.fingerprint,
+      recordKey: this.#lease.key,
+      token: this.#lease.token,
+      attempt: this.#lease.attempt,
+      fingerprint: this.#lease.fingerprint,
       ended,
-      heldMs: clock.monoMs() - this.#startedMonoMs,
-      remainingMs: this.#remainingMs(),
+      heldMs: at.monoMs - this.#startedMonoMs,
+      remainingMs: this.#remainingMs(at),
     })
   }
 }

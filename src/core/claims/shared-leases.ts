@@ -93,15 +93,18 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
     return result
   }
 
-  async function claim(request: ClaimRequest): Promise<ClaimResult> {
+  function claim(request: ClaimRequest): Promise<ClaimResult> {
     // A claimant with an owner of its own may be the holder itself, retrying.
     if (request.owner !== undefined) return leases.claim(request)
     const here = answerHere(request)
-    if (here !== undefined) return report(request, here)
+    if (here !== undefined) return Promise.resolve(report(request, here))
     const underWay = claimsUnderWay.get(request.key)
     if (underWay !== undefined) return join(request, underWay)
-    const result = claimOnNodes(request).finally(() => claimsUnderWay.delete(request.key))
+    const result = claimOnNodes(request)
     claimsUnderWay.set(request.key, { fingerprint: request.fingerprint, result })
+    // The first to hear of its end: whoever joined it claims again after that.
+    const ended = () => claimsUnderWay.delete(request.key)
+    result.then(ended, ended)
     return result
   }
 
