@@ -25,7 +25,7 @@ export type ClaimShown = { readonly lockId: string; readonly attempt: number }
 export interface Tracing {
   request(traced: TracedRequest): RequestTrace
   /** Headers towards the application with the trace context of the request under way instead of the client's. */
-  outgoing(headers: HeaderList, claim?: ClaimShown): [string, string][]
+  outgoing(headers: HeaderList, claim?: ClaimShown): HeaderList
   /** The caller's baggage with ours, for it to send on; undefined where there is nothing to add. */
   baggage(inbound: string | undefined, claim: ClaimShown): string | undefined
   /** Of the claim that was granted on this record; undefined where it is not recorded. */
@@ -46,7 +46,7 @@ const UNTRACED_REQUEST: RequestTrace = { run: (work) => work(), ended: () => {} 
 /** Tracing is off: headers pass as they are, the client's trace context included. */
 export const UNTRACED: Tracing = {
   request: () => UNTRACED_REQUEST,
-  outgoing: (headers) => headers.map(([name, value]) => [name, value]),
+  outgoing: (headers) => headers,
   baggage: () => undefined,
   claimed: () => undefined,
   resumed: () => {},

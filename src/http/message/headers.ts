@@ -8,7 +8,7 @@
  */
 
 import { linesOf } from '../../core/formats/header-lines.ts'
-import type { HeaderList } from '../../core/header-list.ts'
+import type { HeaderLine, HeaderList } from '../../core/header-list.ts'
 import type { ForwardContext } from '../../core/ports.ts'
 
 /** In answers to clients (`docs/reference/http.md`). */
@@ -40,12 +40,11 @@ const FRAMING = new Set(['content-length', 'host', 'expect'])
  */
 function isSidecarHeader(lowerName: string): boolean {
   return (
-    /^fencepost[-_]/.test(lowerName) ||
-    lowerName === 'idempotency-status' ||
-    lowerName === 'idempotent-replayed' ||
-    lowerName === 'idempotency-created-at'
+    lowerName.startsWith('fencepost-') || lowerName.startsWith('fencepost_') || SIDECAR_NAMES.has(lowerName)
   )
 }
+
+const SIDECAR_NAMES = new Set(['idempotency-status', 'idempotent-replayed', 'idempotency-created-at'])
 
 /** The names in these lines that only the sidecar may set, each once. */
 export function sidecarHeaderNames(headers: HeaderList): readonly string[] {
@@ -99,35 +98,37 @@ export function towardsApplication(
   hop: Hop,
   forwarded: ForwardedHeaders,
   claimed?: Claimed,
-): [string, string][] {
+): HeaderLine[] {
   const dropped = namedByConnection(headers)
-  const kept = headers.filter(([name]) => {
+  const lines = headers.filter(([name]) => {
     const lower = name.toLowerCase()
     if (HOP_BY_HOP.has(lower) || FRAMING.has(lower) || dropped.has(lower) || isSidecarHeader(lower))
       return false
     if (isForwarding(lower)) return forwarded === 'off' || (forwarded === 'append' && !REWRITTEN.has(lower))
     return claimed === undefined || lower !== 'idempotency-key'
   })
-  return [
-    ...kept.map(([name, value]): [string, string] => [name, value]),
-    ['Via', `${hop.httpVersion} fencepost`],
-    ...(forwarded === 'off' ? [] : forwardedBy(headers, hop, forwarded)),
-    ...(claimed === undefined ? [] : claimedLines(claimed)),
-  ]
+  lines.push(['Via', `${hop.httpVersion} fencepost`])
+  if (forwarded !== 'off') addForwardedBy(lines, headers, hop, forwarded)
+  if (claimed !== undefined) lines.push(...claimedLines(claimed))
+  return lines
 }
 
 const REWRITTEN = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host'])
 
-function forwardedBy(headers: HeaderList, hop: Hop, forwarded: 'append' | 'replace'): [string, string][] {
+function addForwardedBy(
+  lines: HeaderLine[],
+  headers: HeaderList,
+  hop: Hop,
+  forwarded: 'append' | 'replace',
+): void {
   const stated = (name: string): readonly string[] => (forwarded === 'append' ? linesOf(headers, name) : [])
-  const peer = hop.peerAddress === undefined ? [] : [hop.peerAddress]
-  const chain = [...stated('x-forwarded-for'), ...peer].join(', ')
+  const before = stated('x-forwarded-for')
+  const { peerAddress } = hop
+  const chain = (peerAddress === undefined ? before : [...before, peerAddress]).join(', ')
+  if (chain !== '') lines.push(['X-Forwarded-For', chain])
+  lines.push(['X-Forwarded-Proto', stated('x-forwarded-proto')[0] ?? hop.scheme])
   const host = stated('x-forwarded-host')[0] ?? hop.host
-  return [
-    ...(chain === '' ? [] : [['X-Forwarded-For', chain] as [string, string]]),
-    ['X-Forwarded-Proto', stated('x-forwarded-proto')[0] ?? hop.scheme],
-    ...(host === undefined ? [] : [['X-Forwarded-Host', host] as [string, string]]),
-  ]
+  if (host !== undefined) lines.push(['X-Forwarded-Host', host])
 }
 
 export function claimedLines(claimed: Claimed): [string, string][] {
@@ -140,17 +141,15 @@ export function claimedLines(claimed: Claimed): [string, string][] {
 }
 
 /** The header lines of an answer for the client, without framing: the writer knows the length. */
-export function towardsClient(headers: HeaderList): [string, string][] {
+export function towardsClient(headers: HeaderList): HeaderLine[] {
   const dropped = namedByConnection(headers)
-  return headers
-    .filter(([name]) => {
-      const lower = name.toLowerCase()
-      return !(
-        HOP_BY_HOP.has(lower) ||
-        lower === 'content-length' ||
-        dropped.has(lower) ||
-        isSidecarHeader(lower)
-      )
-    })
-    .map(([name, value]) => [name, value])
+  return headers.filter(([name]) => {
+    const lower = name.toLowerCase()
+    return !(
+      HOP_BY_HOP.has(lower) ||
+      lower === 'content-length' ||
+      dropped.has(lower) ||
+      isSidecarHeader(lower)
+    )
+  })
 }

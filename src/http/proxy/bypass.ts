@@ -43,11 +43,12 @@ export async function bypass(call: BypassCall, ports: BypassPorts): Promise<Answ
   const { inbound, request } = call
   const headers = ports.tracing.outgoing(towardsApplication(request.headers, call.hop, call.forwarded))
   const body = call.body ?? (hasBody(inbound) ? bodyStream(inbound) : undefined)
+  const length = lengthOf(request, body)
   const reply = await ports.application.stream(
     {
       method: request.method,
       target: request.target,
-      headers: withHops([...headers, ...lengthOf(request, body)], request),
+      headers: withHops(length === undefined ? headers : [...headers, ['Content-Length', length]], request),
       body,
     },
     call.answerWithinMs,
@@ -73,30 +74,21 @@ export async function bypass(call: BypassCall, ports: BypassPorts): Promise<Answ
 }
 
 function passed(status: number, headers: HeaderList, body: Buffer | Readable): Answer {
+  const lines = towardsClient(headers)
   const length = linesOf(headers, 'content-length')[0]
-  return {
-    status,
-    headers: [
-      ...towardsClient(headers),
-      ...(length === undefined ? [] : [['Content-Length', length] as const]),
-      [STATUS_HEADER, 'bypassed'],
-    ],
-    body,
-    decision: 'bypassed',
-    detail: 'bypassed',
-  }
+  if (length !== undefined) lines.push(['Content-Length', length])
+  lines.push([STATUS_HEADER, 'bypassed'])
+  return { status, headers: lines, body, decision: 'bypassed', detail: 'bypassed' }
 }
 
 /** The length that the client stated; a body without one is sent in chunks. */
-function lengthOf(request: AdmittedRequest, body: Buffer | Readable | undefined): HeaderList {
-  const length = linesOf(request.headers, 'content-length')[0]
-  return length === undefined || body === undefined || Buffer.isBuffer(body)
-    ? []
-    : [['Content-Length', length.trim()]]
+function lengthOf(request: AdmittedRequest, body: Buffer | Readable | undefined): string | undefined {
+  if (body === undefined || Buffer.isBuffer(body)) return undefined
+  return linesOf(request.headers, 'content-length')[0]?.trim()
 }
 
 /** RFC 9110, section 7.6.2: one hop fewer is left. */
-function withHops(headers: readonly (readonly [string, string])[], request: AdmittedRequest): HeaderList {
+function withHops(headers: HeaderList, request: AdmittedRequest): HeaderList {
   if (request.method !== 'OPTIONS') return headers
   return headers.map(([name, value]) =>
     name.toLowerCase() === 'max-forwards' && /^[0-9]+$/.test(value)

@@ -18,7 +18,7 @@ import type { ListenAt } from '../server/listen-address.ts'
 import type { ListenerLimits } from '../server/listener.ts'
 import { createRequestServer } from '../server/request-server.ts'
 import type { ListenerTls } from '../server/tls.ts'
-import { type DispatchOptions, type DispatchPorts, dispatch, type Load } from './dispatch.ts'
+import { type Dispatched, type DispatchOptions, type DispatchPorts, dispatch, type Load } from './dispatch.ts'
 import { traced } from './traced.ts'
 import { createTunnels } from './tunnels.ts'
 
@@ -73,7 +73,7 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     let status: number | undefined
     // Not `using`, as in `protect`.
     try {
-      const { answer, about } = await dispatch(inbound, arrived, load, options, dispatchPorts).catch(failed)
+      const { answer, about } = await dispatched(inbound, arrived)
       if (answer === undefined) return
       // A client that reads slowly holds its answer for long.
       if (Buffer.isBuffer(answer.body)) sent.occupy(answer.body.length)
@@ -86,8 +86,12 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     }
   }
 
-  function failed(error: unknown): { readonly answer: Answer; readonly about?: About } {
-    return { answer: failureAnswer(error, 'request', ports) }
+  async function dispatched(inbound: Inbound, arrived: Arrived): Promise<Dispatched> {
+    try {
+      return await dispatch(inbound, arrived, load, options, dispatchPorts)
+    } catch (error) {
+      return { answer: failureAnswer(error, 'request', ports) }
+    }
   }
 
   function publish(answer: Answer, { matched }: Arrived, startedMonoMs: number, about?: About): void {

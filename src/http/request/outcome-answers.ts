@@ -5,7 +5,7 @@
  */
 
 import { linesOf } from '../../core/formats/header-lines.ts'
-import type { HeaderList } from '../../core/header-list.ts'
+import type { HeaderLine, HeaderList } from '../../core/header-list.ts'
 import type { Outcome, Protection } from '../../core/outcome.ts'
 import type { ApplicationResponse } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
@@ -24,12 +24,12 @@ export function answerFor(
     case 'created':
     case 'released':
     case 'unstored':
-      return {
-        ...passedOn(outcome.response, statusUnder(outcome.protection, outcome.kind)),
+      return passedOn(outcome.response, statusUnder(outcome.protection, outcome.kind), {
+        decision: 'acquired',
         execution: outcome.execution,
-      }
+      })
     case 'unprotected':
-      return { ...passedOn(outcome.response, 'unprotected'), decision: 'fail_open' }
+      return passedOn(outcome.response, 'unprotected', { decision: 'fail_open' })
     case 'replayed':
       return outcome.stored.kind === 'response'
         ? replayed(outcome.stored)
@@ -178,33 +178,36 @@ function statusUnder(protection: Protection, kind: 'created' | 'released' | 'uns
   }
 }
 
-function passedOn(response: ApplicationResponse, status: IdempotencyStatus): Answer {
-  return {
-    status: response.status,
-    headers: [...towardsClient(response.headers), ...lengthOf(response), [STATUS_HEADER, status]],
-    body: response.oversized?.stream ?? response.body,
-    decision: 'acquired',
-    detail: status,
-  }
+function passedOn(
+  response: ApplicationResponse,
+  status: IdempotencyStatus,
+  of: Pick<Answer, 'decision' | 'execution'>,
+): Answer {
+  const headers = towardsClient(response.headers)
+  addLength(headers, response.headers)
+  headers.push([STATUS_HEADER, status])
+  const body = response.oversized?.stream ?? response.body
+  return { status: response.status, headers, body, detail: status, ...of }
 }
 
 /** The length that the application states. For HEAD only it knows; in a stream it shows the client that the stream was cut. */
-function lengthOf(response: Pick<ApplicationResponse, 'headers'>): HeaderList {
-  const length = linesOf(response.headers, 'content-length')[0]
-  return length === undefined ? [] : [['Content-Length', length]]
+function addLength(lines: HeaderLine[], headers: HeaderList): void {
+  const length = linesOf(headers, 'content-length')[0]
+  if (length !== undefined) lines.push(['Content-Length', length])
 }
 
 function replayed(stored: Extract<StoredOutcome, { kind: 'response' }>): Answer {
+  const headers = towardsClient(stored.headers).filter(([name]) => name.toLowerCase() !== 'cache-control')
+  addLength(headers, stored.headers)
+  headers.push(
+    ['Cache-Control', 'no-store'],
+    [STATUS_HEADER, 'replayed'],
+    [REPLAYED_HEADER, 'true'],
+    [CREATED_AT_HEADER, new Date(stored.completedAtWallMs).toUTCString()],
+  )
   return {
     status: stored.status,
-    headers: [
-      ...towardsClient(stored.headers).filter(([name]) => name.toLowerCase() !== 'cache-control'),
-      ...lengthOf(stored),
-      ['Cache-Control', 'no-store'],
-      [STATUS_HEADER, 'replayed'],
-      [REPLAYED_HEADER, 'true'],
-      [CREATED_AT_HEADER, new Date(stored.completedAtWallMs).toUTCString()],
-    ],
+    headers,
     body: stored.body,
     decision: 'duplicate_completed',
     detail: 'replayed',

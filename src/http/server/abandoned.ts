@@ -8,7 +8,7 @@ import type { ServerResponse } from 'node:http'
 
 export function abandoned(res: ServerResponse): AbortSignal {
   const gone = new AbortController()
-  res.once('close', () => {
+  res.on('close', () => {
     if (!res.writableFinished) gone.abort()
   })
   return gone.signal

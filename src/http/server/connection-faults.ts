@@ -35,7 +35,7 @@ export function createConnectionFaults(limits: FaultLimits, newInstance: () => s
       connection.unanswered.add(inbound)
       connections.set(socket, connection)
       cuts.set(inbound, cut)
-      inbound.res.once('close', () => connection.unanswered.delete(inbound))
+      inbound.res.on('close', () => connection.unanswered.delete(inbound))
     },
     isQuiet: (socket) => (connections.get(socket)?.unanswered.size ?? 0) === 0,
     onClientError: (error, socket) => {

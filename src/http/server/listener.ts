@@ -87,10 +87,10 @@ export function createListener(
 
   const admitted = (req: IncomingMessage, res: ServerResponse): Inbound => {
     const cut = new AbortController()
-    const inbound = { req, res, expectsContinue: expecting.has(req), cut: cut.signal }
+    const inbound = new Received(req, res, expecting.has(req), cut)
     faults.admit(inbound, cut)
     // The previous answer leaves its timeout on the connection; without a listener here Node cuts this one for it.
-    res.on('timeout', () => {})
+    res.on('timeout', keepsOpen)
     return inbound
   }
   const problem = (of: Problem) => problemAnswer(of, { instance: newInstance })
@@ -122,6 +122,27 @@ export function createListener(
     void handlers.takeUpgrade?.(req, socket, first)
   })
   return app
+}
+
+function keepsOpen(): void {}
+
+class Received implements Inbound {
+  readonly req: IncomingMessage
+  readonly res: ServerResponse
+  readonly expectsContinue: boolean
+  readonly #cut: AbortController
+
+  constructor(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean, cut: AbortController) {
+    this.req = req
+    this.res = res
+    this.expectsContinue = expectsContinue
+    this.#cut = cut
+  }
+
+  /** A signal is made where somebody looks: a request without a body needs none. */
+  get cut(): AbortSignal {
+    return this.#cut.signal
+  }
 }
 
 function serverOptions(limits: ListenerLimits, faults: ConnectionFaults, upgrades: boolean) {

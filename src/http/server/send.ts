@@ -32,17 +32,15 @@ export async function send(inbound: Inbound, answer: Answer, options: SendOption
   }
   const unread = !req.complete
   const closed = new Promise<void>((resolve) => {
-    res.once('close', resolve).once('finish', resolve)
+    res.on('close', resolve).on('finish', resolve)
   })
-  res.on('error', () => {})
-  res.on('timeout', () => res.destroy()).setTimeout(options.readerIdleMs)
-  res.sendDate = !answer.headers.some(([name]) => name.toLowerCase() === 'date')
-  const headers = [
-    ...framed(answer, isBodyless(req.method, answer.status)),
-    ...(unread || options.close ? [['Connection', 'close'] as const] : []),
-  ]
-  res.writeHead(answer.status, STATUS_CODES[answer.status] ?? 'Unknown', headers.flat())
-  if (isBodyless(req.method, answer.status)) {
+  res.on('error', ignored).on('timeout', cutOff).setTimeout(options.readerIdleMs)
+  res.sendDate = !answer.headers.some(([name]) => isNamed(name, 'date'))
+  const bodyless = isBodyless(req.method, answer.status)
+  const lines = framed(answer, bodyless)
+  if (unread || options.close) lines.push('Connection', 'close')
+  res.writeHead(answer.status, STATUS_CODES[answer.status] ?? 'Unknown', lines)
+  if (bodyless) {
     await discard(answer)
     res.flushHeaders()
     await linger(inbound)
@@ -63,15 +61,40 @@ function isBodyless(method: string | undefined, status: number): boolean {
   return method === 'HEAD' || status === 204 || status === 304
 }
 
-function framed({ status, headers, body }: Answer, bodyless: boolean): HeaderList {
-  const isLength = ([name]: readonly [string, string]): boolean => name.toLowerCase() === 'content-length'
+function ignored(): void {}
+
+function cutOff(this: ServerResponse): void {
+  this.destroy()
+}
+
+function isNamed(name: string, lowerName: string): boolean {
+  return name.length === lowerName.length && name.toLowerCase() === lowerName
+}
+
+/** Names and values by turns, as Node takes them. */
+function framed({ status, headers, body }: Answer, bodyless: boolean): string[] {
+  const length = ownLength(status, body, bodyless, headers)
+  const lines: string[] = []
+  for (const [name, value] of headers)
+    if (length === 'as stated' || !isNamed(name, 'content-length')) lines.push(name, value)
+  if (typeof length === 'number') lines.push('Content-Length', String(length))
+  return lines
+}
+
+function ownLength(
+  status: number,
+  body: Answer['body'],
+  bodyless: boolean,
+  headers: HeaderList,
+): number | 'none' | 'as stated' {
   // RFC 9110, section 8.6: 204 has no Content-Length.
-  if (status === 204) return headers.filter((header) => !isLength(header))
-  if (!Buffer.isBuffer(body)) return headers
+  if (status === 204) return 'none'
+  if (!Buffer.isBuffer(body)) return 'as stated'
   // The length of the answer with a body, which only the application knows: `0` would change its answer.
-  if (bodyless && (status === 304 || body.length === 0 || headers.some(isLength))) return headers
+  const isStated = () => headers.some(([name]) => isNamed(name, 'content-length'))
+  if (bodyless && (status === 304 || body.length === 0 || isStated())) return 'as stated'
   // Other programs can write records: a length from a record must not decide where the next answer begins.
-  return [...headers.filter((header) => !isLength(header)), ['Content-Length', String(body.length)]]
+  return body.length
 }
 
 /** A cut source ends the connection and not the answer: the client must not take a part for the whole. */
