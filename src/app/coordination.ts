@@ -162,17 +162,19 @@ export function appendAudit(
   const wallMs = () => clock.wallMs()
   /** Letters that this process wrote, while their claim's own outcome may still come. */
   const letters = new Map<string, Promise<unknown>>()
-  return (event) => {
+  function takeBackAnswered(event: CoreEvent): void {
     const answered = answeredLetterOf(event)
     const letter = answered === undefined ? undefined : letters.get(answered)
-    if (answered !== undefined && letter !== undefined) {
-      letters.delete(answered)
-      void letter.then(() => auditLog.remove('dead-letters', answered))
-    }
-    // No request's work ends with the lease of an entity.
-    if (event.kind === 'lease_ended' && !isWork(event.recordKey)) return
+    if (answered === undefined || letter === undefined) return
+    letters.delete(answered)
+    void letter.then(() => auditLog.remove('dead-letters', answered))
+  }
+  return (event) => {
+    if (letters.size > 0) takeBackAnswered(event)
     const line = auditEntryOf(event, wallMs)
     if (line === undefined) return
+    // No request's work ends with the lease of an entity.
+    if (event.kind === 'lease_ended' && !isWork(event.recordKey)) return
     if (pending >= PENDING_MAX)
       return onFailure(new Error(`${PENDING_MAX} entries of the audit log wait already`))
     pending += 1

@@ -186,31 +186,29 @@ function assemble(
   media: MediaType | undefined,
   body: BodyForm,
 ): Fingerprinted | FingerprintProblem {
-  const components: Component[] = []
-  const texts: string[] = []
-  const named: readonly (readonly [ComponentName, string | undefined])[] = [
-    ['scheme', utf8Text(rules.scheme)],
-    ['tenant', utf8Text(head.tenant)],
-    ['env', utf8Text(head.env)],
-    ['api_version', utf8Text(head.apiVersion)],
-    ['principal', utf8Text(head.principal)],
-    ['method', wireText(head.method)],
-    ['path', wireText(head.path)],
-    ['query', queryComponent(head.query)],
-    ['headers', headersComponent(head.headers, rules.headers)],
-    ['media_type', mediaTypeComponent(head.headers, media, body)],
-    ['codings', codingsComponent(head.headers, body.codings)],
-    ['body_form', body.form],
-    ['body_sha256', body.sha256],
+  const found: readonly MaybeText[] = [
+    { name: 'scheme', byteText: utf8Text(rules.scheme) },
+    { name: 'tenant', byteText: utf8Text(head.tenant) },
+    { name: 'env', byteText: utf8Text(head.env) },
+    { name: 'api_version', byteText: utf8Text(head.apiVersion) },
+    { name: 'principal', byteText: utf8Text(head.principal) },
+    { name: 'method', byteText: wireText(head.method) },
+    { name: 'path', byteText: wireText(head.path) },
+    { name: 'query', byteText: queryComponent(head.query) },
+    { name: 'headers', byteText: headersComponent(head.headers, rules.headers) },
+    { name: 'media_type', byteText: mediaTypeComponent(head.headers, media, body) },
+    { name: 'codings', byteText: codingsComponent(head.headers, body.codings) },
+    { name: 'body_form', byteText: body.form },
+    { name: 'body_sha256', byteText: body.sha256 },
   ]
-  for (const [name, byteText] of named) {
-    if (byteText === undefined) return { kind: 'not_text', component: name }
-    components.push({ name, byteText })
-    texts.push(byteText)
-  }
-  const hash = sha256Hex(bytesOf(frameText(texts)))
+  const missing = found.find(({ byteText }) => byteText === undefined)
+  if (missing !== undefined) return { kind: 'not_text', component: missing.name }
+  const components = found as readonly Component[]
+  const hash = sha256Hex(bytesOf(frameText(components.map(({ byteText }) => byteText))))
   return { kind: 'fingerprint', hash, scheme: rules.scheme, body, components }
 }
+
+type MaybeText = { readonly name: ComponentName; readonly byteText: string | undefined }
 
 function queryComponent(text: string | undefined): string | undefined {
   const query = canonicalQuery(text)

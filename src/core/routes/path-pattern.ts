@@ -56,25 +56,32 @@ export function matchPath(pattern: PathPattern, path: string): PathParameters | 
 }
 
 export function matchSegments(pattern: PathPattern, path: readonly string[]): PathParameters | undefined {
-  const parameters: Record<string, string> = Object.create(null)
-  for (const [index, segment] of pattern.segments.entries()) {
-    if (segment.kind === 'rest') {
-      parameters[segment.name] = path.slice(index).join('/')
-      return parameters
-    }
-    const part = path[index]
-    if (part === undefined) return undefined
-    if (segment.kind === 'parameter') parameters[segment.name] = part
-    else if (segment.text !== part) return undefined
+  const { segments } = pattern
+  const endsWithRest = segments.at(-1)?.kind === 'rest'
+  if (endsWithRest ? path.length < segments.length - 1 : path.length !== segments.length) return undefined
+  if (!segments.every((segment, index) => segment.kind !== 'literal' || segment.text === path[index]))
+    return undefined
+  return parametersOf(segments, path)
+}
+
+export const NO_PARAMETERS: PathParameters = Object.freeze(Object.create(null))
+
+/** Of a path that matches. */
+function parametersOf(segments: readonly Segment[], path: readonly string[]): PathParameters {
+  let parameters: Record<string, string> | undefined
+  for (const [index, segment] of segments.entries()) {
+    if (segment.kind === 'literal') continue
+    parameters ??= Object.create(null) as Record<string, string>
+    parameters[segment.name] = segment.kind === 'rest' ? path.slice(index).join('/') : path[index]!
   }
-  return path.length === pattern.segments.length ? parameters : undefined
+  return parameters ?? NO_PARAMETERS
 }
 
 /** The segments of a path without empty and dot segments, unreserved characters decoded, hex digits in upper case. */
 export function normalSegments(path: string): string[] {
   const segments: string[] = []
   for (const raw of path.split('/')) {
-    const segment = raw.replace(/%[0-9a-fA-F]{2}/g, decodeUnreserved)
+    const segment = raw.includes('%') ? raw.replace(/%[0-9a-fA-F]{2}/g, decodeUnreserved) : raw
     if (segment === '' || segment === '.') continue
     if (segment === '..') segments.pop()
     else segments.push(segment)

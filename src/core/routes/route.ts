@@ -7,7 +7,13 @@
  */
 
 import type { JsonPointer } from '../formats/json-pointer.ts'
-import { matchSegments, normalSegments, type PathParameters, type PathPattern } from './path-pattern.ts'
+import {
+  matchSegments,
+  NO_PARAMETERS,
+  normalSegments,
+  type PathParameters,
+  type PathPattern,
+} from './path-pattern.ts'
 import type { Disposition } from './settlement.ts'
 
 export type Route = BypassRoute | ProtectedRoute
@@ -171,8 +177,6 @@ export function matchRoute(routes: readonly Route[], request: RequestFacts): Rou
   }
   return undefined
 }
-
-const NO_PARAMETERS: PathParameters = Object.freeze(Object.create(null))
 
 function matchRequest(
   match: RouteMatch,

@@ -63,11 +63,17 @@ export function headerPairs(raw: readonly string[]): HeaderList {
 }
 
 const NO_NAMES: ReadonlySet<string> = new Set()
+/** What nearly every message says, which is read three times in a request. */
+const USUAL_NAMES: ReadonlyMap<string, ReadonlySet<string>> = new Map(
+  ['keep-alive', 'Keep-Alive', 'close', 'Close'].map((line) => [line, new Set([line.toLowerCase()])]),
+)
 
 /** Lower-case names that `Connection` lists. */
 export function namedByConnection(headers: HeaderList): ReadonlySet<string> {
   const lines = linesOf(headers, 'connection')
   if (lines.length === 0) return NO_NAMES
+  const usual = lines.length === 1 ? USUAL_NAMES.get(lines[0]!) : undefined
+  if (usual !== undefined) return usual
   const names = lines.flatMap((value) => value.toLowerCase().split(','))
   return new Set(names.map((name) => name.trim()).filter((name) => name !== ''))
 }

@@ -95,7 +95,8 @@ export function createListener(
   }
   const problem = (of: Problem) => problemAnswer(of, { instance: newInstance })
 
-  app.addHook('onRequest', async (request, reply) => {
+  // Without a promise, and without going on: from here on the request is ours.
+  app.addHook('onRequest', (request, reply, _goOn) => {
     reply.hijack()
     if (ending.has(request.raw.socket)) return
     void handlers.take(admitted(request.raw, reply.raw))
