@@ -1,6 +1,7 @@
-/** Answers sent before their request was read. */
+/** Answers on the wire: sent before their request was read, and byte for byte. */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, connect } from 'node:net'
+import { buffer } from 'node:stream/consumers'
 import { expect, test } from 'vitest'
 import type { Answer } from '../../../src/http/message/answer.ts'
 import { send } from '../../../src/http/server/send.ts'
@@ -36,6 +37,35 @@ test.each([
       wire.socket.resume()
       await wire.ended
       expect(wire.received().split('~').length - 1).toBe(BYTES)
+    } finally {
+      server.close()
+      server.closeAllConnections()
+    }
+  },
+)
+
+test.each([0, 1, 256, 1024, 1025, 70_000])(
+  'an answer of %i bytes of all values arrives byte for byte',
+  async (length) => {
+    const body = Buffer.from(Array.from({ length }, (_, index) => index % 256))
+    const headers = [['X-Latin', 'Zo\u00eb']] as const
+    const answer: Answer = { status: 200, headers, body, decision: 'bypassed', detail: 'bypassed' }
+    const server = createServer((req, res) => {
+      const inbound = { req, res, expectsContinue: false, cut: new AbortController().signal }
+      void send(inbound, answer, { readerIdleMs: 60_000, close: true })
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    try {
+      const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
+      socket.end('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
+      const received = await buffer(socket)
+      const headEnd = received.indexOf('\r\n\r\n') + 4
+      expect(received.subarray(0, headEnd).toString('latin1')).toMatch(
+        new RegExp(
+          `^HTTP/1\\.1 200 OK\r\nX-Latin: Zo\u00eb\r\nContent-Length: ${length}\r\nConnection: close\r\nDate: [^\r]+\r\n\r\n$`,
+        ),
+      )
+      expect(received.subarray(headEnd).equals(body)).toBe(true)
     } finally {
       server.close()
       server.closeAllConnections()
