@@ -97,11 +97,7 @@ export function createApplication(options: ApplicationOptions): Application {
     authority: new URL(origin).host,
     forward: async (request, limits) => {
       const { answerWithinMs, mayBegin } = limits
-      const reply = await exchange(pool, request, {
-        answerWithinMs,
-        clock,
-        mayBegin,
-      })
+      const reply = await exchange(pool, request, { answerWithinMs, clock, mayBegin })
       return reply.kind === 'answered' ? keepInMemory(reply, request.method, limits, clock) : reply
     },
     stream: async (request, answerWithinMs, signal) => {
@@ -123,19 +119,34 @@ function passedOn({ status, headers, body }: Reply, whole: Buffer | undefined): 
   return { kind: 'answered', status, headers, body: whole ?? body.stream() }
 }
 
-async function keepInMemory(
+/** At once, where all of it came with its head. */
+function keepInMemory(
   reply: Reply,
   method: string,
   limits: ForwardLimits,
   clock: Clock,
+): ForwardResult | Promise<ForwardResult> {
+  const streamed = isStream(reply, method)
+  const whole = streamed ? undefined : reply.body.whole()
+  if (whole !== undefined && fits(limits, whole, whole.length)) {
+    const { status, headers } = reply
+    return { kind: 'answered', response: { status, headers, body: whole } }
+  }
+  return keepParts(reply, streamed || whole !== undefined, limits, clock)
+}
+
+/** @param bytes with it */
+function fits({ storedLimitBytes, mayKeep }: ForwardLimits, part: Buffer, bytes: number): boolean {
+  return bytes <= storedLimitBytes && mayKeep?.(part.length) !== false
+}
+
+async function keepParts(
+  reply: Reply,
+  passesOn: boolean,
+  limits: ForwardLimits,
+  clock: Clock,
 ): Promise<ForwardResult> {
   const { status, headers } = reply
-  const streamed = isStream(reply, method)
-  const fits = (part: Buffer, bytes: number): boolean =>
-    bytes <= limits.storedLimitBytes && limits.mayKeep?.(part.length) !== false
-  const whole = streamed ? undefined : reply.body.whole()
-  if (whole !== undefined && fits(whole, whole.length))
-    return { kind: 'answered', response: { status, headers, body: whole } }
   const body = reply.body.stream()
   const parts = body[Symbol.asyncIterator]() as AsyncIterator<Buffer>
   const kept: Buffer[] = []
@@ -146,7 +157,7 @@ async function keepInMemory(
     const stream = rest(kept, parts)
     return { kind: 'answered', response: { status, headers, body: Buffer.alloc(0), oversized: { stream } } }
   }
-  if (streamed || whole !== undefined) return asStream()
+  if (passesOn) return asStream()
   try {
     for (;;) {
       const part = await parts.next()
@@ -154,7 +165,7 @@ async function keepInMemory(
         return { kind: 'answered', response: { status, headers, body: Buffer.concat(kept) } }
       kept.push(part.value)
       bytes += part.value.length
-      if (!fits(part.value, bytes)) return asStream()
+      if (!fits(limits, part.value, bytes)) return asStream()
     }
   } catch (error) {
     return failureOf(error instanceof Error ? error : new Error(String(error)), true)

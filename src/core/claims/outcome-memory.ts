@@ -83,7 +83,8 @@ export function createOutcomeMemory(bytesMax: number): OutcomeMemory {
       forget(key)
       const bytes = ENTRY_OVERHEAD_BYTES + key.length + bytesOf(known.outcome)
       if (bytes > bytesMax) return
-      const own = { ...known, outcome: withOwnBody(known.outcome) }
+      const { fingerprint, token, attempt, untilMonoMs } = known
+      const own = { outcome: withOwnBody(known.outcome), fingerprint, token, attempt, untilMonoMs }
       const entry: Entry = { key, known: own, bytes, older: ends, newer: ends }
       entries.set(key, entry)
       putNewest(entry)

@@ -243,9 +243,15 @@ function mediaTypeComponent(
 }
 
 function mediaTypeOf(headers: HeaderList): MediaType | undefined {
-  const [line, ...more] = linesOf(headers, 'content-type')
-  return line === undefined || more.length > 0 ? undefined : parseMediaType(line)
+  const lines = linesOf(headers, 'content-type')
+  const [line] = lines
+  if (line === undefined || lines.length > 1) return undefined
+  if (latestRead?.line !== line) latestRead = { line, media: parseMediaType(line) }
+  return latestRead.media
 }
+
+/** Clients state one type again and again, and what a line means depends on nothing else. One, so that it has a bound. */
+let latestRead: { readonly line: string; readonly media: MediaType | undefined } | undefined
 
 function codingsComponent(headers: HeaderList, kept: readonly string[]): string | undefined {
   return areWireText(linesOf(headers, 'content-encoding')) ? wireList(kept) : undefined

@@ -23,6 +23,8 @@ export type ForwardLimits = {
   readonly storedLimitBytes: number
   /** Called for each part that arrives: false if it must not be kept, and the answer is streamed. */
   readonly mayKeep?: (bytes: number) => boolean
+  /** Called once the request has a connection: false if it must not be written any more. */
+  readonly mayBegin?: (() => boolean) | undefined
   /** Aborts when no client waits for the answer any more; then a stream has `answerWithinMs` left to end. */
   readonly abandoned?: AbortSignal
 }

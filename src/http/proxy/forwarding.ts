@@ -45,7 +45,7 @@ export function protectedCall(
         mayKeep: (bytes) => held.keep(bytes),
         abandoned: gone,
         // While it waits for a connection there, its lease may be lost, and another holder may execute it.
-        ...(claimed === undefined ? {} : { mayBegin: claimed.held }),
+        mayBegin: claimed?.held,
       },
     )
   }
