@@ -208,8 +208,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'keeper-warns-too-late',
     rule: 'a holder hears that its lease ends before it has ended',
     file: 'src/core/claims/lease-renewer.ts',
-    from: 'Math.max(0, this.#keepableMs())',
-    to: 'Math.max(0, this.#keepableMs()) + this.lease.leaseMs',
+    from: 'Math.max(0, this.#keepableMs(at))',
+    to: 'Math.max(0, this.#keepableMs(at)) + this.#lease.leaseMs',
     killedBy: ['L8'],
   },
   {
@@ -409,8 +409,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'local-passes-for-quorum',
     rule: 'what a process carried out by itself is not told as guarded by a quorum',
     file: DEDUPLICATE,
-    from: "leases, protection: 'local' }",
-    to: "leases, protection: 'quorum' }",
+    from: "guardOf(ports, localLeases, 'local')",
+    to: "guardOf(ports, localLeases, 'quorum')",
     killedBy: ['S11'],
   },
   {

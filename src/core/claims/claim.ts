@@ -157,17 +157,23 @@ function settleGrant(proposal: Proposal, round: Round, ports: ClaimPorts): Step 
     ...(terms === undefined ? {} : { driftFactor: terms.driftFactor }),
   }
   const leftMs = remainingMs(lease, now(ports.clock))
-  if (leftMs > 0 && attempt === 1) return { kind: 'done', result: { kind: 'granted', lease } }
-  const heard = answered(round.answers).length
-  const of = { recordKey: key, token, attempt, answered: heard, remainingMs: leftMs }
+  const of = () => ({
+    recordKey: key,
+    token,
+    attempt,
+    answered: answered(round.answers).length,
+    remainingMs: leftMs,
+  })
   if (leftMs > 0) {
-    ports.events.publish({ kind: 'takeover', ...of })
+    if (attempt > 1) ports.events.publish({ kind: 'takeover', ...of() })
     return { kind: 'done', result: { kind: 'granted', lease } }
   }
   // Never hand out a dead lease: it took longer to get than it lasts.
   const elapsedMs = ports.clock.monoMs() - startedAt.monoMs
-  ports.events.publish({ kind: 'claim_expired', ...of, elapsedMs })
-  return releaseGranted(proposal, round, ports).then(() => again(unavailable(heard, ports)))
+  ports.events.publish({ kind: 'claim_expired', ...of(), elapsedMs })
+  return releaseGranted(proposal, round, ports).then(() =>
+    again(unavailable(answered(round.answers).length, ports)),
+  )
 }
 
 /** Waits for the rest of a round only where the answers so far do not decide it. */
