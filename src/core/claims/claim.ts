@@ -140,8 +140,7 @@ async function stepFrom(proposal: Proposal, round: Round, ports: ClaimPorts): Pr
   return stepAfter(refusal, ports)
 }
 
-/** At once, where the grant stands. */
-function settleGrant(proposal: Proposal, round: Round, ports: ClaimPorts): Step | Promise<Step> {
+async function settleGrant(proposal: Proposal, round: Round, ports: ClaimPorts): Promise<Step> {
   const { request, owner, token, startedAt } = proposal
   const { key, fingerprint, leaseMs, retentionMs, terms } = request
   const attempt = attemptOf(round.answers)
@@ -171,9 +170,8 @@ function settleGrant(proposal: Proposal, round: Round, ports: ClaimPorts): Step 
   // Never hand out a dead lease: it took longer to get than it lasts.
   const elapsedMs = ports.clock.monoMs() - startedAt.monoMs
   ports.events.publish({ kind: 'claim_expired', ...of(), elapsedMs })
-  return releaseGranted(proposal, round, ports).then(() =>
-    again(unavailable(answered(round.answers).length, ports)),
-  )
+  await releaseGranted(proposal, round, ports)
+  return again(unavailable(answered(round.answers).length, ports))
 }
 
 /** Waits for the rest of a round only where the answers so far do not decide it. */
