@@ -47,6 +47,13 @@ function failing(said: string): Inbox {
   return new Inbox({ kit, consumerId: 'test', handlers: { Paid: handler }, retryInPlaceMs: 0, retry })
 }
 
+/** As a broker does, until it is ended: a delivery that was deferred, because the database was busy, is no attempt. */
+async function deliver(inbox: Inbox, one: InboundMessage): Promise<string> {
+  let { kind } = await inbox.receive(one)
+  while (kind === 'again') kind = (await inbox.receive(one)).kind
+  return kind
+}
+
 test.each<[string, Partial<InboundMessage>, string]>([
   ['whose failure quotes a NUL', {}, `no customer "x${NUL}"`],
   ['whose failure quotes half a surrogate pair', {}, `no customer "${HALF}"`],
@@ -60,7 +67,7 @@ test.each<[string, Partial<InboundMessage>, string]>([
   const inbox = failing(said)
   const one = message(more)
   expect((await inbox.receive(one)).kind).toBe('again')
-  expect(await inbox.receive(one)).toEqual({ kind: 'ack' })
+  expect(await deliver(inbox, one)).toBe('ack')
   expect(await listDeadLetters(kit)).toMatchObject([{ messageId: one.messageId, attempts: 2 }])
 })
 
@@ -76,8 +83,7 @@ test('a message whose type names an inherited property has no handler', async ()
 test('a dead letter whose handler is gone is dead again after a replay, and can be replayed', async () => {
   const inbox = failing('no')
   const one = message()
-  // As a broker does: a delivery that was deferred, because the database was busy, is no attempt.
-  for (let kind = 'again'; kind === 'again'; ) kind = (await inbox.receive(one)).kind
+  expect(await deliver(inbox, one)).toBe('ack')
   const [letter] = await listDeadLetters(kit)
   await replayDeadLetters(kit, [letter!.id])
   expect(await replayOnce(kit, 'test', {})).toBe(0)
