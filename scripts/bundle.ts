@@ -58,7 +58,7 @@ async function bundled(dir: string): Promise<RolldownOutput> {
     transform: { target: OLDEST_NODE },
     // Its `paths` lead to declarations.
     tsconfig: false,
-    plugins: [ownFiles, hiddenRequires, poolAlone, builtinsWithoutFacade],
+    plugins: [ownFiles, hiddenRequires, poolAlone, leftOut, builtinsWithoutFacade],
     // A busy machine is slow, and that is no fault of what is built.
     checks: { bundlerTimings: false },
     // A package that is not found is a warning, and would fail the first command that needs it.
@@ -71,6 +71,8 @@ async function bundled(dir: string): Promise<RolldownOutput> {
     return await bundle.generate({
       dir,
       format: 'esm',
+      // V8 parses a file as a whole, and the C library keeps what that took: a single file of 2 MB left 6 MB of it.
+      codeSplitting: { groups: [{ name: packageOf, minSize: 30_000 }] },
       sourcemap: true,
       sourcemapExcludeSources: true,
       comments: false,
@@ -129,6 +131,42 @@ const poolAlone: Plugin = {
 }
 
 /**
+ * By the package that asks for it: what a package loads together with itself, and no part of the sidecar uses. It throws when it is
+ * called. 2 MB of memory are HTTP/2 alone; gRPC has its own.
+ */
+const UNUSED: Readonly<Record<string, readonly string[]>> = {
+  // Bodies are validated with TypeBox, and answers are no schemas.
+  fastify: [
+    '@fastify/ajv-compiler',
+    '@fastify/fast-json-stringify-compiler',
+    'light-my-request',
+    'node:http2',
+  ],
+  // `allowH2: false`.
+  undici: ['./client-h2.js'],
+  'prom-client': ['./lib/pushgateway', './lib/cluster'],
+}
+
+const LEFT_OUT = '\0left-out:'
+
+const leftOut: Plugin = {
+  name: 'left-out',
+  resolveId: (id, importer) => {
+    const unused = UNUSED[packageOf(importer ?? '') ?? '']
+    return unused?.includes(id) ? `${LEFT_OUT}${id}` : undefined
+  },
+  load: (id) => {
+    if (!id.startsWith(LEFT_OUT)) return undefined
+    const name = id.slice(LEFT_OUT.length)
+    const sentence = JSON.stringify(`${name} is not part of this program`)
+    // Fastify asks for its compilers at once, and compiles later.
+    const whole = name.endsWith('-compiler') ? '() => leftOut' : 'leftOut'
+    const code = `function leftOut() { throw new Error(${sentence}) }\nmodule.exports = ${whole}\n`
+    return { code, moduleType: 'js' }
+  },
+}
+
+/**
  * Node's own modules without `import`: for that Node reads every export once, which loads what it would load when it is first used. Of
  * `node:http` that is its whole `fetch`, 50 ms of a start that has a core to itself.
  */
@@ -140,16 +178,31 @@ const builtinsWithoutFacade: Plugin = {
 const BUILTIN_IMPORT =
   /^import (?:([\w$]+)(?:, )?)?(?:\* as ([\w$]+)|\{ ([^}]+) \})? from "((?:node:)?[\w/]+)";$/gm
 
+/** Loaded by the first call of one of its functions: 5 MB, which only bodies with a coding need. */
+const LATE_BUILTIN = 'node:zlib'
+
 /** One line for one line, so that source maps stay true. */
 export function withoutFacades(code: string): string {
   return code.replace(BUILTIN_IMPORT, (line, whole, all, names: string | undefined, from: string) => {
     if (!isBuiltin(from)) return line
     // `process` may be one of the names.
     const module = `globalThis.process.getBuiltinModule("${from}")`
+    if (from === LATE_BUILTIN && names !== undefined) {
+      const called = names.split(', ').map((one) => {
+        const [name, here = name] = one.split(' as ')
+        return `${here} = (...given) => ${module}.${name}(...given)`
+      })
+      return `const ${called.join(', ')};`
+    }
     const kept = [whole, all].filter((name) => name !== undefined).map((name) => `${name} = ${module}`)
     const taken = names === undefined ? [] : [`{ ${names.replaceAll(' as ', ': ')} } = ${module}`]
     return `const ${[...kept, ...taken].join(', ')};`
   })
+}
+
+/** Undefined for a source of our own. */
+function packageOf(id: string): string | null {
+  return /^.*\/node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(id)?.[1]?.replace('/', '-') ?? null
 }
 
 /** The folders of the packages that have some code in the bundle. */

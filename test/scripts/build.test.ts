@@ -97,6 +97,7 @@ test.each([
   ['import process from "node:process";',              'const process = globalThis.process.getBuiltinModule("node:process");'],
   ['import * as zlib from "zlib";',                    'const zlib = globalThis.process.getBuiltinModule("zlib");'],
   ['import fs, { rm as rm$1 } from "node:fs/promises";', 'const fs = globalThis.process.getBuiltinModule("node:fs/promises"), { rm: rm$1 } = globalThis.process.getBuiltinModule("node:fs/promises");'],
+  ['import { gunzip, inflate as inflate$1 } from "node:zlib";', 'const gunzip = (...given) => globalThis.process.getBuiltinModule("node:zlib").gunzip(...given), inflate$1 = (...given) => globalThis.process.getBuiltinModule("node:zlib").inflate(...given);'],
   ['import { own } from "./own-1.js";',                'import { own } from "./own-1.js";'],
   ['import native from "pg-native";',                  'import native from "pg-native";'],
 ])('%s becomes %s', (given, expected) => {
@@ -107,18 +108,41 @@ test('the text of the sidecar is ASCII, so that V8 keeps a byte for a character'
   expect(codeOf().filter((text) => /\P{ASCII}/u.test(text)).length).toBe(0)
 })
 
-test('what only some sidecars use is loaded there alone', () => {
+/** What each start of a sidecar loads. */
+function loadedTexts(): readonly string[] {
   const dist = join(folder, 'dist')
-  const reached = new Set<string>()
+  const reached = new Map<string, string>()
   const follow = (file: string): void => {
     if (reached.has(file)) return
-    reached.add(file)
     const text = readFileSync(join(dist, file), 'utf8')
+    reached.set(file, text)
     for (const [, next] of text.matchAll(/^import (?:[^;]+ from )?"\.\/([^"]+)";/gm)) follow(next!)
   }
   for (const file of globSync('serve-*.js', { cwd: dist })) follow(file)
-  expect(reached.size).toBeGreaterThan(5)
-  const text = [...reached].map((file) => readFileSync(join(dist, file), 'utf8')).join('\n')
+  return [...reached.values()]
+}
+
+test('no file of a start is large, because V8 parses a file as a whole, and what that took stays', () => {
+  const sizes = loadedTexts().map((text) => text.length)
+  expect(sizes.length).toBeGreaterThan(5)
+  expect(Math.max(...sizes)).toBeLessThan(700_000)
+})
+
+test('what no part of a sidecar uses of its packages is not in it', () => {
+  const text = codeOf().join('\n')
+  const left = [
+    'node_modules/ajv/',
+    'node_modules/light-my-request/',
+    'dispatcher/client-h2.js',
+    'lib/pushgateway.js',
+  ]
+  expect(left.filter((name) => text.includes(name))).toEqual([])
+  // Of Node itself, too: gRPC alone speaks HTTP/2, where it is used.
+  expect(loadedTexts().join('\n')).not.toMatch(/__require\("(?:node:)?http2"\)/)
+})
+
+test('what only some sidecars use is loaded there alone', () => {
+  const text = loadedTexts().join('\n')
   // The pool of connections to the application is there; a class of the database's, of gRPC's and of OpenTelemetry's is not.
   const present = (names: readonly string[]) => names.filter((name) => text.includes(name))
   expect(
