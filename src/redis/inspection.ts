@@ -51,7 +51,7 @@ export type Fitness = { readonly kind: 'fit' } | { readonly kind: 'unfit'; reado
 export async function inspectNode(client: Redis): Promise<NodeFacts> {
   const { db = 0 } = client.options
   const [field, looked, pulse, durable] = await inOneWrite(client, () => {
-    const info = client.info().then(fieldsOf)
+    const info = client.info(...SECTIONS).then(fieldsOf)
     return Promise.all([
       info,
       callMembership(client, '', ['look']),
@@ -76,6 +76,9 @@ export async function inspectNode(client: Redis): Promise<NodeFacts> {
   }
 }
 
+/** What a look reads of INFO stands in these. */
+const SECTIONS = ['server', 'memory', 'persistence', 'stats', 'replication'] as const
+
 /** What is sent in one turn leaves in one write, and wakes the node once; ioredis writes each command by itself. */
 function inOneWrite<T>({ stream }: Redis, send: () => T): T {
   stream?.cork()
@@ -89,8 +92,17 @@ function inOneWrite<T>({ stream }: Redis, send: () => T): T {
 /** A field of a reply to INFO; empty where it has none. */
 export type InfoField = (name: string) => string
 
+/** Each line is `name:value\r\n`. A look reads a dozen of 150 lines, so the text stays one. */
 export function fieldsOf(info: string): InfoField {
-  return (name) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? ''
+  return (name) => {
+    const isFirst = info.startsWith(`${name}:`)
+    const lineBefore = isFirst ? -1 : info.indexOf(`\n${name}:`)
+    if (lineBefore < 0 && !isFirst) return ''
+    const begin = lineBefore + name.length + 2
+    const end = info.indexOf('\n', begin)
+    const value = info.slice(begin, end < 0 ? undefined : end)
+    return value.endsWith('\r') ? value.slice(0, -1) : value
+  }
 }
 
 export function memoryOf(field: InfoField): NodeMemory {

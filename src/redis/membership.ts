@@ -3,9 +3,11 @@
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import { CLUSTER_KEY, ENROLLER_KEY, EPOCH_KEY, FOUNDER_KEY, NOTHING_KEY, QUARANTINE_KEY } from './keys.ts'
+import { ownScript } from './own-script.ts'
 
 const SOURCE = readFileSync(new URL('./lua/membership.lua', import.meta.url), 'utf8')
 const KEYS = [EPOCH_KEY, QUARANTINE_KEY, CLUSTER_KEY, FOUNDER_KEY, ENROLLER_KEY, NOTHING_KEY]
+const call = ownScript(SOURCE, KEYS.length)
 
 /**
  * @param runId of the process that is meant; on another one the call has no effect
@@ -16,5 +18,5 @@ export function callMembership(
   runId: string,
   [act, ...args]: readonly [act: string, ...args: string[]],
 ): Promise<unknown> {
-  return client.eval(SOURCE, KEYS.length, ...KEYS, act, runId, ...args)
+  return call(client, ...KEYS, act, runId, ...args)
 }

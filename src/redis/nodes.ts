@@ -46,8 +46,12 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   readonly enroller: Enroller
   readonly continuity: NodeContinuity
   readonly #inspections = new Map<Member, Promise<void>>()
-  readonly #watches = new Map<Member, Timer>()
+  #watch: Timer | undefined
+  /** Those whose look before is over. */
+  readonly #due = new Set<Member>()
   readonly #glances: Glances
+  /** The names as the nodes keep them: compared at each look. */
+  readonly #list: readonly string[] | undefined
   #closed = false
   readonly #known: KnownCluster
   #onLook: LookListener = ALL_BELIEVED
@@ -55,6 +59,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   constructor(options: RedisNodesOptions) {
     this.options = options
     this.script = loadBatchScript()
+    this.#list = options.names === undefined ? undefined : memberList(options.names)
     this.members = options.addresses.map((address, index) => {
       const client = createRedisClient(address, options.connectTimeoutMs, options.random)
       const onForgot = () => this.#forgot(index)
@@ -90,6 +95,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     this.#onLook = onLook
     const { clock, connectTimeoutMs } = this.options
     const readyMs = connectTimeoutMs + INSPECT_DEADLINE_MS
+    this.#watchOn()
     await Promise.all(
       this.members.map(async (member) => {
         const { client } = member
@@ -101,7 +107,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
         const ready = within(clock, readyMs, client.connect(), 'not ready in time')
         await ready.catch(() => {})
         await this.inspect(member)
-        this.#watch(member)
+        this.#due.add(member)
       }),
     )
     await this.enroller.foundIfNew()
@@ -138,11 +144,11 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     const idOnNodes = (known.find(({ voting }) => voting) ?? known[0])?.cluster.id ?? ''
     const id = this.#known.id ?? idOnNodes
     const quarantines = known.map(({ cluster }) => cluster.quarantineMs)
-    const { names } = this.options
+    const members = this.#list
     return {
       id,
       quarantineMs: Math.max(this.options.quarantineMs, ...quarantines),
-      ...(names === undefined ? {} : { members: memberList(names) }),
+      ...(members === undefined ? {} : { members }),
     }
   }
 
@@ -177,15 +183,17 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     if (member !== undefined && !this.#inspections.has(member)) void this.inspect(member)
   }
 
-  #watch(member: Member): void {
+  /** One timer for all nodes, so that an idle process wakes up once for them; a node that is slow to answer holds up no other's look. */
+  #watchOn(): void {
     if (this.#closed) return
     const { clock, random, inspectEveryMs = INSPECT_EVERY_MS } = this.options
     // Jittered, so that sidecars that started together do not look together.
     const delayMs = inspectEveryMs * (0.75 + random.fraction() / 2)
-    this.#watches.set(
-      member,
-      clock.timer(delayMs, () => void this.#lookOn(member).finally(() => this.#watch(member))),
-    )
+    this.#watch = clock.timer(delayMs, () => {
+      for (const member of this.#due) void this.#lookOn(member).finally(() => this.#due.add(member))
+      this.#due.clear()
+      this.#watchOn()
+    })
   }
 
   #lookOn(member: Member): Promise<void> {
@@ -281,7 +289,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
         : [],
     )
     const clusterLives = others.some(({ voting }) => voting)
-    const unfit = unfitnessOf(facts, others, this.options.names)
+    const unfit = unfitnessOf(facts, others, this.#list)
     const reason = unfit ?? this.#known.refusal(member.node.name, facts, clusterLives)
     if (reason === undefined) return false
     member.node.useEpoch(undefined)
@@ -331,7 +339,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true
-    for (const watch of this.#watches.values()) watch.cancel()
+    this.#watch?.cancel()
     for (const { client } of this.members) client.disconnect()
   }
 }

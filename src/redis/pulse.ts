@@ -4,21 +4,25 @@ import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import { PULSE_EVERY_MS, type Pulse } from '../core/nodes/continuity.ts'
 import { EPOCH_KEY, PULSE_KEY } from './keys.ts'
+import { ownScript } from './own-script.ts'
 
 const SOURCE = `#!lua flags=allow-oom\n${readFileSync(new URL('./lua/pulse.lua', import.meta.url), 'utf8')}`
+
+const call = ownScript(SOURCE, 2)
 
 /** A field of the hash: the pulse of the other node with this name. */
 const OF = 'of:'
 
 export async function readPulse(client: Redis): Promise<Pulse | undefined> {
   // An unreadable pulse is none, and less is known of the node.
-  const fields = new Map(Object.entries(await client.hgetall(PULSE_KEY).catch(() => ({}))))
-  const [name, runId, nodeMs] = [fields.get('name'), fields.get('run'), Number(fields.get('ms'))]
+  const fields: Readonly<Record<string, string>> = await client.hgetall(PULSE_KEY).catch(() => ({}))
+  const { name, run: runId, ms, durable } = fields
+  const nodeMs = Number(ms)
   if (name === undefined || runId === undefined || !Number.isFinite(nodeMs)) return undefined
-  const others = [...fields].flatMap(([field, ms]): [string, number][] =>
-    field.startsWith(OF) ? [[field.slice(OF.length), Number(ms)]] : [],
-  )
-  return { name, runId, nodeMs, durable: fields.get('durable') === '1', others: new Map(others) }
+  const others = new Map<string, number>()
+  for (const field of Object.keys(fields))
+    if (field.startsWith(OF)) others.set(field.slice(OF.length), Number(fields[field]))
+  return { name, runId, nodeMs, durable: durable === '1', others }
 }
 
 /**
@@ -30,8 +34,9 @@ export async function writePulse(
   epoch: string,
   { name, durable, others }: Pick<Pulse, 'name' | 'durable' | 'others'>,
 ): Promise<number | undefined> {
-  const args = [epoch, PULSE_EVERY_MS, name, durable ? 1 : 0, ...[...others].flat()]
-  const stands = await client.eval(SOURCE, 2, PULSE_KEY, EPOCH_KEY, ...args)
+  const args = [epoch, PULSE_EVERY_MS, name, durable ? 1 : 0]
+  for (const [other, ms] of others) args.push(other, ms)
+  const stands = await call(client, PULSE_KEY, EPOCH_KEY, ...args)
   return typeof stands === 'string' ? Number(stands) : undefined
 }
 

@@ -5,7 +5,6 @@
  * out, and no request waits for the slowest one.
  */
 
-import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import type { QueueEntry, QueueReply, WaitQueues } from '../core/claims/wait-queue.ts'
@@ -13,9 +12,10 @@ import type { Clock } from '../core/clock.ts'
 import { pauseUnless, within } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
 import { waitQueueKey } from './keys.ts'
+import { ownScript } from './own-script.ts'
 
 const SOURCE = readFileSync(new URL('./lua/line.lua', import.meta.url), 'utf8')
-const SHA1 = createHash('sha1').update(SOURCE).digest('hex')
+const call = ownScript(SOURCE, 1)
 
 /** After a majority has replied: another reply saves a look, and is not worth a slow node's delay. */
 const REST_MS = 5
@@ -44,11 +44,11 @@ export function createRedisWaitQueues({
     const calls = inFlight.get(client) ?? 0
     if (calls >= MAX_IN_FLIGHT_CALLS) return undefined
     inFlight.set(client, calls + 1)
-    const call = sendEntry(client, key, entry).finally(() =>
+    const sent = sendEntry(client, key, entry).finally(() =>
       inFlight.set(client, (inFlight.get(client) ?? 1) - 1),
     )
     // A node that does not answer is not counted; why does not matter here.
-    return within(clock, deadlineMs, call, 'no answer').catch(() => undefined)
+    return within(clock, deadlineMs, sent, 'no answer').catch(() => undefined)
   }
 
   return {
@@ -74,13 +74,7 @@ export function createRedisWaitQueues({
 export async function sendEntry(client: Redis, key: string, entry: QueueEntry): Promise<QueueReply> {
   const { process, first, last, draws, openTo, aliveMs } = entry
   const args = [process, first, last, draws, openTo, aliveMs].map(String)
-  let reply: unknown
-  try {
-    reply = await client.evalsha(SHA1, 1, waitQueueKey(key), ...args)
-  } catch (cause) {
-    if (!(cause instanceof Error) || !cause.message.startsWith('NOSCRIPT')) throw cause
-    reply = await client.eval(SOURCE, 1, waitQueueKey(key), ...args)
-  }
+  const reply = await call(client, waitQueueKey(key), ...args)
   if (!Array.isArray(reply) || reply.length !== 5) throw new Error('the node answered something else')
   const [highest, ahead, who, open, nodeMs] = reply.map(String)
   return {

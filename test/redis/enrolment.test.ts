@@ -5,6 +5,7 @@ import { declareLoss } from '../../src/redis/loss.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster, keyOf, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, type RedisServersOptions, startRedisServers } from '../support/redis-servers.ts'
+import { scriptCalls } from '../support/script-calls.ts'
 
 async function start(count: number, options: RedisServersOptions = {}) {
   const servers = await startRedisServers(count, options)
@@ -106,8 +107,6 @@ test('records are copied many at a time, and each outcome is loaded once', async
   for (const client of clients) await client.config('RESETSTAT')
   await enrolledAgain(servers, 4, sidecar)
   await sidecar.votes(5)
-  const calls = async (client: Redis) =>
-    Number(/cmdstat_evalsha:calls=(\d+)/.exec(await client.info('commandstats'))?.[1] ?? 0)
   const own = await at(servers, 4)
   const HEADER_BYTES = 166
   for (const name of names) {
@@ -116,8 +115,8 @@ test('records are copied many at a time, and each outcome is loaded once', async
     expect(await own.getrange(keyOf(name), HEADER_BYTES, -1)).toBe(outcome)
   }
   // Some hundred keys a page: for each a look and an adoption here, a look and a load on the sources.
-  expect(await calls(own)).toBeLessThan(60)
-  for (const client of clients) expect(await calls(client)).toBeLessThan(60)
+  expect(await scriptCalls(own)).toBeLessThan(60)
+  for (const client of clients) expect(await scriptCalls(client)).toBeLessThan(60)
 })
 
 test('under load, a node that restarts empty is never counted before it is enrolled again', async () => {

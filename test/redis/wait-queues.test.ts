@@ -8,6 +8,7 @@ import { systemClock } from '../../src/system/clock.ts'
 import { joinCluster } from '../support/redis-cluster.ts'
 import { openRedisNode } from '../support/redis-node.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
+import { scriptCalls } from '../support/script-calls.ts'
 import { seedOfRun } from '../support/seeded-random.ts'
 
 const anEntry = fc.record({
@@ -64,14 +65,12 @@ test('an update returns the replies that came in time, and does not wait for a s
   await look()
   // The connection of the looks: later commands on it are answered after them.
   const client = clients()[1]!
-  const executed = async () =>
-    Number(/^cmdstat_evalsha:calls=(\d+)/m.exec(await client.info('commandstats'))?.[1] ?? 0)
-  const before = await executed()
+  const before = await scriptCalls(client)
   servers.pause(1)
   for (let looks = 0; looks < 40; looks += 1) expect((await look()).length).toBeGreaterThanOrEqual(3)
   servers.resume(1)
   // The calls in flight during the stop were bounded.
-  expect((await executed()) - before).toBeLessThanOrEqual(16)
+  expect((await scriptCalls(client)) - before).toBeLessThanOrEqual(16)
   await servers.kill(0)
   await servers.kill(2)
   expect(await look()).toHaveLength(3)

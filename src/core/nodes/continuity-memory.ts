@@ -94,7 +94,9 @@ export class ContinuityMemory {
     if (fresh && pulse.runId === runId && pulse.durable === durable && pulse.name === name) return undefined
     // Its time would be compared with that of others.
     if (this.#seen.get(index)?.counts !== true || !this.#clockAgrees(index, present)) return undefined
-    return { name, durable, others: new Map([...this.#noted].filter(([other]) => other !== name)) }
+    const others = new Map(this.#noted)
+    others.delete(name)
+    return { name, durable, others }
   }
 
   /** The node has this pulse now. */

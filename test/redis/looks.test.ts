@@ -1,0 +1,73 @@
+/** The looks at the nodes of one sidecar: one timer for all of them, and scripts that are called by their digests. */
+import { Redis } from 'ioredis'
+import { expect, onTestFinished, test } from 'vitest'
+import { fieldsOf } from '../../src/redis/inspection.ts'
+import { eventually } from '../support/eventually.ts'
+import { joinCluster } from '../support/redis-cluster.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+
+async function start(inspectEveryMs: number) {
+  const servers = await startRedisServers(3)
+  onTestFinished(() => servers[Symbol.asyncDispose]())
+  const sidecar = await joinCluster(servers.urls, {
+    names: ['redis-0', 'redis-1', 'redis-2'],
+    inspectEveryMs,
+  })
+  onTestFinished(() => sidecar[Symbol.asyncDispose]())
+  await sidecar.votes(3)
+  const client = new Redis(servers.at(0).url)
+  client.on('error', () => {})
+  onTestFinished(() => client.disconnect())
+  return { servers, sidecar, client }
+}
+
+/** Each look reads the configuration. */
+async function callsAt(client: Redis, name: 'config\\|get' | 'eval'): Promise<number> {
+  const stats = await client.info('commandstats')
+  return Number(new RegExp(`^cmdstat_${name}:calls=(\\d+)`, 'm').exec(stats)?.[1] ?? 0)
+}
+
+async function looksOn(client: Redis, more: number): Promise<void> {
+  const before = await callsAt(client, 'config\\|get')
+  await eventually(
+    'it was looked at again',
+    async () => (await callsAt(client, 'config\\|get')) >= before + more,
+  )
+}
+
+test('a node that does not answer its look holds up no look at the others', async () => {
+  const { servers, sidecar, client } = await start(20)
+  servers.pause(1)
+  await looksOn(client, 5)
+  // Its look is still waited for.
+  expect(sidecar.states()[1]).toBe('voting')
+  servers.resume(1)
+})
+
+test('a look sends no script that the node knows, and sends those again that it has flushed', async () => {
+  const { sidecar, client } = await start(100)
+  await looksOn(client, 2)
+  const before = await callsAt(client, 'eval')
+  await looksOn(client, 3)
+  expect(await callsAt(client, 'eval')).toBe(before)
+  await client.script('FLUSH')
+  // One for membership, one for the pulse.
+  await eventually('both are sent', async () => (await callsAt(client, 'eval')) >= before + 2)
+  await looksOn(client, 3)
+  expect(await callsAt(client, 'eval')).toBe(before + 2)
+  expect(sidecar.states()[0]).toBe('voting')
+})
+
+// biome-ignore format: the table reads as a table
+test.each([
+  ['a:1\r\n',                       'a',       '1'],
+  ['# Server\r\na:1\r\nb:2\r\n',    'a',       '1'],
+  ['# Server\r\na:1\r\nb:2\r\n',    'b',       '2'],
+  ['# Server\r\naa:1\r\na:2\r\n',   'a',       '2'],
+  ['# Server\r\nb:a:1\r\n',         'a',       ''],
+  ['# Server\r\na:\r\nb:2\r\n',     'a',       ''],
+  ['# Server\nredis_version:7.0\n', 'redis_version', '7.0'],
+  ['',                              'a',       ''],
+])('of %j the field %s is %j', (info, name, value) => {
+  expect(fieldsOf(info)(name)).toBe(value)
+})
