@@ -8,7 +8,7 @@ import { callMembership } from '../../src/redis/membership.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
-import { startRedisServers } from '../support/redis-servers.ts'
+import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
 const SETTINGS = { ...PATIENT, FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s', FENCEPOST_CLAIM_BUDGET: '3s' }
@@ -175,15 +175,19 @@ test('a new group is founded only when the other groups are known to agree', asy
   expect([together.exitCode, together.stderr, together.stdout]).toEqual([0, '', expect.anything()])
 }, 60_000)
 
-test('beside a group that forgot too much, a new group is not waited for', async () => {
-  await using servers = await startRedisServers(6)
-  const both = [0, 3]
-    .map((at) => `${at === 0 ? 'one' : 'two'}=${servers.urls.slice(at, at + 3).join()}`)
-    .join(';')
+/** Of two groups that were enrolled, one remembers on its last node alone, and the other not at all. */
+async function forgetTooMuch(servers: RedisServers): Promise<string> {
+  const both = `one=${servers.urls.slice(0, 3).join()};two=${servers.urls.slice(3).join()}`
   expect((await command(both, 'enroll')).exitCode).toBe(0)
   const forgetful = [0, 1, 3, 4, 5]
   await Promise.all(forgetful.map((index) => servers.kill(index)))
   await Promise.all(forgetful.map((index) => servers.start(index)))
+  return both
+}
+
+test('beside a group that forgot too much, a new group is not waited for', async () => {
+  await using servers = await startRedisServers(6)
+  const both = await forgetTooMuch(servers)
   const blocked = await command(both, 'enroll')
   expect([blocked.exitCode, blocked.stderr]).toEqual([69, expect.stringContaining('declare-loss')])
 }, 60_000)
@@ -192,13 +196,7 @@ test('beside a group that forgot too much, a new group is not waited for', async
 // new ones for a while, and the command said to start nodes that ran.
 test('a group that forgot too much is noticed, though the node that remembers answers last', async () => {
   await using servers = await startRedisServers(6)
-  const both = [0, 3]
-    .map((at) => `${at === 0 ? 'one' : 'two'}=${servers.urls.slice(at, at + 3).join()}`)
-    .join(';')
-  expect((await command(both, 'enroll')).exitCode).toBe(0)
-  const forgetful = [0, 1, 3, 4, 5]
-  await Promise.all(forgetful.map((index) => servers.kill(index)))
-  await Promise.all(forgetful.map((index) => servers.start(index)))
+  const both = await forgetTooMuch(servers)
   servers.pause(2)
   const { io, stdout, stderr } = bufferedIo({ ...SETTINGS, ...QUIET, FENCEPOST_REDIS_NODES: both })
   const blocked = nodesCommand(['enroll'], io)
