@@ -67,6 +67,18 @@ export type FaultLimits = {
   readonly requestTimeoutMs: number
 }
 
+const CHECK_MS_MIN = 50
+const CHECK_MS_MAX = 5_000
+
+/**
+ * How often a server looks for connections that are over their time, in milliseconds. A limit is noticed at most a fifth of itself late
+ * (5 s at most), and an idle sidecar isn't woken more often than its limits ask for.
+ */
+export function timeoutCheckMs(limits: Pick<FaultLimits, 'headersTimeoutMs' | 'requestTimeoutMs'>): number {
+  const shortest = Math.min(limits.headersTimeoutMs, limits.requestTimeoutMs)
+  return Math.min(CHECK_MS_MAX, Math.max(CHECK_MS_MIN, Math.floor(shortest / 5)))
+}
+
 /** Undefined if the connection itself is closed. */
 function problemOf(error: NodeJS.ErrnoException, limits: FaultLimits): Problem | undefined {
   switch (error.code) {

@@ -13,7 +13,7 @@ import type { Duplex } from 'node:stream'
 import Fastify, { type FastifyInstance } from 'fastify'
 import { problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
-import { type ConnectionFaults, createConnectionFaults } from './connection-faults.ts'
+import { type ConnectionFaults, createConnectionFaults, timeoutCheckMs } from './connection-faults.ts'
 import type { Inbound } from './inbound.ts'
 import { send, writeRaw } from './send.ts'
 import { keepTlsFresh, type ListenerTls, tlsOptions } from './tls.ts'
@@ -35,9 +35,6 @@ export type Handlers = {
   /** A client requests a WebSocket. Never rejects. Without it such a request is taken like any other. */
   readonly takeUpgrade?: (req: IncomingMessage, socket: Duplex, first: Buffer) => Promise<void>
 }
-
-/** How often connections are checked for timeouts of heads and requests. */
-const TIMEOUT_CHECK_MS = 500
 
 export function createListener(
   limits: ListenerLimits,
@@ -152,7 +149,7 @@ function serverOptions(limits: ListenerLimits, faults: ConnectionFaults, upgrade
     headersTimeout: limits.headersTimeoutMs,
     requestTimeout: limits.requestTimeoutMs,
     keepAliveTimeout: limits.keepAliveTimeoutMs,
-    connectionsCheckingInterval: TIMEOUT_CHECK_MS,
+    connectionsCheckingInterval: timeoutCheckMs(limits),
     insecureHTTPParser: false,
     // Admission checks it, and answers with a problem document.
     requireHostHeader: false,

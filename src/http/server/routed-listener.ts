@@ -7,7 +7,7 @@
 
 import type { Server as TlsServer } from 'node:https'
 import Fastify, { type FastifyInstance, type FastifyServerOptions } from 'fastify'
-import type { FaultLimits } from './connection-faults.ts'
+import { type FaultLimits, timeoutCheckMs } from './connection-faults.ts'
 import { keepTlsFresh, type ListenerTls, serverOptions } from './tls.ts'
 
 export type RoutedLimits = FaultLimits & {
@@ -15,9 +15,6 @@ export type RoutedLimits = FaultLimits & {
   readonly keepAliveTimeoutMs: number
   readonly connectionsMax: number
 }
-
-/** How often connections are checked for timeouts of heads and requests. */
-const TIMEOUT_CHECK_MS = 500
 
 export function createRoutedListener(
   limits: RoutedLimits,
@@ -37,7 +34,7 @@ export function createRoutedListener(
       {
         maxHeaderSize: limits.headerBytesMax,
         headersTimeout: limits.headersTimeoutMs,
-        connectionsCheckingInterval: TIMEOUT_CHECK_MS,
+        connectionsCheckingInterval: timeoutCheckMs(limits),
         insecureHTTPParser: false,
       },
       tls,
