@@ -1,5 +1,5 @@
 /**
- * Two builds of the sidecar in one run: processor time of a request before and after a change, in alternating rounds.
+ * Two builds of the sidecar in one run: processor time and median latency of a request before and after a change, in alternating rounds.
  *
  *     npm run build && npm run bench -- builds OTHER/dist/main.js dist/main.js [in flight, 32] [rounds, 9] [requests a round, 4000]
  *
@@ -45,30 +45,42 @@ const builds = { before: [first, fourth], after: [second, third] } as const
 const machine = watchMachine()
 // Replays are of an outcome that stands: of two first requests one would be refused.
 for (const sidecar of [first, second, third, fourth]) await once(sidecar)
-const measured: Record<string, { readonly before: number[]; readonly after: number[] }> = {}
+type Pairs = { readonly before: number[]; readonly after: number[] }
+const measured: Record<string, { readonly micros: Pairs; readonly p50Ms: Pairs }> = {}
 for (const [name, job] of Object.entries(KINDS)) {
-  const figures = { before: [] as number[], after: [] as number[] }
+  const micros: Pairs = { before: [], after: [] }
+  const p50Ms: Pairs = { before: [], after: [] }
   for (let round = -WARM_UPS; round < rounds; round += 1) {
     // Each first in turn: the second one meets warm nodes.
     const order = ['before', 'after'] as const
-    const micros = { before: 0, after: 0 }
+    const sum = { before: { micros: 0, p50Ms: 0 }, after: { micros: 0, p50Ms: 0 } }
     for (const pair of [0, 1] as const)
-      for (const build of (round + pair) % 2 === 0 ? order : order.toReversed())
-        micros[build] += (await run(builds[build][pair], job)) / 2
+      for (const build of (round + pair) % 2 === 0 ? order : order.toReversed()) {
+        const one = await run(builds[build][pair], job)
+        sum[build].micros += one.micros
+        sum[build].p50Ms += one.p50Ms
+      }
     if (round < 0) continue
-    figures.before.push(micros.before)
-    figures.after.push(micros.after)
+    for (const build of order) {
+      micros[build].push(sum[build].micros / 2)
+      p50Ms[build].push(sum[build].p50Ms / 2)
+    }
   }
-  measured[name] = figures
-  const { median: middle, min, max } = ratio(figures.after, figures.before)
-  const sorted = figures.after.map((one, at) => one / figures.before[at]!).sort((a, b) => a - b)
-  const at = (share: number) => sorted[Math.round(share * (sorted.length - 1))]!.toFixed(3)
+  measured[name] = { micros, p50Ms }
   console.log(
-    `${name.padEnd(14)} ${median(figures.before).toFixed(1)} µs before, ${median(figures.after).toFixed(1)} after: ${middle.toFixed(3)} × (middle half ${at(0.25)}–${at(0.75)}, all ${min.toFixed(3)}–${max.toFixed(3)}, ${rounds} pairs)`,
+    `${name.padEnd(14)} ${compared(micros, 1, 'µs')}; p50 ${compared(p50Ms, 3, 'ms')}; ${rounds} pairs`,
   )
 }
 console.log(besideText(machine.beside()))
 writeResults('builds', {}, { concurrency, requests, measured })
+
+function compared({ before, after }: Pairs, digits: number, unit: string): string {
+  const { median: middle, min, max } = ratio(after, before)
+  const sorted = after.map((one, at) => one / before[at]!).sort((a, b) => a - b)
+  const at = (share: number) => sorted[Math.round(share * (sorted.length - 1))]!.toFixed(3)
+  const medians = `${median(before).toFixed(digits)} ${unit} before, ${median(after).toFixed(digits)} after`
+  return `${medians}: ${middle.toFixed(3)} × (middle half ${at(0.25)}–${at(0.75)}, all ${min.toFixed(3)}–${max.toFixed(3)})`
+}
 
 function start(main: string): Promise<Sidecar> {
   return startSidecar(
@@ -88,7 +100,10 @@ async function once({ proxy }: Sidecar): Promise<void> {
   await load.run({ url: proxy, ...KINDS.replays!, load: { kind: 'closed', requests: 1, concurrency: 1 } })
 }
 
-async function run(sidecar: Sidecar, job: (typeof KINDS)[string]): Promise<number> {
+async function run(
+  sidecar: Sidecar,
+  job: (typeof KINDS)[string],
+): Promise<{ micros: number; p50Ms: number }> {
   const { pid } = sidecar.process
   const cpuBefore = cpuMicrosOf(pid)
   // The builds share the nodes, and must not answer each other's keys.
@@ -102,5 +117,5 @@ async function run(sidecar: Sidecar, job: (typeof KINDS)[string]): Promise<numbe
   const expected = job.method === 'GET' ? '200' : '201'
   if (done.statuses[expected] !== done.requests)
     throw new Error(`answers other than ${expected}: ${JSON.stringify(done.statuses)}`)
-  return (cpuMicrosOf(pid) - cpuBefore) / done.requests
+  return { micros: (cpuMicrosOf(pid) - cpuBefore) / done.requests, p50Ms: done.p50Ms }
 }
