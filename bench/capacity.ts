@@ -2,7 +2,7 @@
  * How much load five nodes carry, computed from measurements made here, and checked by a simulation of a hundred
  * sidecars.
  *
- *     npm run bench -- capacity [price of a vCPU-hour, default 0.04] [--idle-sidecars 100] [--only-idle]
+ *     npm run bench -- capacity [price of a vCPU-hour, default 0.04] [--idle-sidecars 300] [--only-idle]
  *
  * Measured: processor time of a node for one claim and its completion and for a replay, of the sidecar for a protected
  * request, and memory of a record. Computed: requests a second at which a node is busy for 70 %, sidecars for them, how
@@ -40,7 +40,7 @@ const BUSY_SHARE = 0.7
 const SEED = 20_261_120
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { 'idle-sidecars': { type: 'string', default: '100' }, 'only-idle': { type: 'boolean' } },
+  options: { 'idle-sidecars': { type: 'string', default: '300' }, 'only-idle': { type: 'boolean' } },
 })
 const pricePerHour = Number(positionals[0] ?? 0.04)
 const idleSidecars = Number(values['idle-sidecars'])

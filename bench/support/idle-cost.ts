@@ -25,8 +25,8 @@ export type IdleCost = {
   readonly looksAMinute: number
 }
 
-/** A look follows the one before it after 0.75 to 1.25 s (`redis/nodes.ts`). */
-export const LOOKS_A_MINUTE_MIN = 45
+/** A glance follows the look before it after 1.3 to 2.2 s (`core/nodes/glance.ts`). */
+export const LOOKS_A_MINUTE_MIN = 27
 
 export async function measureIdleCost(sidecars: number): Promise<IdleCost> {
   await using servers = await startRedisServers(5, { founded: true })

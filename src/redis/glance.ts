@@ -74,6 +74,14 @@ export class Glances {
     this.#whole.set(member, { ...began, kept, glances: 0 })
   }
 
+  /** The last look at each node was a glance, and no command was sent since. */
+  get areEnough(): boolean {
+    return this.#nodes.members.every((member) => {
+      const whole = this.#whole.get(member)
+      return whole !== undefined && whole.glances > 0 && isUnchanged(member, whole)
+    })
+  }
+
   /**
    * Glances at the node where it may.
    *
@@ -99,10 +107,15 @@ export class Glances {
   #mayGlance(member: Member): boolean {
     const whole = this.#whole.get(member)
     if (whole === undefined || !whole.kept || whole.glances >= LOOKS_PER_WHOLE_ONE - 1) return false
-    if (whole.connection !== member.connection || whole.calls !== member.node.calls) return false
+    if (!isUnchanged(member, whole)) return false
     if (!this.#nodes.members.every(({ state, invalidated }) => state.kind === 'voting' && !invalidated))
       return false
     whole.glances += 1
     return true
   }
+}
+
+/** It has the same connection, and was sent no command since. */
+function isUnchanged({ connection, node }: Member, whole: WholeLook): boolean {
+  return whole.connection === connection && whole.calls === node.calls
 }

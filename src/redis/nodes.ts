@@ -6,11 +6,11 @@
  * Owns the life of the connections and what is known of each node. Each (re)connection is inspected before a command is
  * sent over it, because a restarted process cannot keep a TCP connection: that is how a node that forgot is noticed. A
  * node that was flushed says so in its answers. Every node is looked at again from time to time, because its role and
- * its eviction policy can change while the connection lives; when a glance is enough says `core/nodes/glance.ts`. How a
+ * its eviction policy can change while the connection lives: when, says `look-timer.ts`, and when a glance is enough
+ * `core/nodes/glance.ts`. How a
  * node gets its vote back is `enroller.ts`.
  */
 
-import type { Timer } from '../core/clock.ts'
 import { type ForwardJump, isForgotten } from '../core/nodes/clock-jumps.ts'
 import { type Cluster, isEnrolled, isQuarantined } from '../core/nodes/enrolment-rules.ts'
 import { nodeName } from '../core/nodes/groups.ts'
@@ -24,13 +24,11 @@ import { RedisEnrolmentNode } from './enrolment.ts'
 import { Glances } from './glance.ts'
 import { hasEvicted, inspectNode, type NodeFacts, unfitnessOf } from './inspection.ts'
 import { KnownCluster } from './known-cluster.ts'
+import { LookTimer } from './look-timer.ts'
 import type { LookListener, Member, NodeState } from './member.ts'
 import { NO_EPOCH, RedisNode } from './node.ts'
 import { answerOrRedial, INSPECT_DEADLINE_MS } from './redial.ts'
 import { loadBatchScript, type Script } from './scripts.ts'
-
-/** How often a node is looked at: a change of role or policy counts for no longer than two looks. */
-const INSPECT_EVERY_MS = 1_000
 
 /** How often a connection may be unready before it is redialled: two seconds, far above loading's own "not yet". */
 const UNREADY_LOOKS_MAX = 3
@@ -46,9 +44,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   readonly enroller: Enroller
   readonly continuity: NodeContinuity
   readonly #inspections = new Map<Member, Promise<void>>()
-  #watch: Timer | undefined
-  /** Those whose look before is over. */
-  readonly #due = new Set<Member>()
+  readonly #watch: LookTimer
   readonly #glances: Glances
   /** The names as the nodes keep them: compared at each look. */
   readonly #list: readonly string[] | undefined
@@ -73,6 +69,11 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     this.#known = new KnownCluster(options.events)
     this.continuity = new NodeContinuity(this)
     this.#glances = new Glances(this, this.continuity)
+    this.#watch = new LookTimer({
+      ...options,
+      look: (member) => this.#lookOn(member),
+      glancesAreEnough: () => this.#glances.areEnough,
+    })
     this.enroller = new Enroller(this, this.continuity)
   }
 
@@ -95,7 +96,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     this.#onLook = onLook
     const { clock, connectTimeoutMs } = this.options
     const readyMs = connectTimeoutMs + INSPECT_DEADLINE_MS
-    this.#watchOn()
+    this.#watch.start()
     await Promise.all(
       this.members.map(async (member) => {
         const { client } = member
@@ -107,7 +108,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
         const ready = within(clock, readyMs, client.connect(), 'not ready in time')
         await ready.catch(() => {})
         await this.inspect(member)
-        this.#due.add(member)
+        this.#watch.add(member)
       }),
     )
     await this.enroller.foundIfNew()
@@ -181,19 +182,6 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   #forgot(index: number): void {
     const member = this.members[index]
     if (member !== undefined && !this.#inspections.has(member)) void this.inspect(member)
-  }
-
-  /** One timer for all nodes, so that an idle process wakes up once for them; a node that is slow to answer holds up no other's look. */
-  #watchOn(): void {
-    if (this.#closed) return
-    const { clock, random, inspectEveryMs = INSPECT_EVERY_MS } = this.options
-    // Jittered, so that sidecars that started together do not look together.
-    const delayMs = inspectEveryMs * (0.75 + random.fraction() / 2)
-    this.#watch = clock.timer(delayMs, () => {
-      for (const member of this.#due) void this.#lookOn(member).finally(() => this.#due.add(member))
-      this.#due.clear()
-      this.#watchOn()
-    })
   }
 
   #lookOn(member: Member): Promise<void> {
@@ -339,7 +327,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true
-    this.#watch?.cancel()
+    this.#watch.close()
     for (const { client } of this.members) client.disconnect()
   }
 }

@@ -1,11 +1,13 @@
 /** Sidecars that watch the same nodes share the looks at everything; what such a look would find, all of them still find. */
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
+import type { Clock } from '../../src/core/clock.ts'
 import type { RedisNodesOptions } from '../../src/redis/cluster-nodes.ts'
 import { Glances } from '../../src/redis/glance.ts'
 import { EPOCH_KEY } from '../../src/redis/keys.ts'
 import type { Member } from '../../src/redis/member.ts'
 import { systemClock } from '../../src/system/clock.ts'
+import { systemRandom } from '../../src/system/random.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
@@ -138,6 +140,46 @@ test.each<[what: string, change: Change, look: 'glance' | 'everything']>([
   glances.looked(member, BEGAN, true)
   change(member, other, glances)
   expect(await glances.suffices(member, () => true)).toBe(look === 'glance')
+})
+
+test.each<[what: string, change: Change, enough: boolean]>([
+  ['both nodes were glanced at', () => {}, true],
+  ['one of them was looked at wholly', (member, _, glances) => glances.looked(member, BEGAN, true), false],
+  ['a command was sent to one since', (member) => counted(member).calls++, false],
+  ['one has another connection since', (member) => void Object.assign(member, { connection: 2 }), false],
+])('glances are enough where %s', async (_, change, enough) => {
+  const { members, glances } = stub()
+  const [member, other] = members as [Member, Member]
+  for (const one of members) glances.looked(one, BEGAN, true)
+  expect(glances.areEnough).toBe(false)
+  for (const one of members) await glances.suffices(one, () => true)
+  change(member, other, glances)
+  expect(glances.areEnough).toBe(enough)
+})
+
+test('looks are further apart where glances are enough, and not while a node is away', async () => {
+  const servers = await startRedisServers(3)
+  onTestFinished(() => servers[Symbol.asyncDispose]())
+  const everyMs = 41
+  const delaysMs: number[] = []
+  /** Notes when looks are due: without jitter no other timer is set for these times. */
+  const clock: Clock = {
+    ...systemClock,
+    timer: (delayMs, fire) => {
+      if (delayMs === everyMs || delayMs === 1.75 * everyMs) delaysMs.push(delayMs)
+      return systemClock.timer(delayMs, fire)
+    },
+  }
+  const random = { ...systemRandom, fraction: () => 0.5 }
+  const sidecar = await joinCluster(servers.urls, { names: NAMES, inspectEveryMs: everyMs, clock, random })
+  onTestFinished(() => sidecar[Symbol.asyncDispose]())
+  await sidecar.votes(3)
+  await eventually('they are further apart', () => delaysMs.includes(1.75 * everyMs))
+  await servers.stop(2)
+  await eventually('it knows', () => sidecar.states()[2] === 'down')
+  const since = delaysMs.length
+  await eventually('it looked on', () => delaysMs.length >= since + 5)
+  expect(delaysMs.slice(since)).not.toContain(1.75 * everyMs)
 })
 
 test('the tenth look is at everything', async () => {

@@ -5,7 +5,7 @@
  * just done so, and writes none where it finds a node unfit. So of all processes that watch a node at most two a second
  * look at everything, and where they find a reason not to write, the others see the pulse grow old and look themselves.
  *
- * Owns when a glance suffices. What a look does is elsewhere.
+ * Owns when a glance suffices, and when the next look is due. What a look does is elsewhere.
  */
 
 import { PULSE_EVERY_MS } from './continuity.ts'
@@ -19,6 +19,22 @@ export type Glance = {
 
 /** Of so many looks in a row at least one is at everything, whatever the pulse says. */
 export const LOOKS_PER_WHOLE_ONE = 10
+
+/**
+ * Where glances are enough, looks are so much further apart: each wakes the node up, whatever it asks. A clock counts as followed all the
+ * same (`node-clocks.ts`: gaps of 3 s).
+ */
+const GLANCES_APART = 1.75
+
+/**
+ * Until the next look, jittered, so that sidecars that started together do not look together.
+ *
+ * @param everyMs mean time between looks at everything
+ * @param fraction uniform in [0, 1)
+ */
+export function nextLookMs(everyMs: number, glancesAreEnough: boolean, fraction: number): number {
+  return everyMs * (glancesAreEnough ? GLANCES_APART : 1) * (0.75 + fraction / 2)
+}
 
 /** @param known what the last look at everything found, on the same connection */
 export function suffices(

@@ -65,7 +65,7 @@ type Watched = {
   toldMonoMs: number
 }
 
-/** A node is looked at once a second; in a longer gap drift alone would hide a jump that a lease does not allow for. */
+/** A node is looked at every 0.75 to 2.2 s; in a longer gap drift alone would hide a jump that a lease does not allow for. */
 const FOLLOWED_GAP_MS = 3_000
 
 /** The shortest time between two reports of a node's offset. */

@@ -1,7 +1,7 @@
 /** When a glance at a node that votes suffices: it is the same process, under the same epoch, and another process keeps its pulse. */
 import { expect, test } from 'vitest'
 import { PULSE_EVERY_MS } from '../../../src/core/nodes/continuity.ts'
-import { type Glance, suffices } from '../../../src/core/nodes/glance.ts'
+import { type Glance, nextLookMs, suffices } from '../../../src/core/nodes/glance.ts'
 
 const KNOWN = { runId: 'a1', epoch: '1:a1:n:5' }
 const FRESH: Glance = { nodeMs: 9_000, epoch: KNOWN.epoch, pulse: { runId: 'a1', nodeMs: 8_900 } }
@@ -18,3 +18,17 @@ test.each<[what: string, glance: Glance, is: boolean]>([
 ])('%s', (_, glance, is) => {
   expect(suffices(glance, KNOWN)).toBe(is)
 })
+
+test.each([
+  { glancesAreEnough: false, fraction: 0, ms: 750 },
+  { glancesAreEnough: false, fraction: 0.5, ms: 1_000 },
+  { glancesAreEnough: false, fraction: 1, ms: 1_250 },
+  { glancesAreEnough: true, fraction: 0, ms: 1_312.5 },
+  { glancesAreEnough: true, fraction: 0.5, ms: 1_750 },
+  { glancesAreEnough: true, fraction: 1, ms: 2_187.5 },
+])(
+  'where looks are 1 s apart: glances are enough: $glancesAreEnough, the fraction $fraction: the next is in $ms ms',
+  (row) => {
+    expect(nextLookMs(1_000, row.glancesAreEnough, row.fraction)).toBe(row.ms)
+  },
+)

@@ -1,0 +1,67 @@
+/**
+ * When the nodes of one cluster are looked at: one timer for all of them, so that an idle process wakes up once.
+ *
+ * Owns the timer, and which nodes are due: those whose look before is over. What a look does is its user's.
+ */
+
+import type { Clock, Random, Timer } from '../core/clock.ts'
+import { nextLookMs } from '../core/nodes/glance.ts'
+import type { Member } from './member.ts'
+
+/** How often a node is looked at wholly: a change of role or policy counts for no longer than two looks. */
+const INSPECT_EVERY_MS = 1_000
+
+export type LookTimerPorts = {
+  readonly clock: Clock
+  readonly random: Random
+  /** Mean time between looks at everything. Default: once a second. */
+  readonly inspectEveryMs?: number
+  /** Never rejects. */
+  readonly look: (member: Member) => Promise<void>
+  /** Whether the last look at each node was a glance that was enough. */
+  readonly glancesAreEnough: () => boolean
+}
+
+export class LookTimer {
+  readonly #ports: LookTimerPorts
+  readonly #due = new Set<Member>()
+  #timer: Timer | undefined
+  #closed = false
+
+  constructor(ports: LookTimerPorts) {
+    this.#ports = ports
+  }
+
+  /** The node is looked at from now on. */
+  add(member: Member): void {
+    this.#due.add(member)
+  }
+
+  start(): void {
+    this.#arm(false)
+  }
+
+  close(): void {
+    this.#closed = true
+    this.#timer?.cancel()
+  }
+
+  #arm(glancesAreEnough: boolean): void {
+    if (this.#closed) return
+    const { clock, random, inspectEveryMs = INSPECT_EVERY_MS } = this.#ports
+    this.#timer?.cancel()
+    const delayMs = nextLookMs(inspectEveryMs, glancesAreEnough, random.fraction())
+    this.#timer = clock.timer(delayMs, () => void this.#lookOnDue())
+  }
+
+  async #lookOnDue(): Promise<void> {
+    const { look, glancesAreEnough } = this.#ports
+    const looks = [...this.#due].map((member) => look(member).finally(() => this.#due.add(member)))
+    this.#due.clear()
+    // At once: a node that is slow to answer holds up no other's look.
+    this.#arm(false)
+    const next = this.#timer
+    await Promise.all(looks)
+    if (this.#timer === next && glancesAreEnough()) this.#arm(true)
+  }
+}
