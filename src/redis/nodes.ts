@@ -7,8 +7,7 @@
  * sent over it, because a restarted process cannot keep a TCP connection: that is how a node that forgot is noticed. A
  * node that was flushed says so in its answers. Every node is looked at again from time to time, because its role and
  * its eviction policy can change while the connection lives: when, says `look-timer.ts`, and when a glance is enough
- * `core/nodes/glance.ts`. How a
- * node gets its vote back is `enroller.ts`.
+ * `core/nodes/glance.ts`. How a node gets its vote back is `enroller.ts`.
  */
 
 import { type ForwardJump, isForgotten } from '../core/nodes/clock-jumps.ts'
