@@ -38,7 +38,7 @@ export type RedisNodesOptions = {
   readonly mayFound?: () => boolean
   /** How long a brand-new cluster waits for objections before it is founded. Default: see `core/nodes/founding.ts`. */
   readonly foundingWindowMs?: number
-  /** How often each node is looked at. Default: once a second. */
+  /** Mean time between looks at a node, where glances are not enough (`core/nodes/glance.ts`). Default: a second. */
   readonly inspectEveryMs?: number
 }
 

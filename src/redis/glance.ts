@@ -74,12 +74,10 @@ export class Glances {
     this.#whole.set(member, { ...began, kept, glances: 0 })
   }
 
-  /** The last look at each node was a glance, and no command was sent since. */
+  /** Every node votes, the last look at each was a glance, and no command was sent since. */
   get areEnough(): boolean {
-    return this.#nodes.members.every((member) => {
-      const whole = this.#whole.get(member)
-      return whole !== undefined && whole.glances > 0 && isUnchanged(member, whole)
-    })
+    const { members } = this.#nodes
+    return this.#allVote() && members.every((member) => (this.#unchanged(member)?.glances ?? 0) > 0)
   }
 
   /**
@@ -105,17 +103,21 @@ export class Glances {
   }
 
   #mayGlance(member: Member): boolean {
-    const whole = this.#whole.get(member)
+    const whole = this.#unchanged(member)
     if (whole === undefined || !whole.kept || whole.glances >= LOOKS_PER_WHOLE_ONE - 1) return false
-    if (!isUnchanged(member, whole)) return false
-    if (!this.#nodes.members.every(({ state, invalidated }) => state.kind === 'voting' && !invalidated))
-      return false
+    if (!this.#allVote()) return false
     whole.glances += 1
     return true
   }
-}
 
-/** It has the same connection, and was sent no command since. */
-function isUnchanged({ connection, node }: Member, whole: WholeLook): boolean {
-  return whole.connection === connection && whole.calls === node.calls
+  /** The last look at everything, where it has the same connection and was sent no command since. */
+  #unchanged(member: Member): WholeLook | undefined {
+    const whole = this.#whole.get(member)
+    const same = whole?.connection === member.connection && whole.calls === member.node.calls
+    return same ? whole : undefined
+  }
+
+  #allVote(): boolean {
+    return this.#nodes.members.every(({ state, invalidated }) => state.kind === 'voting' && !invalidated)
+  }
 }

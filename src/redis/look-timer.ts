@@ -4,21 +4,18 @@
  * Owns the timer, and which nodes are due: those whose look before is over. What a look does is its user's.
  */
 
-import type { Clock, Random, Timer } from '../core/clock.ts'
+import type { Timer } from '../core/clock.ts'
 import { nextLookMs } from '../core/nodes/glance.ts'
+import type { RedisNodesOptions } from './cluster-nodes.ts'
 import type { Member } from './member.ts'
 
-/** How often a node is looked at wholly: a change of role or policy counts for no longer than two looks. */
+/** A change of role or policy counts for no longer than two looks. */
 const INSPECT_EVERY_MS = 1_000
 
-export type LookTimerPorts = {
-  readonly clock: Clock
-  readonly random: Random
-  /** Mean time between looks at everything. Default: once a second. */
-  readonly inspectEveryMs?: number
+export type LookTimerPorts = Pick<RedisNodesOptions, 'clock' | 'random' | 'inspectEveryMs'> & {
   /** Never rejects. */
   readonly look: (member: Member) => Promise<void>
-  /** Whether the last look at each node was a glance that was enough. */
+  /** Whether the last looks say that the next ones may be further apart. */
   readonly glancesAreEnough: () => boolean
 }
 

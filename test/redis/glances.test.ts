@@ -147,6 +147,16 @@ test.each<[what: string, change: Change, enough: boolean]>([
   ['one of them was looked at wholly', (member, _, glances) => glances.looked(member, BEGAN, true), false],
   ['a command was sent to one since', (member) => counted(member).calls++, false],
   ['one has another connection since', (member) => void Object.assign(member, { connection: 2 }), false],
+  [
+    'one lost its vote, as its glance and the look after it found',
+    (_, other) => void Object.assign(other, { state: { kind: 'unfit', reason: '' } }),
+    false,
+  ],
+  [
+    'what one promised is in doubt',
+    (_, other) => void Object.assign(other, { invalidated: { epoch: EPOCH, reason: '' } }),
+    false,
+  ],
 ])('glances are enough where %s', async (_, change, enough) => {
   const { members, glances } = stub()
   const [member, other] = members as [Member, Member]

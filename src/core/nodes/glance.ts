@@ -20,16 +20,13 @@ export type Glance = {
 /** Of so many looks in a row at least one is at everything, whatever the pulse says. */
 export const LOOKS_PER_WHOLE_ONE = 10
 
-/**
- * Where glances are enough, looks are so much further apart: each wakes the node up, whatever it asks. A clock counts as followed all the
- * same (`node-clocks.ts`: gaps of 3 s).
- */
+/** Where glances are enough, looks are so much further apart: each wakes the node up. The watch over clocks allows gaps of 3 s (`node-clocks.ts`). */
 const GLANCES_APART = 1.75
 
 /**
  * Until the next look, jittered, so that sidecars that started together do not look together.
  *
- * @param everyMs mean time between looks at everything
+ * @param everyMs mean time between looks where glances are not enough
  * @param fraction uniform in [0, 1)
  */
 export function nextLookMs(everyMs: number, glancesAreEnough: boolean, fraction: number): number {

@@ -71,8 +71,8 @@ const CHECK_MS_MIN = 50
 const CHECK_MS_MAX = 5_000
 
 /**
- * How often a server looks for connections that are over their time, in milliseconds. A limit is noticed at most a fifth of itself late
- * (5 s at most), and an idle sidecar isn't woken more often than its limits ask for.
+ * How often a server looks for connections that are over their time, in milliseconds: a fifth of the shorter limit, so that it is exceeded by no
+ * more than that, but at least 50 ms and at most 5 s. More often would only wake an idle sidecar.
  */
 export function timeoutCheckMs(limits: Pick<FaultLimits, 'headersTimeoutMs' | 'requestTimeoutMs'>): number {
   const shortest = Math.min(limits.headersTimeoutMs, limits.requestTimeoutMs)
