@@ -19,6 +19,7 @@ import { openStack } from './app/stack.ts'
 import { StartRefused } from './app/start-refused.ts'
 import { openTelemetry, type Telemetry, type Watched } from './app/telemetry.ts'
 import { warmUp } from './app/warm-up.ts'
+import { youngGenerationGrows } from './app/young-generation.ts'
 import { hintsFor } from './config/hints.ts'
 import type { Config } from './config/load.ts'
 import type { ReadFile } from './config/value.ts'
@@ -123,6 +124,7 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
   )
   const core = { bodyMemory, leases: stack.leases, quotas, clock, random, events, tracing }
   const { recent, traffic } = observed(config, telemetry)
+  telemetry.tell(youngGenerationGrows())
   const background = createBackground(LATE_OFFERS_MAX, failedLater)
   const sagas = await openSagas(config, clock, (err) =>
     log.warn({ err }, 'the database of the sagas did not answer'),

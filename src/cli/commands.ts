@@ -3,6 +3,7 @@
  * wait for the server's libraries.
  */
 
+import { keepYoungGenerationSmall } from '../app/young-generation.ts'
 import type { Command } from './command.ts'
 
 export type CommandRow = { readonly summary: string; readonly load: () => Promise<Command> }
@@ -10,7 +11,10 @@ export type CommandRow = { readonly summary: string; readonly load: () => Promis
 export const COMMANDS: Readonly<Record<string, CommandRow>> = {
   serve: {
     summary: 'run the sidecar',
-    load: async () => (await import('./serve.ts')).serve,
+    load: async () => {
+      keepYoungGenerationSmall()
+      return (await import('./serve.ts')).serve
+    },
   },
   demo: {
     summary: 'show a storm of duplicates on five nodes carried out once',
