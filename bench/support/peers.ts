@@ -10,6 +10,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fetchProgram } from '../../test/support/fetched-programs.ts'
 import { freePort } from '../../test/support/free-port.ts'
+import { startedIn } from '../../test/support/memory-cgroup.ts'
 import { TestProcess } from '../../test/support/processes.ts'
 import { requireProgram } from '../../test/support/programs.ts'
 
@@ -58,8 +59,9 @@ export function startBenchApplication(): Promise<Server> {
   return listening(join(import.meta.dirname, 'application.ts'), [])
 }
 
-export function startFastifyHttpProxy(upstream: string): Promise<Server> {
-  return listening(join(peers, 'http-proxy.mjs'), [upstream])
+/** @param joins the `cgroup.procs` of the cgroup that it starts in */
+export function startFastifyHttpProxy(upstream: string, joins?: string): Promise<Server> {
+  return listening(join(peers, 'http-proxy.mjs'), [upstream], joins)
 }
 
 /** A page of Fastify, redlock and undici over the same nodes: what it lacks stands at its head. */
@@ -67,12 +69,14 @@ export function startNaiveQuorum(
   upstream: string,
   nodes: readonly string[],
   mode: 'plain' | 'autopipeline',
+  joins?: string,
 ): Promise<Server> {
-  return listening(join(peers, 'naive-quorum.mjs'), [upstream, nodes.join(','), mode])
+  return listening(join(peers, 'naive-quorum.mjs'), [upstream, nodes.join(','), mode], joins)
 }
 
-async function listening(program: string, args: readonly string[]): Promise<Server> {
-  const child = new TestProcess(process.execPath, [program, ...args])
+async function listening(program: string, args: readonly string[], joins?: string): Promise<Server> {
+  const [command, ...rest] = startedIn(joins, [process.execPath, program, ...args])
+  const child = new TestProcess(command, rest)
   const [, port] = await child.line(/^listening on (\d+)$/, { withinMs: 60_000 })
   return serverOf(child, `http://127.0.0.1:${port}`)
 }

@@ -8,6 +8,7 @@ import manifest from '../../package.json' with { type: 'json' }
 import lock from '../../package-lock.json' with { type: 'json' }
 import { isLeftOut, type LockEntry } from '../../scripts/sbom.ts'
 import { type BuiltImage, buildImage, jsonOf } from '../support/container-image.ts'
+import { imageEnvironment } from '../support/image-environment.ts'
 
 let image: BuiltImage
 
@@ -43,7 +44,10 @@ test('it runs as a numeric user that is not root, by an entry point without a sh
     Entrypoint: ['/nodejs/bin/node', '/app/dist/main.js'],
     Cmd: ['serve'],
   })
-  expect(Env).toContain('NODE_ENV=production')
+  // Measurements of memory run in this environment.
+  expect(Env).toEqual(
+    expect.arrayContaining(Object.entries(imageEnvironment()).map((pair) => pair.join('='))),
+  )
 })
 
 test('it holds one program, and neither packages, sources, tests nor tools', async () => {

@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs'
 import { Agent, createServer, request, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { eventually } from '../support/eventually.ts'
+import { imageEnvironment } from '../support/image-environment.ts'
 import { memoryCgroup } from '../support/memory-cgroup.ts'
 import { startSidecar } from '../support/sidecar.ts'
 
@@ -45,7 +46,7 @@ export async function holdInFlight(
         FENCEPOST_UPSTREAM_TIMEOUT: '2m',
         // The process must take the limit for its own also where there is no cgroup.
         ...(limits === undefined ? { FENCEPOST_BODY_MEMORY: `${Math.floor((limitMiB * 1024) / 6)}KiB` } : {}),
-        UV_THREADPOOL_SIZE: '2',
+        ...imageEnvironment(),
         ...env,
       },
       { startWithinMs: 60_000, ...(limits === undefined ? {} : { joins: limits.procs }) },
@@ -75,7 +76,8 @@ export async function holdInFlight(
 
 function memoryOf(pid: number, field: 'VmRSS' | 'VmHWM'): number {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8')
-  return Math.round(Number(new RegExp(`^${field}:\\s+(\\d+)`, 'm').exec(status)?.[1]) / 1024)
+  const kibibytes = Number(new RegExp(`^${field}:\\s+(\\d+)`, 'm').exec(status)?.[1])
+  return Math.round((kibibytes * 10) / 1024) / 10
 }
 
 async function posts(

@@ -115,6 +115,17 @@ describe('a link', () => {
     expect(performance.now() - begunMs).toBeGreaterThanOrEqual(120)
   })
 
+  test('a link that is slow one way delays no byte of the other way', async () => {
+    await using echo = await startEcho()
+    await using link = await startFaultLink(echo.port)
+    link.set({ latencyMs: 600_000, slow: 'back' })
+    using client = await dial(link)
+    client.socket.write('hello')
+    await eventually('the bytes to reach the node', () => echo.received() === 'hello')
+    await eventually('its answer to reach the link', () => link.troubled === 1)
+    expect(client.answers()).toBe('')
+  })
+
   test('a slicing link hands over a byte at a time', async () => {
     await using echo = await startEcho()
     await using link = await startFaultLink(echo.port)

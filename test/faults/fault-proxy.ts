@@ -18,8 +18,10 @@ export type Direction = 'out' | 'back'
 export type Trouble = {
   /** Held until healed; `both` is a black hole. */
   readonly hold?: Direction | 'both'
-  /** Of each piece, each way. Order is kept. */
+  /** Of each piece, each way unless `slow` names one. Order is kept. */
   readonly latencyMs?: number
+  /** The only way that has latency. */
+  readonly slow?: Direction
   /** Added at random, from 0. */
   readonly jitterMs?: number
   /** New connections are refused, and open ones are reset. */
@@ -134,8 +136,8 @@ export class FaultLink implements AsyncDisposable {
   }
 
   #queue(pair: Pair, direction: Direction, bytes: Buffer): void {
-    const { latencyMs = 0, jitterMs = 0 } = this.#trouble
-    const delayMs = latencyMs + jitterMs * this.#fraction()
+    const { latencyMs = 0, jitterMs = 0, slow = direction } = this.#trouble
+    const delayMs = slow === direction ? latencyMs + jitterMs * this.#fraction() : 0
     if (delayMs > 0 || this.#holds(direction) || this.#trouble.sliceBytes !== undefined) this.troubled += 1
     const queue = pair.queues[direction]
     queue.push({ bytes, dueMs: performance.now() + delayMs })

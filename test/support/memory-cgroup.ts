@@ -55,3 +55,11 @@ export function memoryCgroup(limitBytes: number): MemoryCgroup | string {
       }).then(() => {}),
   }
 }
+
+/** `command`, in a cgroup from its start on: Node reads at its start how much memory there is. @param procs the file of that name, if any */
+export function startedIn(
+  procs: string | undefined,
+  command: readonly [string, ...string[]],
+): readonly [string, ...string[]] {
+  return procs === undefined ? command : ['sh', '-c', 'echo $$ > "$0"; exec "$@"', procs, ...command]
+}

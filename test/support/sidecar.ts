@@ -6,6 +6,7 @@
  */
 
 import { MAIN_PROGRAM } from './main-program.ts'
+import { startedIn } from './memory-cgroup.ts'
 import { TestProcess } from './processes.ts'
 
 export type Sidecar = AsyncDisposable & {
@@ -44,9 +45,7 @@ export async function startSidecar(
   env: Readonly<Record<string, string>>,
   { main = MAIN_PROGRAM, onOutput, startWithinMs = 20_000, joins }: SidecarOptions = {},
 ): Promise<Sidecar> {
-  const start = [process.execPath, main, 'serve'] as const
-  const [command, ...args] =
-    joins === undefined ? start : (['sh', '-c', 'echo $$ > "$0"; exec "$@"', joins, ...start] as const)
+  const [command, ...args] = startedIn(joins, [process.execPath, main, 'serve'])
   const child = new TestProcess(command, args, {
     name: 'fencepost serve',
     ...(onOutput === undefined ? {} : { onOutput }),
