@@ -37,11 +37,10 @@ LABEL org.opencontainers.image.title="fencepost" \
   dev.fencepost.sbom="/app/sbom.cdx.json"
 WORKDIR /app
 COPY --from=build --chown=0:0 /image /app
-# Two threads are enough for file reads and DNS; the default of four costs stacks. Threads of V8 that have arenas of their own in the C
-# library keep a MiB in them. V8 sizes its young generation by the memory limit of the
-# container, and within that of the chart (384 MiB) it is so small that collecting garbage takes a third of the processor time
-# (docs/internals/performance.md); 16 is what it has without a limit. Source maps are there and not enabled, because to read them costs
-# 50 MiB: add --enable-source-maps where a stack must name the sources.
+# Two threads are enough for file reads and DNS; the default of four costs stacks. Arenas of the C library for each thread would keep a MiB
+# for nothing. V8 sizes its young generation by the memory limit of the container, and within that of the chart (384 MiB) it would be so
+# small that collecting garbage takes a third of the processor time (docs/internals/performance.md); each of its halves may have 16 MiB.
+# Source maps are there and not enabled, because to read them costs 50 MiB: add --enable-source-maps where a stack must name the sources.
 ENV NODE_ENV=production \
   UV_THREADPOOL_SIZE=2 \
   MALLOC_ARENA_MAX=2 \

@@ -3,9 +3,11 @@
  *
  *     npm run build && TESTED_SIDECAR=$PWD/dist/main.js npm run bench -- naive [--rounds N] [--limit MIB]
  *
- * `--limit`: each program has so much memory, as in a container (384 in the chart), and ours the environment of its image; needs root.
- * Node sizes its heap by it, so processor times differ. Rounds take turns, and a goal is judged by ratios of paired rounds; processor time is the steadier figure on a busy
+ * Rounds take turns, and a goal is judged by ratios of paired rounds; processor time is the steadier figure on a busy
  * machine. What the page does not promise stands at its head: bench/peers/naive-quorum.mjs.
+ *
+ * `--limit`: each program has so much memory, as in a container (384 in the chart), and ours the environment of its image. Node sizes its
+ * heap by it, so processor times differ. It needs root.
  */
 import { parseArgs } from 'node:util'
 import { imageEnvironment } from '../test/support/image-environment.ts'
