@@ -3,7 +3,7 @@
  *
  * V8 doubles it when as much has survived in it as it holds. A start leaves much behind, so 5 MiB of every idle sidecar were memory that it does
  * not need. With requests a small one costs: collections come more often, and what is under way survives them. So from the first request on it grows by
- * four at a time, and is after some hundred requests what it would have been without this file.
+ * four at a time, and has its size within the first thousands of requests, as it would have without this file (docs/internals/performance.md).
  *
  * Node warns of flags that change while V8 runs. This one is a number that V8 reads when it decides how far to grow, and nowhere else.
  */
