@@ -11,6 +11,7 @@ import { cursorOf, NEWEST } from '../src/core/coordination/audit-place.ts'
 import { createRedisAuditLog } from '../src/redis/audit-log.ts'
 import { systemClock } from '../src/system/clock.ts'
 import { bufferedIo } from './support/buffered-io.ts'
+import { damageRecord } from './support/damaged-record.ts'
 import { eventually } from './support/eventually.ts'
 import {
   COMMAND_LINES,
@@ -307,6 +308,16 @@ const SCENES: Readonly<Record<string, Scene>> = {
   'fencepost records forget $O $R --reason "$WHY" --even-though completed --yes': {
     out: /^forget: done/,
     seen: async () => expect([(await again()).status, attemptsOfKey()]).toEqual([201, '1']),
+  },
+  'fencepost records complete $O $R --reason "$WHY" --not-kept --even-though damaged --yes': {
+    given: async () => {
+      await forgotten(BY_KEY)
+      expect((await again()).status).toBe(201)
+      await damageRecord(await recordOf(BY_KEY), scene.servers.urls)
+      expect((await again()).status).toBe(502)
+    },
+    out: /^complete: done/,
+    seen: async () => expect((await again()).status).toBe(410),
   },
   'fencepost dead-letters list': { given: letter, out: /orphan/ },
   'fencepost dead-letters requeue "$ID" --reason "$WHY"': {

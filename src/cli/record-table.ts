@@ -48,13 +48,13 @@ export function decisionLines(decisions: readonly Reply[]): string {
 export function recordPage(shown: Reply): string {
   const {
     holder,
-    told_application: told,
+    in_application: known,
     outcome,
     decisions,
     history,
   } = shown as {
     holder?: Reply
-    told_application?: Reply
+    in_application?: Reply
     outcome?: Reply
     decisions?: Readonly<Record<string, Reply>>
     history?: readonly Reply[]
@@ -78,9 +78,12 @@ export function recordPage(shown: Reply): string {
     ],
     [
       'application',
-      told === undefined ? '' : `was told attempt ${text(told.attempt)}, lock id ${text(told.lock_id)}`,
+      known === undefined
+        ? ''
+        : `look there for every lock id that begins with ${text(known.lock_ids_begin_with)}, up to fencing token ${text(known.fencing_tokens_up_to)}`,
     ],
     ['outcome', outcome === undefined ? '' : outcomeLine(outcome)],
+    ['damaged', text(shown.damage)],
     [
       'note',
       shown.minority_outcome === true

@@ -159,7 +159,7 @@ function command(parser: Parser, usage: string, what: string): Parser {
 function decision(parser: Parser, name: string, what: string): Parser {
   return reasoned(command(parser, `${name} [reference]`, what)).option(
     '--even-though <promise>',
-    'live or completed: the promise that it breaks, said out',
+    'live, completed or damaged: the promise that it breaks, said out',
   )
 }
 

@@ -106,6 +106,8 @@ export function Decision({ name, because, hint, children, members, send, onDecid
 const BROKEN: Readonly<Record<string, string>> = {
   live: 'I end it even though a live lease holds it: its holder may be at work.',
   completed: 'I decide even though its outcome is recorded: clients may have been told otherwise.',
+  damaged:
+    'I decide even though an outcome is recorded that can’t be read: clients may have been told otherwise.',
 }
 
 type ConfirmProps = {

@@ -140,14 +140,15 @@ function Announced({ word }: { readonly word: string }) {
 }
 
 function Verdict({ shown }: { readonly shown: RecordShown }) {
-  const { holder, told_application: told, state } = shown
+  const { holder, in_application: known, state } = shown
   return (
     <section class="panel" aria-labelledby="verdict">
       <h2 id="verdict">
         The quorum says: <Badge word={state} />
       </h2>
       <p>
-        {MEANING[state]} {shown.answered} nodes replied, {shown.required} are required.
+        {MEANING[state]} {shown.damage === undefined ? '' : `Why: ${visible(shown.damage)}. `}
+        {shown.answered} nodes replied, {shown.required} are required.
         {shown.minority_outcome
           ? ' A node shows an outcome that no majority has: the next claim adopts it.'
           : ''}
@@ -180,10 +181,11 @@ function Verdict({ shown }: { readonly shown: RecordShown }) {
           ],
           ['Lock id', holder === undefined ? undefined : <code>{holder.lock_id}</code>],
           [
-            'The application was told',
-            told === undefined ? undefined : (
+            'In the application',
+            known === undefined ? undefined : (
               <>
-                attempt {told.attempt}, token {told.fencing_token}, lock id <code>{told.lock_id}</code>
+                every lock id that begins with <code>{known.lock_ids_begin_with}</code>, up to fencing token{' '}
+                {known.fencing_tokens_up_to}
               </>
             ),
           ],

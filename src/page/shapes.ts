@@ -48,19 +48,19 @@ export type Ruling = {
   readonly because?: string
 }
 
-export type EvenThough = 'live' | 'completed'
+export type EvenThough = 'live' | 'completed' | 'damaged'
 
 export type RecordShown = RecordSummary & {
   readonly answered: number
   readonly required: number
   readonly fingerprint?: string
   readonly retention_remaining_ms?: number
+  readonly damage?: string
   readonly minority_outcome?: boolean
   readonly holder?: { readonly lock_id: string; readonly since: string; readonly sidecar?: string }
-  readonly told_application?: {
-    readonly fencing_token: number
-    readonly lock_id: string
-    readonly attempt: number
+  readonly in_application?: {
+    readonly lock_ids_begin_with: string
+    readonly fencing_tokens_up_to: number
   }
   readonly nodes: readonly NodeRow[]
   readonly outcome?: Outcome

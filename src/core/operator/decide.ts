@@ -233,7 +233,8 @@ async function act(
   ports: DecisionPorts,
 ): Promise<Acted> {
   const { leases, terms } = ports
-  if (view.state === 'completed') return decideCompleted(request, view, lock, ports)
+  if (view.state === 'completed' || view.state === 'damaged')
+    return decideCompleted(request, view, lock, ports)
   if (view.state === 'live') {
     const ended = await endLiveClaim(view, lock, terms, leases)
     ports.forgetHere(view.recordKey)

@@ -12,8 +12,8 @@ export const DECISIONS = ['end', 'complete', 'forget', 'ask'] as const
 
 export type DecisionKind = (typeof DECISIONS)[number]
 
-/** What a decision would break: a live lease, or an outcome that a client was told. */
-export type EvenThough = 'live' | 'completed'
+/** What a decision would break: a live lease, an outcome that a client was told, or one that somebody else may be able to read. */
+export type EvenThough = 'live' | 'completed' | 'damaged'
 
 export type Ruling =
   | {
@@ -50,7 +50,7 @@ const breaking = (breaks: EvenThough, ...effects: readonly string[]): Ruling => 
 const NOTHING = 'No node keeps a record of it, so there is nothing to decide: the next request is executed.'
 const FREE = 'It was released, so there is nothing to decide: the next request is executed.'
 const DAMAGED =
-  'What is stored can not be read, so it can be neither shown nor replaced; docs/operations/runbooks.md says what to do.'
+  'It is completed, and what is stored can not be read. Complete it with the answer, or without one (--not-kept): after that it can be decided like any other.'
 
 const ROWS: Readonly<Record<DecisionKind, Row>> = {
   end: {
@@ -71,7 +71,11 @@ const ROWS: Readonly<Record<DecisionKind, Row>> = {
       'The recorded outcome is replaced by what you give, and it is never executed again. A client that got the first one was told otherwise.',
       REMEMBERED,
     ),
-    damaged: refused(DAMAGED),
+    damaged: breaking(
+      'damaged',
+      'What can not be read is replaced by what you give, and it is never executed again. A client may have been told otherwise. Where only a key of the key ring is missing, give the sidecar that key instead: then the outcome can be read.',
+      REMEMBERED,
+    ),
   },
   forget: {
     absent: refused(NOTHING),

@@ -42,7 +42,7 @@ export type NodeRow = {
   readonly copied?: true
   /** It does not show what the verdict says, or says nothing. */
   readonly differs: boolean
-  /** Why it gave no reply that counts. */
+  /** Why it gave no reply that counts, or why its outcome can't be read. */
   readonly detail?: string
 }
 
@@ -64,6 +64,8 @@ export type RecordView = {
   readonly claimedForMs?: number
   readonly retentionRemainingMs?: number
   readonly outcome?: StoredOutcome
+  /** Why the outcome can't be read. */
+  readonly damage?: string
   /** A node shows an outcome that no majority is seen to have: the next claim adopts it. */
   readonly minorityOutcome?: true
   readonly nodes: readonly NodeRow[]
@@ -93,7 +95,15 @@ export function recordView(recordKey: string, replies: readonly NodeReply[]): Re
 
 type Verdict = Pick<
   RecordView,
-  'state' | 'token' | 'attempt' | 'fingerprint' | 'owner' | 'leaseRemainingMs' | 'outcome' | 'minorityOutcome'
+  | 'state'
+  | 'token'
+  | 'attempt'
+  | 'fingerprint'
+  | 'owner'
+  | 'leaseRemainingMs'
+  | 'outcome'
+  | 'damage'
+  | 'minorityOutcome'
 >
 
 function verdictOf(read: MajorityRead): Verdict {
@@ -110,7 +120,7 @@ function verdictOf(read: MajorityRead): Verdict {
       const of = { attempt, fingerprint }
       return decoded.kind === 'intact'
         ? { state: 'completed', ...of, token: decoded.token ?? acceptedToken, outcome: decoded.outcome }
-        : { state: 'damaged', ...of, token: acceptedToken }
+        : { state: 'damaged', ...of, token: acceptedToken, damage: decoded.reason }
     }
     case 'minority_outcome':
       return read.claim === undefined
@@ -159,7 +169,16 @@ function rowOf({ node, answer }: NodeReply, verdict: Verdict): NodeRow {
   if (record.state === 'claimed')
     return { ...row, attempt, fingerprint, leaseRemainingMs: Math.max(0, record.leaseUntilNodeMs - nodeMs) }
   const { acceptedToken } = record
-  return { ...row, attempt, fingerprint, acceptedToken, ...(record.copied ? { copied: true } : {}) }
+  const decoded = decodeOutcome(record.outcome)
+  return {
+    ...row,
+    attempt,
+    fingerprint,
+    acceptedToken,
+    ...(record.copied ? { copied: true } : {}),
+    // The quorum reads past one damaged copy: only here it shows which node's memory or disk to look at.
+    ...(decoded.kind === 'damaged' ? { differs: true, detail: `damaged: ${decoded.reason}` } : {}),
+  }
 }
 
 /** What a node shows that agrees with the verdict. */

@@ -73,7 +73,7 @@ const Ruling = Type.Object(
   {
     possible: Type.Boolean(),
     requires: Type.Optional(
-      Type.Union([Type.Literal('live'), Type.Literal('completed')], {
+      Type.Union([Type.Literal('live'), Type.Literal('completed'), Type.Literal('damaged')], {
         description: 'The promise that it breaks: refused unless `even_though` says so.',
       }),
     ),
@@ -107,6 +107,7 @@ export const Shown = Type.Object(
     required: Type.Integer({ description: 'A majority.' }),
     fingerprint: Type.Optional(Type.String()),
     retention_remaining_ms: Type.Optional(Millis),
+    damage: Type.Optional(Type.String({ description: 'Why the outcome can not be read.' })),
     minority_outcome: Type.Optional(
       Type.Boolean({
         description: 'A node shows an outcome that no majority has: the next claim adopts it.',
@@ -127,10 +128,17 @@ export const Shown = Type.Object(
         closed,
       ),
     ),
-    told_application: Type.Optional(
+    in_application: Type.Optional(
       Type.Object(
-        { fencing_token: Token, lock_id: Type.String(), attempt: Type.Integer() },
-        { ...closed, description: 'What the application got with the attempt in its headers.' },
+        {
+          lock_ids_begin_with: Type.String({ examples: ['0123456789abcdef-'] }),
+          fencing_tokens_up_to: Token,
+        },
+        {
+          ...closed,
+          description:
+            'What its attempts are known by in the application. The token of the record itself may be one that the application never got: of an attempt that did not reach it, or of an operator.',
+        },
       ),
     ),
     nodes: Type.Array(NodeRow),
@@ -161,7 +169,7 @@ const Decision = {
   }),
   dry_run: Type.Optional(Type.Boolean({ description: 'Say what would happen, and change nothing.' })),
   even_though: Type.Optional(
-    Type.Union([Type.Literal('live'), Type.Literal('completed')], {
+    Type.Union([Type.Literal('live'), Type.Literal('completed'), Type.Literal('damaged')], {
       description: 'The promise that it breaks, said out.',
     }),
   ),

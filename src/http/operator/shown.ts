@@ -54,6 +54,7 @@ export function shownRecord(view: RecordView, { role, wallMs, sidecar, history }
     required: view.required,
     fingerprint: view.fingerprint,
     retention_remaining_ms: whole(view.retentionRemainingMs),
+    damage: view.damage,
     minority_outcome: view.minorityOutcome,
     holder: held
       ? defined({
@@ -62,10 +63,10 @@ export function shownRecord(view: RecordView, { role, wallMs, sidecar, history }
           sidecar,
         })
       : undefined,
-    told_application:
+    in_application:
       lockId === undefined || attempt === undefined
         ? undefined
-        : { fencing_token: token, lock_id: lockId, attempt },
+        : { lock_ids_begin_with: lockId.slice(0, lockId.indexOf('-') + 1), fencing_tokens_up_to: token },
     nodes: view.nodes.map(rowOf),
     outcome: outcome === undefined ? undefined : outcomeFor(outcome, role),
     history: history?.entries.map(entryOf),

@@ -23,9 +23,17 @@ test('what is possible, what breaks a promise, and what is refused', () => {
     DECISIONS.map((decision) => [decision, STATES.map((state) => wordOf(rulingOn(decision, viewed(state))))]),
   )
   expect(table).toEqual({
-    //         absent     released   live           lapsed     completed           damaged    unknown
+    //         absent     released   live           lapsed     completed         damaged           unknown
     end: ['refused', 'refused', 'breaks live', 'refused', 'refused', 'refused', 'unavailable'],
-    complete: ['refused', 'refused', 'breaks live', 'yes', 'breaks completed', 'refused', 'unavailable'],
+    complete: [
+      'refused',
+      'refused',
+      'breaks live',
+      'yes',
+      'breaks completed',
+      'breaks damaged',
+      'unavailable',
+    ],
     forget: ['refused', 'refused', 'breaks live', 'yes', 'breaks completed', 'refused', 'unavailable'],
     ask: ['refused', 'refused', 'refused', 'yes', 'refused', 'refused', 'unavailable'],
   })

@@ -10,6 +10,7 @@ import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
+import { damageRecord } from '../../support/damaged-record.ts'
 import { eventually } from '../../support/eventually.ts'
 import { operatorCaller, operatorTokensFile, VIEW_TOKEN } from '../../support/operator-caller.ts'
 import { type OtlpReceiver, startOtlpReceiver } from '../../support/otlp-receiver.ts'
@@ -128,7 +129,10 @@ test('a stuck payment is found by its key, its hash, its lock id and its request
   const [seen] = application.seen.filter(({ target }) => target === '/held/found')
   const lockId = seen?.values('fencepost-lock-id')[0]
   expect(shown.holder).toMatchObject({ lock_id: lockId, sidecar: expect.any(String) })
-  expect(shown.told_application).toMatchObject({ attempt: 1, lock_id: lockId })
+  expect(shown.in_application).toEqual({
+    lock_ids_begin_with: lockId?.replace(/\d+$/, ''),
+    fencing_tokens_up_to: shown.fencing_token,
+  })
   expect(
     shown.nodes.map(({ state, differs }: { state: string; differs: boolean }) => [state, differs]),
   ).toEqual(Array.from({ length: 5 }, () => ['claimed', false]))
@@ -220,6 +224,12 @@ test('a claim that is ended lets the retry run as attempt 2, and the holder that
     ended.body.after.state,
     ended.body.after.attempt,
   ]).toEqual([200, true, true, 'lapsed', 1])
+  // The record is under the operator's token now. What the application got is found by what is shown all the same.
+  const [seen] = application.seen.filter(({ target }) => target === '/held/ended')
+  const { in_application: known } = await operator.show(record)
+  expect(seen?.values('fencepost-lock-id')[0]?.startsWith(known.lock_ids_begin_with)).toBe(true)
+  expect(Number(seen?.values('fencepost-fencing-token')[0])).toBeLessThan(known.fencing_tokens_up_to)
+
   const retry = await pay('/held/ended', 'k-ended')
   expect([retry.status, attemptsOf('/held/ended')]).toEqual([201, ['1', '2']])
   const answer = await retry.text()
@@ -284,6 +294,45 @@ test('a recorded outcome is forgotten, or replaced, only where that is said out'
   const replaced = await operator.decide('complete', record, { even_though: 'completed', answer })
   expect([replaced.status, replaced.body.after.state]).toEqual([200, 'completed'])
   expect(await (await pay('/payments', 'k-forget')).text()).toBe('by hand')
+})
+
+test('an outcome that one node damaged is read from the others, and that node is shown', async () => {
+  await pay('/payments', 'k-bad-memory')
+  const record = await recordOf('/payments', 'k-bad-memory')
+  await damageRecord(record, servers.urls.slice(2, 3))
+  const { state, damage: why, nodes } = await operator.show(record)
+  expect([state, why, nodes.map(({ differs }: { differs: boolean }) => differs)]).toEqual([
+    'completed',
+    undefined,
+    [false, false, true, false, false],
+  ])
+  expect(nodes[2].detail).toMatch(/^damaged: /)
+})
+
+test('an outcome that nobody can read is replaced only where that is said out, and is decided like any other then', async () => {
+  await pay('/payments', 'k-damaged')
+  const record = await recordOf('/payments', 'k-damaged')
+  await damageRecord(record, servers.urls)
+  const shown = await operator.show(record)
+  expect([shown.state, shown.damage, shown.decisions.forget.possible]).toEqual([
+    'damaged',
+    expect.any(String),
+    false,
+  ])
+  expect(shown.nodes.map(({ detail }: { detail: string }) => detail)).toEqual(
+    Array.from({ length: 5 }, () => `damaged: ${shown.damage}`),
+  )
+
+  const answer = { status: 200, body: 'from the books' }
+  const refused = await operator.decide('complete', record, { answer })
+  expect(refused.body).toMatchObject({ code: 'promise-at-stake', requires: 'damaged' })
+  const completed = await operator.decide('complete', record, { even_though: 'damaged', answer })
+  expect([completed.status, completed.body.after.state]).toEqual([200, 'completed'])
+  const executed = application.seen.length
+  const again = await pay('/payments', 'k-damaged')
+  expect([await again.text(), application.seen.length]).toEqual(['from the books', executed])
+  const forgotten = await operator.decide('forget', record, { even_though: 'completed' })
+  expect([forgotten.status, forgotten.body.after.state]).toEqual([200, 'released'])
 })
 
 test('of a stored answer is shown what was stored: without what its route redacts, and readable where nodes keep it encrypted', async () => {
