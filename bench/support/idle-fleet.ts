@@ -60,7 +60,7 @@ function startOne(config: Config, hostname: string): Promise<App> {
 /** Readiness with its timers, as every sidecar has it, and nothing that is counted or written. */
 const lightTelemetry: typeof openTelemetry = async (config, ports): Promise<Telemetry> => {
   const { instance, clock, random } = ports
-  const gate = createReadinessGate(config, { clock, random })
+  const gate = createReadinessGate({ ...config, quorumGate: 'enforce' }, { clock, random })
   let timers: Disposable | undefined
   return {
     ...(await deafTelemetry('error')(config, ports)),

@@ -89,7 +89,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
   })
   const traces = config.tracing ? await openTraces(config, environment) : undefined
   const traced = traces === undefined ? [] : [traces.subscriber]
-  const gate = createReadinessGate(config, { clock, random })
+  const gate = createReadinessGate({ ...config, quorumGate: quorumGateOf(config) }, { clock, random })
   /** Nodes whose clocks are off by more than tolerated. */
   const skewed = new Set<string>()
   const subscribers: Subscriber[] = [
@@ -150,6 +150,13 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
       await traces?.[Symbol.asyncDispose]()
     },
   }
+}
+
+/** No request reaches an unready pod, also none that goes on without a quorum. */
+function quorumGateOf({ quorumGate, routes }: Pick<Config, 'quorumGate' | 'routes'>): 'enforce' | 'report' {
+  if (quorumGate !== 'auto') return quorumGate
+  const goesOn = routes.some((route) => route.mode !== 'bypass' && route.onQuorumLoss !== 'fail-closed')
+  return goesOn ? 'report' : 'enforce'
 }
 
 /** The SDK takes a third of a second to load: only where it is used. */

@@ -785,6 +785,15 @@ export const SETTINGS = {
       'Add lock id and key hash to the W3C baggage that goes to the application and back to callers of the API.',
     source: 'Baggage travels on to whomever the application calls.',
   }),
+  quorumGate: setting({
+    env: 'FENCEPOST_READINESS_QUORUM_GATE',
+    path: 'readiness.quorumGate',
+    kind: choice('auto', 'enforce', 'report'),
+    default: 'auto',
+    summary:
+      'Whether a lost quorum makes the pod unready, or is only reported. `auto`: it is only reported where a route goes on without one (`onQuorumLoss` other than `fail-closed`).',
+    source: 'A Service sends nothing to an unready pod, also not what needs no quorum.',
+  }),
   latencyGate: setting({
     env: 'FENCEPOST_READINESS_LATENCY_GATE',
     path: 'readiness.latencyGate',

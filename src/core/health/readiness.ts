@@ -9,7 +9,9 @@
  * ReadinessGate.evaluateEveryMs}. Too few samples are no evidence: the state stays, and counting in a row starts anew.
  * Claims that began before a lost quorum was back say how long the outage was and nothing of the nodes now: they don't
  * count, nor do those from just before the loss was noticed. A majority that can't vote, a clock for which claims are
- * refused, and the end of the process need no brakes.
+ * refused, and the end of the process need no brakes. Where requests go on without a quorum, its loss is only reported, as
+ * an unready pod gets none of them; but a pod that never saw a majority stays unready, so that a rollout with the wrong
+ * nodes stops.
  *
  * While it is *calm* (few claims, each of them fast, and nothing happened to a node) the window stands still: its claims
  * stay the evidence, so that one claim in a while confirms it. The first slow claim finds them there, and the
@@ -22,6 +24,8 @@ import { createLatencyWindow, WINDOW_SLICES } from './latency-window.ts'
 export type ReadinessReason = 'latency' | 'quorum' | 'clock' | 'shutdown'
 
 export type ReadinessOptions = {
+  /** `report`: a lost quorum, and clocks for which claims are refused, are reported, and the sidecar stays ready. */
+  readonly quorumGate: 'enforce' | 'report'
   /** `report`: a slow p95 is reported as a reason and as a metric, and the sidecar stays ready. */
   readonly latencyGate: 'enforce' | 'report'
   readonly unreadyAboveMs: number
@@ -96,6 +100,8 @@ export function createReadinessGate(
   const window = createLatencyWindow([unreadyAboveMs, readyBelowMs])
   let latency: Latency = { kind: 'fine', above: 0 }
   let lost = false
+  /** A majority of every group, at some time. */
+  let seen = false
   let backMonoMs = Number.NEGATIVE_INFINITY
   let disturbedMonoMs = Number.NEGATIVE_INFINITY
   const enough = readinessMinSamples * ENOUGH
@@ -131,18 +137,23 @@ export function createReadinessGate(
 
   function verdict(facts: ReadinessFacts): ReadinessVerdict {
     const { phase, voting, required, notAgreed, clockRefusal } = facts
+    const present = voting >= required && notAgreed !== true
+    seen ||= present
+    const goesOn = options.quorumGate === 'report' && seen && notAgreed !== true
     const failing = new Map<ReadinessReason, string>()
     if (phase === 'leaving') failing.set('shutdown', 'its pod is about to end')
     if (phase === 'draining') failing.set('shutdown', 'it is draining')
     const quorum = lostQuorum(facts)
-    if (quorum !== undefined) failing.set('quorum', quorum)
-    if (clockRefusal !== undefined) failing.set('clock', clockRefusal)
+    const only = goesOn && !present ? ' (reported only)' : ''
+    if (quorum !== undefined) failing.set('quorum', `${quorum}${only}`)
+    if (clockRefusal !== undefined) failing.set('clock', `${clockRefusal}${only}`)
     const p95Ms = p95()
     if (latency.kind === 'slow') failing.set('latency', slowness(p95Ms, options))
     // A lost group refuses only its own identities; being unready for it would take every pod away from the rest.
     const reportedOnly: ReadonlySet<ReadinessReason> = new Set<ReadinessReason>([
       ...(latencyGate === 'enforce' ? [] : (['latency'] as const)),
-      ...(voting >= required && notAgreed !== true ? (['quorum'] as const) : []),
+      ...(present || goesOn ? (['quorum'] as const) : []),
+      ...(goesOn ? (['clock'] as const) : []),
     ])
     const gated = [...failing.keys()].filter((reason) => !reportedOnly.has(reason))
     const reasons = [...(phase === 'starting' ? ['it is starting'] : []), ...failing.values()]
@@ -169,6 +180,7 @@ export function createReadinessGate(
     quorum: (present) => {
       if (lost !== present) return
       lost = !present
+      seen ||= present
       if (present) backMonoMs = clock.monoMs()
       window.clear()
       if (latency.kind === 'fine') latency = { kind: 'fine', above: 0 }

@@ -5,6 +5,7 @@ import { createReadinessGate, type ReadinessOptions } from '../../../src/core/he
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
 const OPTIONS: ReadinessOptions = {
+  quorumGate: 'enforce',
   latencyGate: 'enforce',
   unreadyAboveMs: 150,
   readyBelowMs: 120,
@@ -275,6 +276,44 @@ describe('readiness without brakes', () => {
       reasons,
       p95Ms: undefined,
     })
+  })
+})
+
+describe('where requests go on without a quorum, its loss is only reported', () => {
+  const reporting = () =>
+    createReadinessGate(
+      { ...OPTIONS, quorumGate: 'report' },
+      { clock: new VirtualClock(), random: { fraction: () => 0.5 } },
+    )
+
+  test.each([
+    ['a minority votes', { voting: 2 }, 'quorum', '2 of 5 nodes can vote, 3 are needed (reported only)'],
+    ['claims are refused for the clocks', { clockRefusal: 'clocks differ' }, 'clock', 'clocks differ'],
+    ['both at once', { voting: 2, clockRefusal: 'clocks differ' }, 'clock', 'clocks differ (reported only)'],
+  ] as const)('%s', (_, differs, reason, sentence) => {
+    const gate = reporting()
+    expect(gate.verdict(SERVING).ready).toBe(true)
+    const { ready, sentences } = gate.verdict({ ...SERVING, ...differs })
+    expect([ready, sentences.get(reason)]).toEqual([true, sentence])
+  })
+
+  test('a pod that has never seen a majority stays unready: a rollout with the wrong nodes stops', () => {
+    const gate = reporting()
+    expect(gate.verdict({ ...SERVING, voting: 0 }).ready).toBe(false)
+    gate.quorum(false)
+    gate.quorum(true)
+    expect(gate.verdict({ ...SERVING, voting: 2 }).ready).toBe(true)
+  })
+
+  test('neither are the groups of a cluster that were not all seen yet', () => {
+    const gate = reporting()
+    expect(gate.verdict(SERVING).ready).toBe(true)
+    expect(gate.verdict({ ...SERVING, groupsLost: ['b'], notAgreed: true }).ready).toBe(false)
+  })
+
+  test('a drain makes it unready all the same', () => {
+    const gate = reporting()
+    expect(gate.verdict({ ...SERVING, phase: 'draining' }).ready).toBe(false)
   })
 })
 

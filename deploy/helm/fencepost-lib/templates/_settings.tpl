@@ -88,6 +88,7 @@
   "FENCEPOST_TRACE_SAMPLE_RATIO": {"path":"tracing.sampleRatio","accepts":"a number from 0 to 1, such as 0.25 or 1/4","kind":"fraction","pattern":"^([0-9]([.][0-9]{1,17})?|[0-9]{1,9}/[1-9][0-9]{0,8})$","default":"0.1"},
   "FENCEPOST_TRACE_NODE_SPANS": {"path":"tracing.nodeSpans","accepts":"on or off","kind":"pattern","pattern":"^(on|off)$","default":"off"},
   "FENCEPOST_TRACE_BAGGAGE": {"path":"tracing.baggage","accepts":"on or off","kind":"pattern","pattern":"^(on|off)$","default":"off"},
+  "FENCEPOST_READINESS_QUORUM_GATE": {"path":"readiness.quorumGate","accepts":"auto, enforce or report","kind":"pattern","pattern":"^(auto|enforce|report)$","default":"auto"},
   "FENCEPOST_READINESS_LATENCY_GATE": {"path":"readiness.latencyGate","accepts":"enforce or report","kind":"pattern","pattern":"^(enforce|report)$","default":"enforce"},
   "FENCEPOST_READINESS_UNREADY_ABOVE": {"path":"readiness.unreadyAbove","accepts":"a duration with its unit, such as 500ms, 30s, 5m or 24h, from 1ms to 1m","kind":"duration","pattern":"^(0|[1-9][0-9]*)(ms|s|m|h|d)$","min":1,"max":60000,"default":"150ms"},
   "FENCEPOST_READINESS_READY_BELOW": {"path":"readiness.readyBelow","accepts":"a duration with its unit, such as 500ms, 30s, 5m or 24h, from 1ms to 1m","kind":"duration","pattern":"^(0|[1-9][0-9]*)(ms|s|m|h|d)$","min":1,"max":60000,"default":"120ms"},
