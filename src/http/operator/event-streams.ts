@@ -117,6 +117,8 @@ export function createEventStreams({ tokens, clock, onFailure }: EventStreamPort
   return {
     open: (response, operator, key, topic) => {
       if (all.size >= STREAMS_MAX) return false
+      // Its reader left while it was admitted, and no event would tell.
+      if (response.destroyed) return true
       const stream = { response, operator, untilMonoMs: clock.monoMs() + STREAM_MS_MAX, unreadLooks: 0 }
       const known = channels.get(key)
       const channel = known ?? { topic: topic(), streams: new Set() }

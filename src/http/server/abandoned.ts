@@ -8,8 +8,11 @@ import type { ServerResponse } from 'node:http'
 
 export function abandoned(res: ServerResponse): AbortSignal {
   const gone = new AbortController()
-  res.on('close', () => {
-    if (!res.writableFinished) gone.abort()
-  })
+  // It may have left before its request's turn.
+  if (res.destroyed) gone.abort()
+  else
+    res.on('close', () => {
+      if (!res.writableFinished) gone.abort()
+    })
   return gone.signal
 }

@@ -2,7 +2,8 @@
  * One request on its connection: what was received, what can still be received, and whether the client is still connected.
  *
  * Owns reading the body within a limit. Where a connection delivers malformed bytes or stalls in the middle of a body, Node does
- * not fail the request; `connection-faults.ts` cuts it, with the problem to answer.
+ * not fail the request; `connection-faults.ts` cuts it, with the problem to answer. A request waits for its turn
+ * (`request-scheduler.ts`), and its client may leave before it: then nothing tells of that any more, and it is looked for.
  */
 
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -64,7 +65,7 @@ export function readBody(inbound: Inbound, limitBytes: number, held: HeldBody): 
     req.on('data', onData).on('end', onEnd).on('close', onGone).on('error', onGone)
     cut.addEventListener('abort', onCut)
     if (cut.aborted) onCut()
-    else if (req.destroyed && !req.complete) onGone()
+    else if (req.destroyed) onGone()
   })
 }
 
@@ -107,6 +108,7 @@ export function bodyStream(inbound: Inbound): Readable {
     if (!req.complete) fail()
   })
   cut.addEventListener('abort', fail, { once: true })
-  req.pipe(stream)
+  if (req.destroyed) fail()
+  else req.pipe(stream)
   return stream
 }
