@@ -5,7 +5,7 @@
  *          ├─ duplicate ── replayed | gone
  *          ├─ held | contended ─ in_progress, or wait and claim again
  *          ├─ mismatch | duplicate_content | entity_busy
- *          └─ unavailable ─ fail closed, or what the route chose
+ *          └─ unavailable ─ fail closed; where the quorum is lost, what the route chose
  *
  * Owns the way of one protected request from top to bottom: which leases it uses, who may execute it, and how its lease
  * ends. How long to wait for another holder (`claims/claim-when-free.ts`) and what an answer settles (`settle.ts`)
@@ -31,6 +31,7 @@ import {
 } from './outcome.ts'
 import type { ClaimRequest, ClaimResult, Lease, Leases } from './ports.ts'
 import type { DedupPorts, ProtectedRequest } from './protected-request.ts'
+import { isQuorumLost } from './quorum/tally.ts'
 import { markContent } from './request/duplicate-content.ts'
 import { type EntityLocks, lockEntities } from './reservations/entity-locks.ts'
 import type { Backoff } from './retry.ts'
@@ -47,7 +48,7 @@ const BEHIND: Taken = { kind: 'contended', retryAfterMs: 1_000 }
 export async function deduplicate(request: ProtectedRequest, ports: DedupPorts): Promise<Outcome> {
   const claimed = await claimOrWait(request, ports)
   if (claimed.kind === 'too_many_waiters') return claimed
-  if (claimed.kind !== 'unavailable')
+  if (claimed.kind !== 'unavailable' || !isQuorumLost(claimed))
     return underClaim(request, claimed, guardOf(ports, ports.leases, 'quorum'))
   switch (request.policy.onQuorumLoss) {
     case 'fail-closed':

@@ -83,7 +83,9 @@ export type Outcome =
       readonly kind: 'unavailable'
       readonly answered: number
       readonly required: number
-      /** Nodes besides those that answered: healthy, and without memory for a new claim. */
+      /** Nodes besides those that answered: they vote, and their answer does not count for this request. */
+      readonly well?: number
+      /** Of those, the nodes without memory for a new claim. */
       readonly full?: number
       readonly retryAfterMs: number
     }

@@ -25,7 +25,12 @@ export type Unreachable = {
 }
 
 /** The node executed the command but is not enrolled (again): its answer does not count. */
-export type Quarantined = { readonly kind: 'quarantined'; readonly nodeMs: number }
+export type Quarantined = {
+  readonly kind: 'quarantined'
+  readonly nodeMs: number
+  /** The node votes, and only this answer does not count. */
+  readonly votes?: true
+}
 
 export type NodeAnswer = RecordAnswer | Unreachable | Quarantined
 
@@ -99,8 +104,8 @@ export type ClaimRequest = {
   readonly owner?: Owner
   /** Default: those of every route. */
   readonly terms?: ClaimTerms
-  /** Told after each round that granted nothing: how many nodes answered it. */
-  readonly onHeard?: (answered: number) => void
+  /** Told after each round that granted nothing: how many nodes answered it, and how many others are well. */
+  readonly onHeard?: (answered: number, well: number) => void
 }
 
 /** `answered`: nodes whose answer counted in the last round; absent where this process knew the result without one. */
@@ -127,7 +132,12 @@ export type ClaimResult =
       readonly kind: 'unavailable'
       readonly answered: number
       readonly required: number
-      /** Nodes besides those that answered: healthy, and without memory for a new claim. */
+      /**
+       * Nodes besides those that answered: they vote, and their answer does not count for this claim. They have no memory for it, their clocks
+       * leave open whether an earlier one has ended, or they can't use its record.
+       */
+      readonly well?: number
+      /** Of those, the nodes without memory for a new claim. */
       readonly full?: number
     }
   /** Completed, and what is stored fails its digest or shape: it is neither replayed nor executed again. */

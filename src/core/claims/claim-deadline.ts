@@ -29,14 +29,18 @@ function claimInTime(
   request: ClaimRequest,
   { clock, required, lateClaims }: ClaimDeadlineOptions,
 ): Promise<ClaimResult> {
-  let heard = 0
-  const claiming = leases.claim({ ...request, onHeard: (answered) => (heard = answered) })
+  let heard = { answered: 0, well: 0 }
+  const onHeard = (answered: number, well: number) => {
+    heard = { answered, well }
+  }
+  const claiming = leases.claim({ ...request, onHeard })
   return new Promise((resolve, reject) => {
     const end = () => {
+      const { answered, well } = heard
       resolve(
-        heard < required
-          ? { kind: 'unavailable', answered: heard, required }
-          : { ...CONTENDED, answered: heard },
+        answered < required
+          ? { kind: 'unavailable', answered, required, ...(well === 0 ? {} : { well }) }
+          : { ...CONTENDED, answered },
       )
       lateClaims.start(async () => {
         const result = await claiming

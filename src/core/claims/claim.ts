@@ -13,7 +13,7 @@ import { type Instant, now } from '../clock-drift.ts'
 import type { Events } from '../events.ts'
 import type { ClaimRequest, ClaimResult, NodeAnswer, Quorum, Round } from '../ports.ts'
 import { explainRefusedClaim, type Refusal } from '../quorum/refused-claim.ts'
-import { answered, bestCompleted, isForWantOfRoom } from '../quorum/tally.ts'
+import { answered, bestCompleted, isForWantOfRoom, wellBesides } from '../quorum/tally.ts'
 import type { Owner } from '../record/record.ts'
 import { decodeOutcome, saysOtherwise } from '../record/stored-outcome.ts'
 import { NO_TOKEN, type Token, type TokenSource } from '../record/token.ts'
@@ -137,7 +137,7 @@ async function stepFrom(proposal: Proposal, round: Round, ports: ClaimPorts): Pr
   if (refusal.kind === 'minority_outcome' && refusal.mayWriteBack)
     return adopt(proposal, round, refusal.best, ports)
   await releaseGranted(proposal, round, ports)
-  return stepAfter(refusal, ports)
+  return stepAfter(refusal, round, ports)
 }
 
 async function settleGrant(proposal: Proposal, round: Round, ports: ClaimPorts): Promise<Step> {
@@ -171,17 +171,18 @@ async function settleGrant(proposal: Proposal, round: Round, ports: ClaimPorts):
   const elapsedMs = ports.clock.monoMs() - startedAt.monoMs
   ports.events.publish({ kind: 'claim_expired', ...of(), elapsedMs })
   await releaseGranted(proposal, round, ports)
-  return again(unavailable(answered(round.answers).length, ports))
+  return again(unavailable({ answered: answered(round.answers).length }, ports))
 }
 
 /** Waits for the rest of a round only where the answers so far do not decide it. */
 async function explain(round: Round, { onHeard }: Proposal['request']): Promise<Refusal> {
+  const tell = () => onHeard?.(answered(round.answers).length, wellBesides(round.answers))
   // Before it waits: a claim whose budget ends meanwhile is answered by how many nodes are well.
-  onHeard?.(answered(round.answers).length)
+  tell()
   const early = explainRefusedClaim(round.answers, false)
   if (early.kind !== 'undecided') return early
   await round.settled
-  onHeard?.(answered(round.answers).length)
+  tell()
   return explainRefusedClaim(round.answers, true)
 }
 
@@ -277,7 +278,7 @@ function duplicate(request: ClaimRequest, chosen: Completed, round: Round, ports
   return { kind: 'done', result: { kind: 'duplicate', outcome, token, attempt: chosen.attempt } }
 }
 
-function stepAfter(refusal: Exclude<Refusal, { kind: 'completed' }>, ports: ClaimPorts): Step {
+function stepAfter(refusal: Exclude<Refusal, { kind: 'completed' }>, round: Round, ports: ClaimPorts): Step {
   switch (refusal.kind) {
     case 'mismatch':
       return { kind: 'done', result: { kind: 'mismatch' } }
@@ -287,12 +288,17 @@ function stepAfter(refusal: Exclude<Refusal, { kind: 'completed' }>, ports: Clai
       return { kind: 'again', above: refusal.above, atOnce: true, otherwise: CONTENDED }
     case 'skewed':
       ports.tokens.rewindTo(refusal.nodeMs)
-      return { kind: 'again', above: NO_TOKEN, atOnce: true, otherwise: unavailable(0, ports) }
+      return {
+        kind: 'again',
+        above: NO_TOKEN,
+        atOnce: true,
+        otherwise: unavailable({ answered: answered(round.answers).length }, ports),
+      }
     case 'minority_outcome':
     case 'contended':
       return again(CONTENDED, refusal.above)
     case 'unavailable': {
-      const result = unavailable(refusal.answered, ports, refusal.full)
+      const result = unavailable(refusal, ports)
       // The nodes are healthy, and no round of this claim makes room.
       return isForWantOfRoom(result) ? { kind: 'done', result } : again(result)
     }
@@ -305,9 +311,21 @@ function again(otherwise: ClaimResult, above: Token = NO_TOKEN): Step {
   return { kind: 'again', above, atOnce: false, otherwise }
 }
 
-function unavailable(answeredNodes: number, ports: ClaimPorts, full = 0): Unavailable {
-  const required = majorityOf(ports.quorum.nodeCount)
-  return { kind: 'unavailable', answered: answeredNodes, required, ...(full === 0 ? {} : { full }) }
+function unavailable(
+  {
+    answered,
+    well = 0,
+    full = 0,
+  }: { readonly answered: number; readonly well?: number; readonly full?: number },
+  ports: ClaimPorts,
+): Unavailable {
+  return {
+    kind: 'unavailable',
+    answered,
+    required: majorityOf(ports.quorum.nodeCount),
+    ...(well === 0 ? {} : { well }),
+    ...(full === 0 ? {} : { full }),
+  }
 }
 
 /**

@@ -24,7 +24,7 @@ import { createLatencyWindow, WINDOW_SLICES } from './latency-window.ts'
 export type ReadinessReason = 'latency' | 'quorum' | 'clock' | 'shutdown'
 
 export type ReadinessOptions = {
-  /** `report`: a lost quorum, and clocks for which claims are refused, are reported, and the sidecar stays ready. */
+  /** `report`: a lost quorum is reported, and the sidecar stays ready. */
   readonly quorumGate: 'enforce' | 'report'
   /** `report`: a slow p95 is reported as a reason and as a metric, and the sidecar stays ready. */
   readonly latencyGate: 'enforce' | 'report'
@@ -153,7 +153,8 @@ export function createReadinessGate(
     const reportedOnly: ReadonlySet<ReadinessReason> = new Set<ReadinessReason>([
       ...(latencyGate === 'enforce' ? [] : (['latency'] as const)),
       ...(present || goesOn ? (['quorum'] as const) : []),
-      ...(goesOn ? (['clock'] as const) : []),
+      // With the quorum lost: while nodes vote, no route goes on without them.
+      ...(goesOn && !present ? (['clock'] as const) : []),
     ])
     const gated = [...failing.keys()].filter((reason) => !reportedOnly.has(reason))
     const reasons = [...(phase === 'starting' ? ['it is starting'] : []), ...failing.values()]

@@ -238,10 +238,11 @@ class NodeClocks {
           const suspended = isSuspended(state, sample.receivedMonoMs)
           // The clocks were found apart while it was under way.
           const refused = this.#refuses(command)
+          const { nodeMs } = answer
           // It was executed, so the claimant releases what it may have granted; it does not count.
-          if (isTakeover(command, answer) && !this.#knowsLapses(state, command.leaseMs))
-            return uncounted(answer.nodeMs)
-          return suspended || refused ? uncounted(answer.nodeMs) : answer
+          if (suspended || answer.kind === 'quarantined') return { kind: 'quarantined', nodeMs }
+          const uncounted = isTakeover(command, answer) && !this.#knowsLapses(state, command.leaseMs)
+          return refused || uncounted ? { kind: 'quarantined', nodeMs, votes: true } : answer
         })
       },
     }
@@ -270,8 +271,4 @@ function isTakeover(
   answer: NodeAnswer,
 ): command is Extract<RecordCommand, { kind: 'claim' }> {
   return command.kind === 'claim' && answer.kind === 'granted' && answer.attempt > 1
-}
-
-function uncounted(nodeMs: number): NodeAnswer {
-  return { kind: 'quarantined', nodeMs }
 }

@@ -10,7 +10,7 @@
 import type { Clock, Random } from '../clock.ts'
 import type { Events } from '../events.ts'
 import type { Leases } from '../ports.ts'
-import { isForWantOfRoom } from '../quorum/tally.ts'
+import { isQuorumLost } from '../quorum/tally.ts'
 import { admit, type Breaker, type BreakerRules, CLOSED, report } from './breaker.ts'
 
 /**
@@ -56,8 +56,8 @@ export function withQuorumBreaker(leases: Leases, options: QuorumBreakerOptions)
       try {
         const result = await leases.claim(request)
         if (result.kind !== 'granted') heard = result.answered
-        // Nodes without room for new claims are healthy, and answer from memory: claims still go to them.
-        answered = result.kind !== 'unavailable' || isForWantOfRoom(result)
+        // Nodes without room for new claims, or whose answer does not count for this one, are well: claims still go to them.
+        answered = result.kind !== 'unavailable' || !isQuorumLost(result)
         return result
       } finally {
         become(report(breaker, admitted, answered, clock.monoMs(), random.fraction(), rules), heard)

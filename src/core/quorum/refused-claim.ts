@@ -10,7 +10,7 @@ import type { NodeAnswer } from '../ports.ts'
 import { saysOtherwise } from '../record/stored-outcome.ts'
 import { NO_TOKEN, type Token } from '../record/token.ts'
 import { majorityOf } from '../units.ts'
-import { type Answers, answered, bestCompleted, type Completed, withoutRoom } from './tally.ts'
+import { type Answers, answered, bestCompleted, type Completed, wellBesides, withoutRoom } from './tally.ts'
 
 export type Refusal =
   /** A majority holds one completed outcome: it is chosen, for good. */
@@ -33,8 +33,8 @@ export type Refusal =
   | { readonly kind: 'stale'; readonly above: Token }
   /** Our token was too far ahead of the nodes' clocks: a token near `nodeMs` is not. */
   | { readonly kind: 'skewed'; readonly nodeMs: number }
-  /** `full`: how many of the others are healthy and have no memory for a new claim. */
-  | { readonly kind: 'unavailable'; readonly answered: number; readonly full: number }
+  /** `well`: how many of the others vote all the same; `full`: how many of those have no memory for a new claim. */
+  | { readonly kind: 'unavailable'; readonly answered: number; readonly well: number; readonly full: number }
   /** Fewer than a majority have answered yet, and others still may. */
   | { readonly kind: 'undecided' }
 
@@ -64,7 +64,12 @@ export function explainRefusedClaim(answers: Answers, settled: boolean): Refusal
   if (leading !== undefined && leading.holders >= needed) return { kind: 'completed', chosen: leading.best }
   if (heard.length < needed)
     return settled
-      ? { kind: 'unavailable', answered: heard.length, full: withoutRoom(answers) }
+      ? {
+          kind: 'unavailable',
+          answered: heard.length,
+          well: wellBesides(answers),
+          full: withoutRoom(answers),
+        }
       : { kind: 'undecided' }
   const others = otherContents(heard, needed)
   if (others === 'one' || (others === 'lapsed' && settled)) return { kind: 'mismatch' }

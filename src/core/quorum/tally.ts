@@ -39,11 +39,33 @@ export function isForWantOfRoom({ answered, required, full = 0 }: Counted): bool
   return answered + full >= required
 }
 
-type Counted = { readonly answered: number; readonly required: number; readonly full?: number }
+/**
+ * Fewer than a majority of the nodes vote. Else they do, and the claim was not granted for another reason: what a route chose for a lost
+ * quorum is not for that, because the nodes may remember the very request.
+ */
+export function isQuorumLost({ answered, required, well = 0 }: Counted): boolean {
+  return answered + well < required
+}
+
+type Counted = {
+  readonly answered: number
+  readonly required: number
+  readonly full?: number
+  readonly well?: number
+}
 
 /** Nodes that are healthy and have no memory for a new claim. */
 export function withoutRoom(answers: Answers): number {
   return answers.filter((answer) => answer?.kind === 'unreachable' && answer.full === true).length
+}
+
+/** Nodes that vote, and whose answer does not count here. */
+export function wellBesides(answers: Answers): number {
+  return answers.filter(
+    (answer) =>
+      (answer?.kind === 'unreachable' && answer.answered === true) ||
+      (answer?.kind === 'quarantined' && answer.votes === true),
+  ).length
 }
 
 type Accepted = { readonly acceptedToken: Token; readonly outcome: Buffer; readonly copied?: true }

@@ -14,6 +14,7 @@ import type { Clock, Random } from '../../core/clock.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import { NOT_COUNTED } from '../../core/outcome.ts'
 import type { Leases } from '../../core/ports.ts'
+import { isQuorumLost } from '../../core/quorum/tally.ts'
 import type { Scope } from '../../core/request/identity.ts'
 import type { TenantQuotas } from '../../core/request/tenant-quotas.ts'
 import { reservationIdOf } from '../../core/reservations/reservation-id.ts'
@@ -148,7 +149,7 @@ async function claim(
     terms: termsOf(route),
   }
   const result = await reserve(wanted, leases, random)
-  if (result.kind === 'unavailable' || result.kind === 'unsettled') return lost(result)
+  if (result.kind === 'unavailable' && isQuorumLost(result)) return lost(result)
   if (result.kind !== 'reserved') return result
   const { reservation, validity } = result
   // A later call may be served by another sidecar: the signed id tells it the claim's span.

@@ -3,13 +3,25 @@
 import { NOT_COUNTED } from '../../core/outcome.ts'
 import type { Problem } from './problems.ts'
 
-export type Unavailable = { readonly answered: number; readonly required: number; readonly full?: number }
+export type Unavailable = {
+  readonly answered: number
+  readonly required: number
+  readonly well?: number
+  readonly full?: number
+}
 
-export function whyUnavailable({ answered, required, full = 0 }: Unavailable): string {
+export function whyUnavailable({ answered, required, well = 0, full = 0 }: Unavailable): string {
   if (required === NOT_COUNTED) return 'Fewer nodes answered than are required.'
   const counted = `${answered} nodes answered and ${required} are required.`
-  if (full === 0) return counted
-  return `${counted} ${full} more are well and have no memory left for new requests; what was carried out they still answer.`
+  const others = [
+    full === 0
+      ? ''
+      : ` ${full} more are well and have no memory left for new requests; what was carried out they still answer.`,
+    well <= full
+      ? ''
+      : ` ${well - full} more are well, and their answer does not count for this request: by their clocks it is not sure yet that an earlier attempt has ended, or they can not use its record.`,
+  ]
+  return counted + others.join('')
 }
 
 /** Of a reservation id whose signature can't be checked now: it may be one of this cluster. */

@@ -16,14 +16,14 @@ const REQUEST: ClaimRequest = {
 }
 const GRANTED: ClaimResult = { kind: 'granted', lease: { key: 'k', token: 1 } as Lease }
 
-function started(heard: readonly number[] = []) {
+function started(heard: readonly (readonly [answered: number, well: number])[] = []) {
   const clock = new VirtualClock()
   const withdrawn: Lease[] = []
   const failures: unknown[] = []
   const { promise, resolve, reject } = Promise.withResolvers<ClaimResult>()
   const leases = {
     claim: ({ onHeard }: ClaimRequest) => {
-      for (const answered of heard) onHeard?.(answered)
+      for (const [answered, well] of heard) onHeard?.(answered, well)
       return promise
     },
     withdraw: async (lease: Lease) => {
@@ -50,10 +50,22 @@ test('a claim that is decided in time is the caller’s, and leaves no timer', a
   expect(clock.pendingTimers).toBe(0)
 })
 
-test.each<[what: string, heard: readonly number[], expected: ClaimResult]>([
+test.each<[what: string, heard: Parameters<typeof started>[0], expected: ClaimResult]>([
   ['no node answered', [], { kind: 'unavailable', answered: 0, required: 3 }],
-  ['two of five nodes answered', [1, 2], { kind: 'unavailable', answered: 2, required: 3 }],
-  ['a majority answered, and no claimant won', [3], { kind: 'contended', retryAfterMs: 1_000, answered: 3 }],
+  [
+    'two of five nodes answered',
+    [
+      [1, 0],
+      [2, 0],
+    ],
+    { kind: 'unavailable', answered: 2, required: 3 },
+  ],
+  ['the answers of most did not count', [[1, 4]], { kind: 'unavailable', answered: 1, required: 3, well: 4 }],
+  [
+    'a majority answered, and no claimant won',
+    [[3, 0]],
+    { kind: 'contended', retryAfterMs: 1_000, answered: 3 },
+  ],
 ])('when the budget ends and %s, the refusal says so', async (_what, heard, expected) => {
   const { clock, result } = started(heard)
   await clock.advance(99)

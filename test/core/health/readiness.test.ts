@@ -288,8 +288,12 @@ describe('where requests go on without a quorum, its loss is only reported', () 
 
   test.each([
     ['a minority votes', { voting: 2 }, 'quorum', '2 of 5 nodes can vote, 3 are needed (reported only)'],
-    ['claims are refused for the clocks', { clockRefusal: 'clocks differ' }, 'clock', 'clocks differ'],
-    ['both at once', { voting: 2, clockRefusal: 'clocks differ' }, 'clock', 'clocks differ (reported only)'],
+    [
+      'most of them for their clocks',
+      { voting: 2, clockRefusal: 'clocks differ' },
+      'clock',
+      'clocks differ (reported only)',
+    ],
   ] as const)('%s', (_, differs, reason, sentence) => {
     const gate = reporting()
     expect(gate.verdict(SERVING).ready).toBe(true)
@@ -311,9 +315,12 @@ describe('where requests go on without a quorum, its loss is only reported', () 
     expect(gate.verdict({ ...SERVING, groupsLost: ['b'], notAgreed: true }).ready).toBe(false)
   })
 
-  test('a drain makes it unready all the same', () => {
+  test.each([
+    ['a drain', { phase: 'draining' }],
+    ['that claims are refused for the clocks while nodes vote', { clockRefusal: 'clocks differ' }],
+  ] as const)('%s makes it unready all the same', (_, differs) => {
     const gate = reporting()
-    expect(gate.verdict({ ...SERVING, phase: 'draining' }).ready).toBe(false)
+    expect(gate.verdict({ ...SERVING, ...differs }).ready).toBe(false)
   })
 })
 
