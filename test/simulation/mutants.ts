@@ -249,8 +249,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'no-release-after-a-lost-round',
     rule: 'a failed round releases on every node that may have granted',
     file: CLAIM,
-    from: '  await releaseGranted(proposal, round, ports)\n  return stepAfter(refusal, ports)',
-    to: '  return stepAfter(refusal, ports)',
+    from: '  await releaseGranted(proposal, round, ports)\n  return stepAfter(refusal, round, ports)',
+    to: '  return stepAfter(refusal, round, ports)',
     killedBy: ['L3', 'L5', 'D3'],
   },
   {
@@ -313,8 +313,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'leapt-node-votes-on',
     rule: 'the votes of a node whose clock was stepped do not count until the longest lease is over',
     file: NODE_CLOCKS,
-    from: 'return suspended || refused ?',
-    to: 'return (suspended && refused) || refused ?',
+    from: 'if (suspended || answer.kind',
+    to: 'if ((suspended && refused) || answer.kind',
     killedBy: ['S1', 'S2', 'S5', 'S6'],
   },
   {
