@@ -5,7 +5,7 @@
  * the configuration says so.
  */
 
-import type { CompleteResult, NodeAnswer, Unreachable } from './ports.ts'
+import type { CompleteResult, NodeAnswer, NotAsked, Unreachable } from './ports.ts'
 import type { Fingerprint, RecordCommand } from './record/record.ts'
 import type { Token } from './record/token.ts'
 
@@ -328,6 +328,8 @@ export type DecidedEvent = {
   readonly holder?: Token
   /** Of a request that was not executed: nodes whose answer to its claim counted; absent where none was asked. */
   readonly answered?: number
+  /** Of a request that was not executed: why no node was asked. */
+  readonly notAsked?: NotAsked
   /** Of a duplicate in flight: what is left of the lease of its holder. */
   readonly leaseRemainingMs?: number
   /** Of the problem document that was sent: its `instance`. */

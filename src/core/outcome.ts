@@ -5,7 +5,7 @@
  * different on the wire: `http/message/problems.ts` is the one table from these to statuses.
  */
 
-import type { ApplicationResponse, ClaimResult, ForwardResult } from './ports.ts'
+import type { ApplicationResponse, ClaimResult, ForwardResult, NotAsked } from './ports.ts'
 import type { StoredOutcome } from './record/stored-outcome.ts'
 import type { Token } from './record/token.ts'
 
@@ -25,6 +25,8 @@ export type Found = {
   readonly attempt?: number
   /** Nodes whose answer counted. */
   readonly answered?: number
+  /** No node was asked, and why. */
+  readonly notAsked?: NotAsked
   /** What is left of the lease of its holder. */
   readonly leaseRemainingMs?: number
 }
@@ -87,6 +89,8 @@ export type Outcome =
       readonly well?: number
       /** Of those, the nodes without memory for a new claim. */
       readonly full?: number
+      /** Then `answered` says nothing of the nodes. */
+      readonly notAsked?: NotAsked
       readonly retryAfterMs: number
     }
   /** The record of this request is damaged: it is neither replayed nor executed again. */
@@ -127,11 +131,37 @@ export function replay(outcome: StoredOutcome, token: number, found: Found = { h
 /** What a claim that was not granted says of itself. */
 export function foundBy(claimed: Exclude<ClaimResult, { kind: 'granted' }>): { readonly found?: Found } {
   const { answered } = claimed
+  if (claimed.kind === 'unavailable') {
+    const found = foundWithoutMajority(claimed)
+    return found === undefined ? {} : { found }
+  }
   const heard = answered === undefined ? {} : { answered }
   if (claimed.kind === 'duplicate')
     return { found: { holder: claimed.token, attempt: claimed.attempt, ...heard } }
   if (claimed.kind === 'held') return { found: { leaseRemainingMs: claimed.retryAfterMs, ...heard } }
   return answered === undefined ? {} : { found: { answered } }
+}
+
+/** For the answer and the log, behind "no node was asked". */
+export function whyNotAsked(notAsked: NotAsked): string {
+  switch (notAsked) {
+    case 'no_majority':
+      return 'the last claims found no majority'
+    case 'groups_unknown':
+      return 'a majority of every group of nodes has to answer first, once'
+  }
+}
+
+/** The same of one that found no majority; undefined where that is all that is known. */
+export function foundWithoutMajority({
+  answered,
+  required,
+  notAsked,
+}: Pick<Extract<ClaimResult, { kind: 'unavailable' }>, 'answered' | 'required' | 'notAsked'>):
+  | Found
+  | undefined {
+  if (notAsked !== undefined) return { notAsked }
+  return required === NOT_COUNTED ? undefined : { answered }
 }
 
 /** The result of a request that was passed on without a lease. */

@@ -108,6 +108,12 @@ export type ClaimRequest = {
   readonly onHeard?: (answered: number, well: number) => void
 }
 
+/**
+ * Why a call was answered without asking any node. `no_majority`: the last claims found none (the quorum breaker is
+ * open). `groups_unknown`: of several groups one has not shown a majority yet, so it is not known that all name the same.
+ */
+export type NotAsked = 'no_majority' | 'groups_unknown'
+
 /** `answered`: nodes whose answer counted in the last round; absent where this process knew the result without one. */
 export type ClaimResult =
   | { readonly kind: 'granted'; readonly lease: Lease }
@@ -139,6 +145,8 @@ export type ClaimResult =
       readonly well?: number
       /** Of those, the nodes without memory for a new claim. */
       readonly full?: number
+      /** Then `answered` is 0, and says nothing of the nodes. */
+      readonly notAsked?: NotAsked
     }
   /** Completed, and what is stored fails its digest or shape: it is neither replayed nor executed again. */
   | { readonly kind: 'damaged'; readonly answered?: number }
@@ -205,6 +213,7 @@ export type ReadResult =
       readonly kind: 'unavailable'
       readonly answered: number
       readonly required: number
+      readonly notAsked?: NotAsked
       readonly minorityOutcome?: {
         readonly token: Token
         readonly attempt: number

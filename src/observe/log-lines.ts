@@ -6,6 +6,7 @@
 
 import { lockIdOf } from '../core/claims/lease.ts'
 import type { CoreEvent, Replies } from '../core/events.ts'
+import { whyNotAsked } from '../core/outcome.ts'
 import type { Token } from '../core/record/token.ts'
 import { tenantOf } from '../core/request/identity.ts'
 
@@ -47,6 +48,7 @@ const LINES: {
       attempt: event.attempt,
       ...remaining(event.leaseRemainingMs),
       ...reached(event.answered, nodeCount),
+      ...(event.notAsked === undefined ? {} : { error: `no node was asked: ${whyNotAsked(event.notAsked)}` }),
       instance: event.instance,
     },
   }),

@@ -3,9 +3,11 @@ import { createLeases } from '../../src/core/claims/leases.ts'
 import { createWriteBack, type WriteBackOptions } from '../../src/core/claims/write-back.ts'
 import { type CoreEvent, SILENT } from '../../src/core/events.ts'
 import { withQuorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
+import { foundBy } from '../../src/core/outcome.ts'
 import type { ClaimRequest, Leases } from '../../src/core/ports.ts'
 import type { StoredOutcome } from '../../src/core/record/stored-outcome.ts'
 import { createEmbeddedNodes } from '../../src/embedded/node.ts'
+import { whyUnavailable } from '../../src/http/message/unavailable.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { seededRandom } from '../support/seeded-random.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
@@ -97,6 +99,22 @@ test('without a quorum nodes get a few calls a second; claims are granted two se
   await storm(2_000)
   expect(breaker().at(-1)).toBe('closed')
   expect(await guarded.claim(request('b'))).toMatchObject({ kind: 'granted' })
+})
+
+// Two nodes may vote meanwhile: an answer that counts none of them would say something of nodes that nobody asked.
+test('while the breaker is open a claim says that no node was asked', async () => {
+  const { clock, guarded, lose, breaker } = pod()
+  lose(true)
+  expect(await guarded.claim(request('a'))).not.toHaveProperty('notAsked')
+  while (!breaker().includes('open')) {
+    await guarded.claim(request('a'))
+    await clock.advance(100)
+  }
+  const refused = { kind: 'unavailable', answered: 0, required: 2, notAsked: 'no_majority' } as const
+  await guarded.claim(request('a'))
+  expect(await guarded.claim(request('a'))).toEqual(refused)
+  expect(foundBy(refused)).toEqual({ found: { notAsked: 'no_majority' } })
+  expect(whyUnavailable(refused)).toBe('No node was asked: the last claims found no majority.')
 })
 
 test('a moment without a quorum does not open the breaker', async () => {

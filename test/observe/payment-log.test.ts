@@ -175,3 +175,27 @@ test('a payment that a retry takes over: the takeover, its outcome and the repla
   expect(created).toMatchObject({ acquired: true, lock_id, attempt: 2, tenant: 'default' })
   expect(replayed).toMatchObject({ acquired: false, lock_id, attempt: 2, tenant: 'default' })
 })
+
+/** Bug: while the breaker was open, answer and line counted 0 nodes that nobody had asked; two of them may well vote. */
+test('a payment that is refused without asking a node: answer and line say so, and count none', async () => {
+  for (const index of [0, 1]) servers.pause(index)
+  const refused = await eventually(
+    'the breaker is open',
+    async () => {
+      const answer = (await (await post('unasked')).json()) as Line
+      return String(answer.detail).startsWith('No node was asked') ? answer : undefined
+    },
+    { withinMs: 15_000 },
+  )
+  expect(refused).toMatchObject({
+    status: 503,
+    detail: expect.stringMatching(/^No node was asked: the last claims found no majority\. Nothing was/),
+  })
+  const line = await lineOf('decided', ({ instance }) => instance === refused.instance)
+  expect(line).toMatchObject({
+    status: 503,
+    key_hash: A_HASH,
+    error: 'no node was asked: the last claims found no majority',
+  })
+  expect([line.quorum_nodes, line.nodes_reached]).toEqual([undefined, undefined])
+})

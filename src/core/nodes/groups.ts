@@ -61,7 +61,7 @@ export function routeLeases(
   placement: Placement,
   { required, agreed }: RoutedOptions,
 ): Leases {
-  const away = { kind: 'unavailable', answered: 0, required } as const
+  const away = { kind: 'unavailable', answered: 0, required, notAsked: 'groups_unknown' } as const
   const of = (key: string) => (agreed() ? groups[placement(key)] : undefined)
   return {
     claim: async (request) => of(request.key)?.claim(request) ?? away,

@@ -49,7 +49,7 @@ export function withQuorumBreaker(leases: Leases, options: QuorumBreakerOptions)
     claim: async (request) => {
       const { breaker: next, admitted } = admit(breaker, clock.monoMs())
       become(next)
-      if (admitted === 'no') return { kind: 'unavailable', answered: 0, required }
+      if (admitted === 'no') return { kind: 'unavailable', answered: 0, required, notAsked: 'no_majority' }
       // Where the claim itself is refused (a rule broken by the caller), it says nothing of the quorum.
       let answered = true
       let heard: number | undefined

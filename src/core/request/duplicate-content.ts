@@ -20,7 +20,7 @@
 import type { Background } from '../background.ts'
 import type { Clock, Random } from '../clock.ts'
 import { NOT_COUNTED, type Outcome } from '../outcome.ts'
-import type { ClaimTerms, Lease, Leases } from '../ports.ts'
+import type { ClaimResult, ClaimTerms, Lease, Leases } from '../ports.ts'
 import type { Fingerprint } from '../record/record.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
 
@@ -35,7 +35,7 @@ export type Mark =
   | { readonly kind: 'marked'; readonly leases: Leases }
   | Extract<Outcome, { kind: 'duplicate_content' | 'in_progress' }>
   /** It is unknown whether another key brought this content. */
-  | { readonly kind: 'unavailable'; readonly answered: number; readonly required: number }
+  | Extract<ClaimResult, { kind: 'unavailable' }>
 
 export type MarkPorts = {
   readonly leases: Leases

@@ -9,10 +9,17 @@
 import { lockIdOf } from '../../core/claims/lease.ts'
 import type { Decision } from '../../core/events.ts'
 import type { HeaderList } from '../../core/header-list.ts'
-import { type Execution, type Found, NOT_COUNTED, UNAVAILABLE_RETRY_AFTER_MS } from '../../core/outcome.ts'
+import {
+  type Execution,
+  type Found,
+  foundWithoutMajority,
+  NOT_COUNTED,
+  UNAVAILABLE_RETRY_AFTER_MS,
+} from '../../core/outcome.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
+import { whyUnavailable } from '../message/unavailable.ts'
 import type { Checked, Decided, Granted } from './check.ts'
 import type { Dialect } from './original-request.ts'
 
@@ -56,7 +63,7 @@ export function foundIn(decided: Decided): Found | undefined {
     case 'duplicate':
       return { holder: decided.token, attempt: decided.attempt }
     case 'unavailable':
-      return decided.required === NOT_COUNTED ? undefined : { answered: decided.answered }
+      return foundWithoutMajority(decided)
     default:
       return undefined
   }
@@ -164,12 +171,14 @@ function problemFor(decided: Exclude<Decided, { kind: 'granted' | 'passed' | 'un
     case 'unsettled':
       return {
         code: 'quorum-unavailable',
-        detail:
-          'Fewer nodes answered than are required. Nothing was carried out. Send the request again, unchanged, after the time given.',
+        detail: `${whyUnavailable(decided.kind === 'unavailable' ? decided : NONE_COUNTED)} Nothing was carried out. Send the request again, unchanged, after the time given.`,
         retryAfterMs: UNAVAILABLE_RETRY_AFTER_MS,
       }
   }
 }
+
+/** Granted, and then too few nodes confirmed it: how many is not known. */
+const NONE_COUNTED = { answered: 0, required: NOT_COUNTED }
 
 function originalStatus(outcome: StoredOutcome): { originalStatus: number } | Record<string, never> {
   return outcome.kind === 'result' ? {} : { originalStatus: outcome.status }

@@ -1,6 +1,7 @@
 /** Why there was no majority, as a sentence for the client; and what can't be told without one. */
 
-import { NOT_COUNTED } from '../../core/outcome.ts'
+import { NOT_COUNTED, whyNotAsked } from '../../core/outcome.ts'
+import type { NotAsked } from '../../core/ports.ts'
 import type { Problem } from './problems.ts'
 
 export type Unavailable = {
@@ -8,9 +9,11 @@ export type Unavailable = {
   readonly required: number
   readonly well?: number
   readonly full?: number
+  readonly notAsked?: NotAsked
 }
 
-export function whyUnavailable({ answered, required, well = 0, full = 0 }: Unavailable): string {
+export function whyUnavailable({ answered, required, well = 0, full = 0, notAsked }: Unavailable): string {
+  if (notAsked !== undefined) return `No node was asked: ${whyNotAsked(notAsked)}.`
   if (required === NOT_COUNTED) return 'Fewer nodes answered than are required.'
   const counted = `${answered} nodes answered and ${required} are required.`
   const others = [

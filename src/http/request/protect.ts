@@ -9,7 +9,7 @@
 import type { FairQueue } from '../../core/claims/fair-queue.ts'
 import { createWaiters, type Waiters } from '../../core/claims/waiters.ts'
 import { deduplicate } from '../../core/deduplicate.ts'
-import { type Found, NOT_COUNTED, type Outcome } from '../../core/outcome.ts'
+import { type Found, foundWithoutMajority, type Outcome } from '../../core/outcome.ts'
 import type { ForwardContext, ForwardResult } from '../../core/ports.ts'
 import type { DedupPolicy, DedupPorts } from '../../core/protected-request.ts'
 import type { TenantQuotas } from '../../core/request/tenant-quotas.ts'
@@ -122,8 +122,7 @@ export async function protect(
 
 /** What its event says of the claim of a request that was not executed. */
 function foundOf(outcome: Outcome): Found | undefined {
-  if (outcome.kind === 'unavailable')
-    return outcome.required === NOT_COUNTED ? undefined : { answered: outcome.answered }
+  if (outcome.kind === 'unavailable') return foundWithoutMajority(outcome)
   return 'found' in outcome ? outcome.found : undefined
 }
 

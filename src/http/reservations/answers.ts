@@ -4,7 +4,7 @@
 
 import type { Clock } from '../../core/clock.ts'
 import type { Decision } from '../../core/events.ts'
-import { type Found, NOT_COUNTED } from '../../core/outcome.ts'
+import { type Found, foundBy } from '../../core/outcome.ts'
 import type { ReadResult } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import type { Waited } from '../../core/reservations/reservation-wait.ts'
@@ -102,9 +102,7 @@ export function refusedAnswer(
 
 function foundIn(refused: Exclude<Waited, { kind: 'reserved' }>): { readonly found?: Found } {
   if (refused.kind === 'duplicate') return { found: { holder: refused.token, attempt: refused.attempt } }
-  return refused.kind === 'unavailable' && refused.required !== NOT_COUNTED
-    ? { found: { answered: refused.answered } }
-    : {}
+  return refused.kind === 'unavailable' ? foundBy(refused) : {}
 }
 
 function refusalOf(
@@ -279,7 +277,7 @@ export function intentStatusOf(found: ReadResult): IntentStatusOutput | Problem 
         code: 'quorum-unavailable',
         detail:
           found.answered < found.required
-            ? `${found.answered} nodes answered and ${found.required} are required.`
+            ? whyUnavailable(found)
             : `${found.answered} nodes answered, and what they show is on too few of them to be sure. Ask again; reserving it settles it.`,
         retryAfterMs: RETRY_SOON_MS,
       }
