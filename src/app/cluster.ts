@@ -142,9 +142,11 @@ function votingGroup(
   }
 }
 
-/** As of the last look at the node; undefined where it is in none. */
+/** As of the last look at the node; undefined where it is in none that ends by time. */
 function quarantineRemainingMs(facts: NodeFacts, redis: RedisNodes): number | undefined {
   if (isEnrolled(facts) || !isQuarantined(facts)) return undefined
+  // It waits for the other nodes, and no time brings it a vote.
+  if (facts.quarantine.origin === 'new') return undefined
   const { quarantineMs } = redis.cluster()
   return Math.max(0, quarantineMs - (facts.nodeMs - facts.quarantine.sinceNodeMs))
 }

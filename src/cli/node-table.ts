@@ -1,6 +1,7 @@
 /** The output of `fencepost nodes` for the nodes of each quorum group, on the terminal and as JSON. */
 
 import type { OpenCluster } from '../app/redis-groups.ts'
+import { looksNew } from '../core/nodes/founding.ts'
 import { printDuration } from '../core/quantity.ts'
 import { majorityOf } from '../core/units.ts'
 
@@ -19,6 +20,12 @@ export function lossDeclared(cluster: OpenCluster): boolean {
 export function isNew(cluster: OpenCluster): boolean {
   const waiting = cluster.states().flatMap(({ state }) => (state.kind === 'quarantined' ? [state.facts] : []))
   return waiting.length > 0 && waiting.every(({ quarantine }) => quarantine?.origin === 'new')
+}
+
+/** Whether no node of it that answers was ever enrolled, so that it has yet to be founded. */
+function isUnfounded(cluster: OpenCluster): boolean {
+  const known = cluster.states().flatMap(({ state }) => ('facts' in state ? [state.facts] : []))
+  return known.length > 0 && known.every(looksNew)
 }
 
 /** The original form for one group; a list for several. */
@@ -73,9 +80,11 @@ function tenths(ms: number): number {
 function groupTable(cluster: OpenCluster): string {
   const { cluster: id, quarantineMs, required, standstill, nodes: rows } = describedGroup(cluster)
   const width = Math.max(...rows.map(({ address }) => address?.length ?? 0))
+  // No time that passes enrols these, so none is shown.
+  const founding = isUnfounded(cluster)
   const lines = rows.map((row) => {
     const quarantine =
-      'quarantinedForMs' in row
+      'quarantinedForMs' in row && !founding
         ? `, for ${printDuration(Math.max(0, Math.round(row.quarantinedForMs / 1_000) * 1_000))}, ${row.recordsCopied} records copied`
         : ''
     const detail = 'reason' in row ? `${row.reason}${quarantine}` : `run ${row.runId}, Redis ${row.version}`
@@ -87,7 +96,7 @@ function groupTable(cluster: OpenCluster): string {
   })
   const voting = rows.filter(({ state }) => state === 'voting').length
   const of = cluster.name === '' ? '' : `group ${cluster.name}, `
-  const summary = `${of}cluster ${id ?? '(no node knows its name)'}: ${voting} of ${rows.length} nodes vote, ${required} are needed; quarantine ${printDuration(quarantineMs)}`
+  const summary = `${of}cluster ${id ?? '(no node knows its name)'}: ${voting} of ${rows.length} nodes vote, ${required} are needed${founding ? '' : `; quarantine ${printDuration(quarantineMs)}`}`
   const advice = standstill === null ? [] : ['', `${standstill}.`]
   return `${[...lines, '', summary, ...advice].join('\n')}\n`
 }

@@ -138,7 +138,7 @@ function declare(io: Io, { confirm, by, wait, group }: DeclareOptions): Promise<
         return EXIT.usage
       case 'declared':
         io.stdout.write(
-          `${who} declared the loss on ${declared.nodes.join(', ')} of cluster ${declared.clusterId}. This is kept on the nodes (dedup::cluster) and said by every sidecar.\n`,
+          `${who} declared the loss on ${declared.nodes.join(', ')} of cluster ${declared.clusterId}. This is kept on the nodes (dedup::cluster); sidecars that wait for these nodes log it (loss_declared).\n`,
         )
         return wait ? untilAllVote(io, [cluster], progress, true) : EXIT.ok
     }

@@ -269,7 +269,7 @@ export class Enroller {
     }
   }
 
-  /** Every sidecar reports it once, so that each log says why records may be missing from now on. */
+  /** Each sidecar that meets the node while it waits reports it once; one that sees it only when it votes again does not. */
   #tellOfLoss(member: Member, { quarantine }: NodeFacts): void {
     if (quarantine?.declaredBy === undefined || this.#lossTold.has(quarantine.nonce)) return
     this.#lossTold.add(quarantine.nonce)

@@ -1,10 +1,12 @@
 /**
  * Declares a loss: more nodes forgot than a quorum survives, and an operator decides to go on with what is left.
  *
- * Owns the decision whether there is a loss to declare, the words for it, and writing it onto every waiting node.
+ * Owns the decision whether there is a loss to declare, the words for it and for a cluster that was never founded, and
+ * writing it onto every waiting node.
  * Copying the rest and the epochs follow from enrolment as always.
  */
 
+import { looksNew } from '../core/nodes/founding.ts'
 import { majorityOf } from '../core/units.ts'
 import type { RedisNodes } from './nodes.ts'
 
@@ -53,12 +55,31 @@ export async function declareLoss(
 }
 
 /**
- * Why no vote returns by itself any more, and what to do, for a viewer of the nodes; undefined where one may return.
+ * Why no vote comes by itself, and what to do, for a viewer of the nodes; undefined where one may come.
+ */
+export function standstillOf(nodes: RedisNodes): string | undefined {
+  return unfoundedOf(nodes) ?? lossOf(nodes)
+}
+
+/** A new cluster whose nodes do not all answer: no time that passes founds it. */
+function unfoundedOf({ members }: RedisNodes): string | undefined {
+  const answering = members.flatMap(({ state }) =>
+    state.kind === 'down' || state.kind === 'unfit' ? [] : [state],
+  )
+  const silent = members.filter(({ state }) => state.kind === 'down' || state.kind === 'unfit')
+  const isNew = answering.every((state) => state.kind === 'quarantined' && looksNew(state.facts))
+  if (answering.length === 0 || silent.length === 0 || !isNew) return undefined
+  const names = silent.map(({ node, state }) => `${node.name} (${state.kind})`).join(', ')
+  return `No node that answers was ever enrolled. A new cluster is founded only once all ${members.length} nodes answer and are fit, however long that takes: it waits for ${names}`
+}
+
+/**
+ * What forgot too much.
  *
  * It is too early to say so before the quarantine of each node that forgot is over, or while one comes back by its own
  * data: no operator should declare a loss that heals.
  */
-export function standstillOf(nodes: RedisNodes): string | undefined {
+function lossOf(nodes: RedisNodes): string | undefined {
   const { members, options } = nodes
   const { id, quarantineMs } = nodes.cluster()
   const required = majorityOf(members.length)

@@ -1,4 +1,5 @@
 import { Socket } from 'node:net'
+import { isDeepStrictEqual } from 'node:util'
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { nodes } from '../../src/cli/nodes.ts'
@@ -212,6 +213,39 @@ test('enroll shows how a node comes back, and says when too many forgot', async 
   const blocked = await run(servers, 'enroll')
   expect(blocked.exitCode).toBe(69)
   expect(blocked.stderr).toContain('declare-loss')
+})
+
+// Bug: it said "no node has ever been enrolled, for 12s, 0 records copied", as if more time were needed.
+test('status of a cluster that was never founded names the nodes that it waits for, and no time', async () => {
+  const servers = await startRedisServers(5)
+  onTestFinished(() => servers[Symbol.asyncDispose]())
+  for (const index of [3, 4]) await servers.kill(index)
+  const waitsFor = (names: string) =>
+    `No node that answers was ever enrolled. A new cluster is founded only once all 5 nodes answer and are fit, however long that takes: it waits for ${names}`
+  const alone = await run(servers, 'status')
+  expect([alone.exitCode, alone.stdout]).toEqual([
+    69,
+    expect.stringContaining(`\n\n${waitsFor('redis-3 (down), redis-4 (down)')}.\n`),
+  ])
+
+  // With a sidecar, which proposes the founding, as without one; and its /readyz says the same.
+  const sidecar = await joinCluster(servers.urls)
+  onTestFinished(() => sidecar[Symbol.asyncDispose]())
+  await eventually('it has seen three of them', () =>
+    isDeepStrictEqual(sidecar.states(), ['quarantined', 'quarantined', 'quarantined', 'down', 'down']),
+  )
+  expect(standstillOf(sidecar.nodes)).toBe(waitsFor('redis-3 (down), redis-4 (down)'))
+  await servers.start(3)
+  const { stdout } = await eventually('the fourth answers', async () => {
+    const shown = await run(servers, 'status')
+    return shown.stdout.includes(`${waitsFor('redis-4 (down)')}.`) ? shown : undefined
+  })
+  expect(stdout).toMatch(/^redis-0 .* quarantined {2}no node has ever been enrolled, clock /m)
+  expect(stdout).toMatch(/0 of 5 nodes vote, 3 are needed$/m)
+  await servers.start(4)
+  await sidecar.votes(5)
+  expect(standstillOf(sidecar.nodes)).toBeUndefined()
+  expect((await run(servers, 'status')).stdout).not.toContain('founded')
 })
 
 test('enroll waits for the last of brand-new nodes, which forgot nothing', async () => {

@@ -39,6 +39,11 @@ export function mayBeFounded(members: readonly (Membership | undefined)[]): bool
   return noncesOfNew(members) !== undefined
 }
 
+/** Whether nothing on a node says that it was ever enrolled; also before a sidecar has proposed anything there. */
+export function looksNew({ epoch, cluster, quarantine }: Membership): boolean {
+  return epoch === undefined && cluster === undefined && quarantine?.origin !== 'forgot'
+}
+
 /** The proposal after one more look; undefined where there is none. A node that forgot again starts another one. */
 export function proposedBy(
   members: readonly (Membership | undefined)[],
