@@ -36,7 +36,9 @@ helm test fencepost
 
 \`helm test\` reserves, is refused a duplicate, releases and reserves again on the nodes of the release, and asks \`fencepost doctor\`, which says
 what is not well with them (on failure: \`kubectl logs RELEASE-selftest --container doctor\`). Bad values are refused by
-the schema or by a guard, with a sentence that names the value. How to size, upgrade and rotate: docs/operations/deploy.md.`,
+the schema or by a guard, with a sentence that names the value. How two settings have to agree (a retention that covers the retries of clients, …) fencepost
+checks itself: a pod with settings that do not go together ends at its start with exit code 78 and says why, and \`fencepost config check\` says it
+before. How to size, upgrade and rotate: docs/operations/deploy.md.`,
   'fencepost-lib': `Add it to the dependencies of your chart, and include its parts in the pod of your application; the chart \`example\` beside it
 does that. The pod also needs the label \`fencepost.dev/client: "true"\` where the nodes have the network policy of the chart
 \`fencepost\`.

@@ -541,6 +541,15 @@ test('a pod monitor has the labels that its Prometheus selects by', () => {
   expect(metadata.labels.release).toBe('prometheus')
 })
 
+test.each([
+  ['512mb', '1Gi'],
+  ['524288kb', '1024Mi'],
+  ['2gb', '4Gi'],
+])('a node may use %s of %s', (maxmemory, memory) => {
+  const set = ['--set', `redis.bundled.maxmemory=${maxmemory},redis.bundled.memory=${memory}`]
+  expect(rendered('fencepost', [...TOKEN, ...set]).map(({ kind }) => kind)).toContain('StatefulSet')
+})
+
 test('groups of nodes are one setting', () => {
   const manifests = rendered('fencepost', withFile('groups-values.yaml'))
   const deployment = manifests.find(({ kind }) => kind === 'Deployment')
@@ -680,7 +689,26 @@ test.each<[what: string, set: readonly string[], told: RegExp]>([
     [...TOKEN, '--set', 'redis.mode=embedded,service.replicas=1,redis.passwordSecret=p'],
     /redis\.passwordSecret or redis\.caSecret is given with redis\.mode embedded/,
   ],
-  ['the image `latest`', [...TOKEN, '--set', 'image.tag=latest'], /tag/],
+  [
+    'the image `latest`',
+    [...TOKEN, '--set', 'image.tag=latest'],
+    /image\.tag is latest: two pods could then run two versions/,
+  ],
+  [
+    'nodes of the image `latest`',
+    [...TOKEN, '--set', 'redis.bundled.image=valkey/valkey:latest'],
+    /redis\.bundled\.image is valkey\/valkey:latest: /,
+  ],
+  [
+    'a node that its machine would kill before it is full',
+    [...TOKEN, '--set', 'redis.bundled.maxmemory=513mb'],
+    /redis\.bundled\.maxmemory is 513mb, more than half of redis\.bundled\.memory 1Gi: /,
+  ],
+  [
+    'the same in other units',
+    [...TOKEN, '--set', 'redis.bundled.maxmemory=2gb,redis.bundled.memory=4095Mi'],
+    /redis\.bundled\.maxmemory is 2gb, more than half of redis\.bundled\.memory 4095Mi: /,
+  ],
   ['a misspelt value', [...TOKEN, '--set', 'redis.mod=bundled'], /mod/],
   [
     'a setting that has its own value',

@@ -30,7 +30,7 @@ with. All faults are said at once. Owns no knowledge of a setting: that is in _s
 {{- $requests := dig "requests" "memory" "" (.resources | default dict) }}
 {{- $limits := dig "limits" "memory" "" (.resources | default dict) }}
 {{- if not (and $requests $limits) }}
-{{ printf "resources has no requests.memory or no limits.memory: give both, such as 160Mi and 384Mi. A pod without them is the first to be evicted." }}
+{{ printf "resources has no requests.memory or no limits.memory: give both, such as 192Mi and 384Mi. A pod without them is the first to be evicted." }}
 {{- end }}
 {{- if dig "limits" "cpu" "" (.resources | default dict) }}
 {{ printf "resources.limits.cpu is %s: leave it out. A sidecar that is throttled misses renewals of its leases, and what it protects is executed twice." (dig "limits" "cpu" "" .resources | toString) }}

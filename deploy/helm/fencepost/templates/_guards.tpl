@@ -16,6 +16,8 @@
 {{- fail "injection.enabled is true with redis.mode embedded: each pod would decide by itself, and nothing would be deduplicated between them. Use bundled or external nodes." }}
 {{- end }}
 {{- include "fencepost.operatorGuards" .Values }}
+{{- include "fencepost.imageGuards" .Values }}
+{{- include "fencepost.memoryGuard" .Values }}
 {{- with .Values }}
 {{- if and .redis.nodesFrom (ne .redis.mode "external") }}
 {{- fail (printf "redis.nodesFrom is given with redis.mode %s: set redis.mode to external, or leave it out." .redis.mode) }}
@@ -136,6 +138,32 @@
 {{- end }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{- define "fencepost.imageGuards" -}}
+{{- if eq .image.tag "latest" }}
+{{- fail "image.tag is latest: two pods could then run two versions. Name a version." }}
+{{- end }}
+{{- if and (eq .redis.mode "bundled") (hasSuffix ":latest" .redis.bundled.image) }}
+{{- fail (printf "redis.bundled.image is %s: a node that restarts could then run another version than the others. Name a version or a digest." .redis.bundled.image) }}
+{{- end }}
+{{- end }}
+
+{{- /* A rewrite of the append-only file, and what the node does not count, need the other half: beyond the limit the kernel kills it. */ -}}
+{{- define "fencepost.memoryGuard" -}}
+{{- if eq .redis.mode "bundled" }}
+{{- with .redis.bundled }}
+{{- if gt (mul 2 (include "fencepost.bytes" .maxmemory | int64)) (include "fencepost.bytes" .memory | int64) }}
+{{- fail (printf "redis.bundled.maxmemory is %s, more than half of redis.bundled.memory %s: the kernel would kill a node before it refuses writes. Lower the first or raise the second." .maxmemory .memory) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* 512mb as Valkey writes it, 1Gi as Kubernetes does: both count by 1024. */ -}}
+{{- define "fencepost.bytes" -}}
+{{- $units := dict "kb" 1024 "mb" 1048576 "gb" 1073741824 "Mi" 1048576 "Gi" 1073741824 }}
+{{- mul (regexFind "^[0-9]+" . | int64) (get $units (regexFind "[A-Za-z]+$" .) | int64) }}
 {{- end }}
 
 {{- define "fencepost.operatorGuards" -}}
