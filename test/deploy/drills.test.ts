@@ -2,7 +2,7 @@
  * The lines for Kubernetes of docs/operations/drills.md, run as they stand with a `kubectl` that only writes down what it is asked:
  * each name in it is one of the shipped manifests, and each drill asks for what its name says. What a cluster then does shows `npm run test:cluster -- page-drills`.
  */
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -90,6 +90,31 @@ test('a command for a node runs in the container of the nodes, which needs neith
   // Names of pods resolve before they are ready.
   expect(service.spec).toMatchObject({ clusterIP: 'None', publishNotReadyAddresses: true })
   expect(service.spec.ports.map(({ port }: Manifest) => port)).toContain(6379)
+})
+
+// Asked for at each call, a password would stop every loop of the page; as an argument it would be in the node's list of processes.
+test('on nodes with users a command logs in by standard input', () => {
+  const page = readFileSync(join(root, 'docs/operations/drills.md'), 'utf8')
+  const [, forUsers = ''] = /^```\n(node\(\) \{\n.*?)^```$/ms.exec(page) ?? []
+  const inPod = mkdtempSync(join(folder, 'pod-'))
+  const program = (name: string, text: string) => {
+    writeFileSync(join(inPod, name), `#!/bin/sh\n${text}\n`)
+    chmodSync(join(inPod, name), 0o755)
+  }
+  // What kubectl is asked to run, here; and what the node's own program gets.
+  program('kubectl', `echo "kubectl $*" >&2; while [ "$1" != -- ]; do shift; done; shift; exec "$@"`)
+  program('valkey-cli', `printf '%s\\n' "$REDISCLI_AUTH" "$@"`)
+  const { stdout, stderr } = spawnSync('sh', ['-eu', '-c', `${forUsers}\nnode 4 INFO replication`], {
+    encoding: 'utf8',
+    env: { PATH: `${inPod}:${process.env.PATH}`, OPERATOR_PASSWORD: 'a b\\c' },
+  })
+  const options = ['--tls', '--cacert', '/etc/valkey-tls/ca.crt', '--user', 'operator']
+  expect(stdout.trimEnd().split('\n')).toEqual(['a b\\c', ...options, 'INFO', 'replication'])
+  expect(stderr).toMatch(/^kubectl -n fencepost exec -i fencepost-redis-4 -- sh /)
+  expect(stderr).not.toContain('a b')
+  expect(readFileSync(join(root, 'deploy/k8s/nodes-tls-acl/users.acl.example'), 'utf8')).toMatch(
+    /^user operator on .*\+ping \+info /m,
+  )
 })
 
 test('a crash takes the machine away before the pod; a start gives back that machine, and waits for the node', () => {

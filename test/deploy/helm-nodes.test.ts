@@ -34,6 +34,17 @@ test('a node is ready while it votes, by the script of deploy/k8s', () => {
   })
 })
 
+// The chart and the manifests are two ways to the same nodes.
+test.each([
+  ['', 'nodes', OPEN],
+  [' with TLS and users', 'nodes-tls-acl', ['--values', 'fencepost/ci/bundled-tls-acl-values.yaml']],
+])('nodes%s are configured as those of deploy/k8s/%s', (_, folder, args) => {
+  const linesOf = (text: string) => text.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
+  const shipped = join(import.meta.dirname, '../../deploy/k8s', folder, 'valkey.conf')
+  const { config } = nodesOf(args)
+  expect(linesOf(config.data['valkey.conf']).sort()).toEqual(linesOf(readFileSync(shipped, 'utf8')).sort())
+})
+
 test('with TLS and users the probe speaks TLS and logs in as the user of fencepost', () => {
   const { set, node } = nodesOf(['--values', 'fencepost/ci/bundled-tls-acl-values.yaml'])
   expect(node.readinessProbe.exec.command).toEqual([

@@ -108,6 +108,8 @@ describe.each(['nodes', 'nodes-tls-acl'] as const)('the nodes of %s', (build) =>
       'appendonly yes',
       'appendfsync always',
       'maxmemory 512mb',
+      // Without it LATENCY LATEST, which a runbook asks for, is always empty.
+      'latency-monitor-threshold 10',
     ])
       expect(text.split('\n')).toContain(line)
     expect(text).not.toMatch(/^(cluster-enabled|replicaof)/m)
@@ -145,9 +147,10 @@ test('a real server accepts the configuration of the nodes, and fencepost accept
   })
   const said = await command(
     server.urls[0]!,
-    'CONFIG GET maxmemory-policy\r\nCONFIG GET appendfsync\r\nCONFIG GET maxmemory\r\n',
+    'CONFIG GET maxmemory-policy\r\nCONFIG GET appendfsync\r\nCONFIG GET maxmemory\r\nCONFIG GET latency-monitor-threshold\r\n',
   )
-  for (const value of ['noeviction', 'always', String(512 * 1024 * 1024)]) expect(said).toContain(value)
+  for (const value of ['noeviction', 'always', String(512 * 1024 * 1024), '\r\n10\r\n'])
+    expect(said).toContain(value)
 })
 
 test('with TLS the nodes speak TLS alone, and accept only users of their list', () => {
