@@ -14,6 +14,7 @@ import type { ForwardResult } from '../core/ports.ts'
 import { type ApplicationRequest, exchange, type Reply } from './exchange.ts'
 import { AnswerLate, type Failure, failureOf } from './failure.ts'
 import { type Tunnel, tunnel } from './tunnel.ts'
+import { passOverContinue } from './unasked-continue.ts'
 
 export type ApplicationAddress =
   | { readonly kind: 'http'; readonly origin: string }
@@ -90,9 +91,12 @@ export function createApplication(options: ApplicationOptions): Application {
     maxHeaderSize: ANSWER_HEAD_BYTES_MAX,
     strictContentLength: true,
     allowH2: false,
+    // The other parser is an experiment, which an environment variable of undici would choose.
+    useMilo: false,
     autoSelectFamily: true,
     ...(address.kind === 'unix' ? { socketPath: address.path } : {}),
   })
+  passOverContinue(pool)
   return {
     authority: new URL(origin).host,
     forward: async (request, limits) => {

@@ -30,8 +30,8 @@ const LATE = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT'])
 const MALFORMED = new Set(['UND_ERR_RES_CONTENT_LENGTH_MISMATCH', 'UND_ERR_HEADERS_OVERFLOW'])
 /** undici's own error, which has no code. */
 const PARSER_ERROR = 'HTTPParserError'
-/** undici has no code for an unexpected 1xx, 101 or a second answer. */
-const MALFORMED_MESSAGE = /^bad (response|upgrade)$/
+/** undici has no code for an unexpected 101. */
+const UNASKED_UPGRADE = 'bad upgrade'
 
 export function failureOf(error: Error, begun: boolean): Failure {
   const detail = describe(error)
@@ -44,7 +44,7 @@ function causeOf(error: Error): Extract<Failure, { kind: 'no_answer' }>['cause']
   if (error instanceof AnswerLate || LATE.has(code)) return 'timeout'
   if (error instanceof AnswerMalformed || MALFORMED.has(code)) return 'malformed'
   if (error.name === PARSER_ERROR) return 'malformed'
-  return MALFORMED_MESSAGE.test(error.message) ? 'malformed' : 'reset'
+  return error.message === UNASKED_UPGRADE ? 'malformed' : 'reset'
 }
 
 /** For logs: the code if there is one. Messages of undici may quote bytes of the answer. */

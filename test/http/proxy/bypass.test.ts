@@ -41,6 +41,22 @@ test('a body arrives while it is being sent, and an answer while it is being mad
   expect(heard).toEqual(['one', 'two'])
 })
 
+test('an unasked 100, in two parts and while the body is being sent, does not end the request', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin)
+  application.onRequest = (request, response) => {
+    response.socket?.write('HTTP/1.1 100 Con')
+    request.once('data', () => response.socket?.write('tinue\r\n\r\n'))
+    request.on('end', () => response.end('all of it'))
+  }
+  await using wire = await openWire(proxy.port)
+  wire.send('PUT /stream HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\none')
+  await eventually('the request arrives', () => proxy.proxy.inFlight() === 1)
+  wire.send('two')
+  await eventually('the answer', () => wire.received().endsWith('all of it'))
+  expect(wire.received()).toMatch(/^HTTP\/1\.1 200 /)
+})
+
 test('an application that does not read pauses the client', async () => {
   await using application = await startApplication()
   application.onRequest = (request) => void request.pause()
@@ -184,6 +200,16 @@ test('a WebSocket is forwarded, with the bytes right behind its handshake', asyn
   expect(application.seen[0]?.values('sec-websocket-key')).toEqual(['x'])
   await proxy.proxy.close(0)
   await wire.ended
+})
+
+test('a WebSocket is forwarded where the application says 100 before it agrees', async () => {
+  const agrees = 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n'
+  await using application = await startRawApplication(`HTTP/1.1 100 Continue\r\n\r\n${agrees}hello`)
+  await using proxy = await startProxy(application.origin)
+  await using wire = await openWire(proxy.port)
+  wire.send(HANDSHAKE)
+  await eventually('bytes of the other protocol', () => wire.received().endsWith('\r\n\r\nhello'))
+  expect(wire.received()).toMatch(/^HTTP\/1\.1 101 /)
 })
 
 test('a WebSocket behind an unanswered request is answered in its turn, as an ordinary request', async () => {

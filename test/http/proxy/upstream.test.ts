@@ -14,6 +14,7 @@ import { freePort } from '../../support/free-port.ts'
 import { route, startProxy } from '../../support/proxy.ts'
 
 const OK = 'HTTP/1.1 200 OK\r\n'
+const CONTINUE = 'HTTP/1.1 100 Continue\r\n\r\n'
 const large = 'x'.repeat(70_000)
 
 type Row = [
@@ -64,6 +65,15 @@ test.each<Row>([
   [
     'early hints',
     `HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n${OK}Content-Length: 2\r\n\r\nok`,
+    'keep',
+    '200 created',
+    '200 replayed',
+    1,
+  ],
+  ['an unasked 100', `${CONTINUE}${OK}Content-Length: 2\r\n\r\nok`, 'keep', '200 created', '200 replayed', 1],
+  [
+    'unasked 100s, one with header lines, and early hints between them',
+    `${CONTINUE}HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 100 Go on\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n${OK}Content-Length: 2\r\n\r\nok`,
     'keep',
     '200 created',
     '200 replayed',
@@ -151,6 +161,7 @@ test.each<Row>([
   ),
   ['half a head', `${OK}Content-Le`, 'end', '502 indeterminate', '409 in-progress', 1],
   ['no answer', '', 'end', '502 indeterminate', '409 in-progress', 1],
+  ['an unasked 100 alone', CONTINUE, 'end', '502 indeterminate', '409 in-progress', 1],
   ['a reset', '', 'reset', '502 indeterminate', '409 in-progress', 1],
   // Malformed
   [
@@ -203,8 +214,8 @@ test.each<Row>([
     1,
   ],
   [
-    'an unasked 100',
-    `HTTP/1.1 100 Continue\r\n\r\n${OK}Content-Length: 2\r\n\r\nok`,
+    'an unasked 100 with a body, which no 100 has',
+    `HTTP/1.1 100 Continue\r\nContent-Length: 2\r\n\r\nok${OK}Content-Length: 2\r\n\r\nok`,
     'keep',
     '502 indeterminate',
     '409 in-progress',
