@@ -29,6 +29,7 @@ export type AdmittedRequest = {
   /** The host that the client addressed. */
   readonly host: string | undefined
   readonly httpVersion: string
+  /** As received, but for Host where the target has an authority. */
   readonly headers: HeaderList
   /** Its peer is none of those that may say who a client is; absent where any peer of the listener may. */
   readonly untrusted?: true
@@ -94,9 +95,14 @@ export function admit(raw: RawRequest, rules: AdmissionRules): Admission {
       query: queryAt === -1 ? undefined : target.slice(queryAt + 1),
       host: host === '' ? undefined : host,
       httpVersion: raw.httpVersion,
-      headers: raw.headers,
+      headers: absolute === null ? raw.headers : withHost(raw.headers, absolute[1]!),
     },
   }
+}
+
+/** The authority of a target takes the place of the Host line (RFC 9112, section 3.2.2). */
+function withHost(headers: HeaderList, host: string): HeaderList {
+  return [['Host', host], ...headers.filter(([name]) => name.toLowerCase() !== 'host')]
 }
 
 function withSlash(target: string): string {

@@ -6,6 +6,7 @@
  */
 
 import type { IncomingMessage } from 'node:http'
+import { linesOf } from '../../core/formats/header-lines.ts'
 import { matchRoute, type Route, type RouteMatchResult } from '../../core/routes/route.ts'
 import { headerPairs, isForwarding } from '../message/headers.ts'
 import { type Admission, ALWAYS_END_TO_END, admit, type RawRequest } from './admission.ts'
@@ -39,8 +40,9 @@ export function createArrival(options: ArrivalRules): (req: IncomingMessage) => 
           kind: 'admitted',
           request: { ...request, headers: withoutUntrusted(request.headers, claims), untrusted: true },
         }
-    const { method, host, path } = admission.request
-    const facts = { method, host, path, headers: believed ? req.headers : without(req.headers, claims) }
+    const { method, host, path } = request
+    const counted = believed ? req.headers : without(req.headers, claims)
+    const facts = { method, host, path, headers: withHost(counted, linesOf(request.headers, 'host')[0]) }
     const matched = matchRoute(routes, facts)
     return matched === undefined ? { admission } : { admission, matched }
   }
@@ -61,6 +63,10 @@ function without(headers: IncomingMessage['headers'], names: readonly string[]):
   return Object.fromEntries(
     Object.entries(headers).filter(([name]) => !names.includes(name) && !isForwarding(name)),
   )
+}
+
+function withHost(headers: IncomingMessage['headers'], host: string | undefined): IncomingMessage['headers'] {
+  return headers.host === host ? headers : { ...headers, host }
 }
 
 /** Headers that decide what a request is: `Connection` may not name them. */

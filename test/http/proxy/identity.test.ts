@@ -210,6 +210,46 @@ test('a request with another Host is the same request: a retry may use another n
   ])
 })
 
+/** Of the answer to a request with this line and this Host. */
+async function statusOf(port: number, requestLine: string, hostLine: string): Promise<string | undefined> {
+  await using wire = await openWire(port)
+  const rest = 'Idempotency-Key: 1001\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}'
+  wire.send(`${requestLine}\r\n${hostLine}${rest}`)
+  await wire.ended
+  return /^Idempotency-Status: (.*)$/im.exec(wire.received())?.[1]?.trim()
+}
+
+const ACME = 'Host: acme.example\r\n'
+const TO_GLOBEX = 'POST http://globex.example/things HTTP/1.1'
+
+test('where the host identifies a request, the authority of its target is the host, whatever its Host line says', async () => {
+  const named = ['host', 'idempotency-key'].map((name) => ({ in: 'header', name }) as const)
+  const { key, fingerprint } = route()
+  const byHost = {
+    key: { ...key, headers: [], parts: named },
+    fingerprint: { ...fingerprint, headers: ['host'] },
+  }
+  await using proxy = await startProxy(application.origin, { routes: [route(byHost)] })
+  const ask = (requestLine: string, hostLine: string) => statusOf(proxy.port, requestLine, hostLine)
+
+  expect(await ask(TO_GLOBEX, ACME)).toBe('created')
+  expect(application.seen.at(-1)?.values('x-forwarded-host')).toEqual(['globex.example'])
+  expect(await ask('POST /things HTTP/1.1', ACME)).toBe('created')
+  expect(application.seen.at(-1)?.values('x-forwarded-host')).toEqual(['acme.example'])
+  expect(await ask('POST /things HTTP/1.1', 'Host: globex.example\r\n')).toBe('replayed')
+  expect(await ask('POST http://globex.example/things HTTP/1.0', '')).toBe('replayed')
+})
+
+test('a route that looks at the header Host sees the authority of the target', async () => {
+  const match = { headers: [{ kind: 'equals', name: 'host', value: 'acme.example' }] } as const
+  const ofAcme = { name: 'of-acme', match, mode: 'bypass', upstreamTimeoutMs: 5_000 } as const
+  await using proxy = await startProxy(application.origin, { routes: [ofAcme, route()] })
+  expect(await statusOf(proxy.port, TO_GLOBEX, ACME)).toBe('created')
+  expect(await statusOf(proxy.port, 'POST http://acme.example/things HTTP/1.1', 'Host: a\r\n')).toBe(
+    'bypassed',
+  )
+})
+
 test('users who differ by a cookie alone are one principal, unless the route configures the principal', async () => {
   const users: Asked[] = [
     { headers: { cookie: 'session=ann', 'x-user-id': 'ann' } },
