@@ -15,7 +15,7 @@
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
 import type { Dialect, Original } from '../check/original-request.ts'
-import type { AdmittedRequest } from '../request/admission.ts'
+import { type AdmittedRequest, withHost } from '../request/admission.ts'
 
 /** The gateway's own id of a request: a second check with it is a retry of the check, not a duplicate of the request. */
 const HOP_ID_HEADER = 'fencepost-hop-id'
@@ -67,7 +67,9 @@ function described(
   if (target === undefined || !/^\/[\x21-\x7e\x80-\xff]*$/.test(target) || target.includes('#'))
     return malformed(`${prefix}uri`)
   const kept = headers.filter(([name]) => !name.toLowerCase().startsWith(prefix))
-  return original(dialect, withTarget({ ...check, headers: kept }, method, target, host), bodyComes)
+  // The Host line of a check may be the sidecar's own name.
+  const addressed = host === undefined ? kept : withHost(kept, host)
+  return original(dialect, withTarget({ ...check, headers: addressed }, method, target, host), bodyComes)
 }
 
 function malformed(name: string): OriginalRequest {

@@ -100,8 +100,8 @@ export function admit(raw: RawRequest, rules: AdmissionRules): Admission {
   }
 }
 
-/** The authority of a target takes the place of the Host line (RFC 9112, section 3.2.2). */
-function withHost(headers: HeaderList, host: string): HeaderList {
+/** The host that a request is known to be for takes the place of its Host line: of a target, its authority (RFC 9112, section 3.2.2). */
+export function withHost(headers: HeaderList, host: string): HeaderList {
   return [['Host', host], ...headers.filter(([name]) => name.toLowerCase() !== 'host')]
 }
 
