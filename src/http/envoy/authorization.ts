@@ -15,7 +15,7 @@ import { checkAnswer, foundIn, grantedHeaders, UPSTREAM_HEADERS } from '../check
 import type { Original } from '../check/original-request.ts'
 import { tracedCheck } from '../check/traced-check.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
-import { sidecarHeaderNames } from '../message/headers.ts'
+import { otherSpellings, sidecarHeaderNames } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 import { type AdmissionRules, admit } from '../request/admission.ts'
 import { decidedEvent } from '../request/decided-event.ts'
@@ -163,7 +163,11 @@ function responseFor({ decided }: Checked, { request }: Original, answer: Answer
 /** Removes headers that only the sidecar may set, also if Envoy is configured to send only part of the head. */
 function letThrough(came: HeaderList, headers: HeaderList): CheckResponse {
   const set = new Set(headers.map(([name]) => name.toLowerCase()))
-  const foreign = [...UPSTREAM_HEADERS.map((name) => name.toLowerCase()), ...sidecarHeaderNames(came)]
+  const foreign = [
+    ...UPSTREAM_HEADERS.map((name) => name.toLowerCase()),
+    ...sidecarHeaderNames(came),
+    ...otherSpellings(came, headers),
+  ]
   const headersToRemove = [...new Set(foreign)].filter((name) => !set.has(name))
   return { status: { code: GRPC_OK }, okResponse: { headers: setting(headers, 'text'), headersToRemove } }
 }

@@ -13,7 +13,7 @@ import type { HeaderList } from '../../core/header-list.ts'
 import type { ForwardResult } from '../../core/ports.ts'
 import { OUTCOME_HEADER } from '../../core/routes/settlement.ts'
 import type { Answer } from '../message/answer.ts'
-import { STATUS_HEADER, sidecarHeaderNames } from '../message/headers.ts'
+import { otherSpellings, STATUS_HEADER, sidecarHeaderNames } from '../message/headers.ts'
 import type { HeldBody } from '../server/body-memory.ts'
 import { type Body, memoryFull, tooLarge } from '../server/inbound.ts'
 import { type AnsweredBy, answeredBy } from './answered-by.ts'
@@ -97,7 +97,8 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
       if (!conversation.ended.aborted) await held.next()
       return { kind: 'never_sent', detail: 'Envoy gave the request up before it was let through' }
     }
-    held.goOn({ setHeaders: setting(lines, 'bytes'), removeHeaders: foreign })
+    const removeHeaders = [...new Set([...foreign, ...otherSpellings(headers, lines)])]
+    held.goOn({ setHeaders: setting(lines, 'bytes'), removeHeaders })
     for (;;) {
       const message = await held.next()
       if (message === undefined) return lost('Envoy ended the stream before the answer')

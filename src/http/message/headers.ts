@@ -35,13 +35,18 @@ const HOP_BY_HOP = new Set([
 const FRAMING = new Set(['content-length', 'host', 'expect'])
 
 /**
- * Only the sidecar sets these: clients and applications may not. Underscores count as well: an application behind CGI, WSGI or
- * Rack reads both spellings as one name.
+ * A name as an application behind CGI, WSGI or Rack reads it: in any case, and `_` is `-`. Where a header may come from some senders
+ * only, this is the name that counts: any other spelling would bring it past us.
  */
-function isSidecarHeader(lowerName: string): boolean {
-  return (
-    lowerName.startsWith('fencepost-') || lowerName.startsWith('fencepost_') || SIDECAR_NAMES.has(lowerName)
-  )
+export function readName(name: string): string {
+  const lower = name.toLowerCase()
+  return lower.includes('_') ? lower.replaceAll('_', '-') : lower
+}
+
+/** Only the sidecar sets these: clients and applications may not. */
+function isSidecarHeader(name: string): boolean {
+  const read = readName(name)
+  return read.startsWith('fencepost-') || SIDECAR_NAMES.has(read)
 }
 
 const SIDECAR_NAMES = new Set(['idempotency-status', 'idempotent-replayed', 'idempotency-created-at'])
@@ -51,9 +56,16 @@ export function sidecarHeaderNames(headers: HeaderList): readonly string[] {
   return [...new Set(headers.map(([name]) => name.toLowerCase()).filter(isSidecarHeader))]
 }
 
-/** Where a request came from, as the previous hop states it. */
-export function isForwarding(lowerName: string): boolean {
-  return lowerName.startsWith('x-forwarded-') || lowerName === 'forwarded' || lowerName === 'x-real-ip'
+/** The names in these lines that are read as one of `set`, and that setting it does not replace, each once. */
+export function otherSpellings(headers: HeaderList, set: HeaderList): readonly string[] {
+  const replaced = new Set(set.map(([name]) => name.toLowerCase()))
+  const names = headers.map(([name]) => name.toLowerCase())
+  return [...new Set(names.filter((name) => !replaced.has(name) && replaced.has(readName(name))))]
+}
+
+/** Where a request came from, as the previous hop states it. @param read as `readName` gives it */
+export function isForwarding(read: string): boolean {
+  return read.startsWith('x-forwarded-') || read === 'forwarded' || read === 'x-real-ip'
 }
 
 export function headerPairs(raw: readonly string[]): HeaderList {
@@ -110,8 +122,9 @@ export function towardsApplication(
     const lower = name.toLowerCase()
     if (HOP_BY_HOP.has(lower) || FRAMING.has(lower) || dropped.has(lower) || isSidecarHeader(lower))
       return false
-    if (isForwarding(lower)) return forwarded === 'off' || (forwarded === 'append' && !REWRITTEN.has(lower))
-    return claimed === undefined || lower !== 'idempotency-key'
+    const read = readName(lower)
+    if (isForwarding(read)) return forwarded === 'off' || (forwarded === 'append' && !REWRITTEN.has(read))
+    return claimed === undefined || read !== 'idempotency-key'
   })
   lines.push(['Via', `${hop.httpVersion} fencepost`])
   if (forwarded !== 'off') addForwardedBy(lines, headers, hop, forwarded)

@@ -8,10 +8,10 @@
 import type { IncomingMessage } from 'node:http'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import { matchRoute, type Route, type RouteMatchResult } from '../../core/routes/route.ts'
-import { headerPairs, isForwarding } from '../message/headers.ts'
+import { headerPairs } from '../message/headers.ts'
 import { type Admission, ALWAYS_END_TO_END, admit, type RawRequest } from './admission.ts'
 import type { ScopeRules } from './identify.ts'
-import { type Peers, trustedPeers, withoutUntrusted } from './trusted-peers.ts'
+import { type Peers, statesOrigin, trustedPeers } from './trusted-peers.ts'
 
 export type Arrived = { readonly admission: Admission; readonly matched?: RouteMatchResult }
 
@@ -27,7 +27,7 @@ export function createArrival(options: ArrivalRules): (req: IncomingMessage) => 
   const { routes, scope } = options
   const rules = { headerLinesMax: options.limits.headerLinesMax, endToEnd: endToEndHeaders(options) }
   const trusts = trustedPeers(options.trustedPeers)
-  const claims = [scope.tenantHeader, scope.versionHeader, scope.clientHeader]
+  const isClaim = statesOrigin([scope.tenantHeader, scope.versionHeader, scope.clientHeader])
 
   return (req) => {
     const sent = admit(rawOf(req), rules)
@@ -38,10 +38,14 @@ export function createArrival(options: ArrivalRules): (req: IncomingMessage) => 
       ? sent
       : {
           kind: 'admitted',
-          request: { ...request, headers: withoutUntrusted(request.headers, claims), untrusted: true },
+          request: {
+            ...request,
+            headers: request.headers.filter(([name]) => !isClaim(name)),
+            untrusted: true,
+          },
         }
     const { method, host, path } = request
-    const counted = believed ? req.headers : without(req.headers, claims)
+    const counted = believed ? req.headers : without(req.headers, isClaim)
     const facts = { method, host, path, headers: withHost(counted, linesOf(request.headers, 'host')[0]) }
     const matched = matchRoute(routes, facts)
     return matched === undefined ? { admission } : { admission, matched }
@@ -59,10 +63,11 @@ export function rawOf(req: IncomingMessage): RawRequest {
   }
 }
 
-function without(headers: IncomingMessage['headers'], names: readonly string[]): IncomingMessage['headers'] {
-  return Object.fromEntries(
-    Object.entries(headers).filter(([name]) => !names.includes(name) && !isForwarding(name)),
-  )
+function without(
+  headers: IncomingMessage['headers'],
+  isClaim: (name: string) => boolean,
+): IncomingMessage['headers'] {
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !isClaim(name)))
 }
 
 function withHost(headers: IncomingMessage['headers'], host: string | undefined): IncomingMessage['headers'] {

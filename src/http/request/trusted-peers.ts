@@ -5,8 +5,7 @@
  */
 
 import { BlockList, isIP } from 'node:net'
-import type { HeaderList } from '../../core/header-list.ts'
-import { isForwarding } from '../message/headers.ts'
+import { isForwarding, readName } from '../message/headers.ts'
 
 /** The same as the setting's (`config/networks.ts`). */
 export type Peers =
@@ -32,10 +31,11 @@ export function trustedPeers(peers: Peers): (address: string | undefined) => boo
   }
 }
 
-/** The headers without what an untrusted peer states about tenant, version, client and origin. */
-export function withoutUntrusted(headers: HeaderList, scopeHeaders: readonly string[]): HeaderList {
-  return headers.filter(([name]) => {
-    const lower = name.toLowerCase()
-    return !scopeHeaders.includes(lower) && !isForwarding(lower)
-  })
+/** Whether a header, by its name, states tenant, version or client (`scopeHeaders`) or origin. */
+export function statesOrigin(scopeHeaders: readonly string[]): (name: string) => boolean {
+  const names = new Set(scopeHeaders.map(readName))
+  return (name) => {
+    const read = readName(name)
+    return names.has(read) || isForwarding(read)
+  }
 }

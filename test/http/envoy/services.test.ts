@@ -79,6 +79,13 @@ describe('ext_authz', () => {
     expect(answer.okResponse?.headersToRemove).toEqual(expect.arrayContaining(taken))
   })
 
+  test('a request with a key loses what an application behind CGI reads as another one', async () => {
+    const key = randomUUID()
+    const answer = await ask({ 'idempotency-key': key, idempotency_key: 'other' })
+    expect(setBy(answer.okResponse?.headers)).toMatchObject({ 'idempotency-key': key })
+    expect(answer.okResponse?.headersToRemove).toEqual(['idempotency_key'])
+  })
+
   test('a complete body is fingerprinted, and never a part', async () => {
     const key = randomUUID()
     const head = { 'idempotency-key': key }
@@ -156,6 +163,13 @@ describe('ext_proc', () => {
       ? `attempt ${headers['fencepost-attempt']}`
       : `${refused.status.code} ${setBy(refused.headers.setHeaders)['idempotency-status']}`
   }
+
+  test('a request is let through without what an application behind CGI reads as another key', async () => {
+    const stream = envoy.process()
+    stream.say(requestHead({ 'idempotency-key': randomUUID(), idempotency_key: 'other' }, { body: false }))
+    expect(mutationOf(await stream.answer())?.removeHeaders).toEqual(['idempotency_key'])
+    stream.cancel()
+  })
 
   test('a request is let through with its token, its answer is recorded, and replayed', async () => {
     const key = randomUUID()

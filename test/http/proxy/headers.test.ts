@@ -49,6 +49,10 @@ test.each<[what: string, lines: string, name: string, arrives: string[]]>([
   ['anything of ours', 'Fencepost-Anything: 1\r\n', 'fencepost-anything', []],
   ['ours to an application behind CGI', 'Fencepost_Fencing_Token: 1\r\n', 'fencepost_fencing_token', []],
   ['our status', 'Idempotency-Status: created\r\n', 'idempotency-status', []],
+  ['our status, the same', 'Idempotency_Status: created\r\n', 'idempotency_status', []],
+  ['another key, the same', 'Idempotency_Key: other\r\n', 'idempotency_key', []],
+  ['another address, the same', 'X_Forwarded-For: 6.6.6.6\r\n', 'x_forwarded-for', []],
+  ['a name with an underscore', 'X_A: 1\r\n', 'x_a', ['1']],
   ['our mark', 'Idempotent-Replayed: true\r\n', 'idempotent-replayed', []],
   // Where it came from.
   ['the way', 'Via: 1.0 other\r\n', 'via', ['1.0 other', '1.1 fencepost']],
@@ -74,6 +78,27 @@ test.each<[policy: ForwardedHeaders, xff: string[], proto: string[]]>([
   )
   expect([seen.values('x-forwarded-for'), seen.values('x-forwarded-proto')]).toEqual([xff, proto])
   expect(seen.values('x-forwarded-port')).toEqual(policy === 'replace' ? [] : ['9'])
+})
+
+test.each<[policy: ForwardedHeaders, kept: number]>([
+  ['append', 1],
+  ['replace', 0],
+  ['off', 1],
+])(
+  'forwarded headers with underscores, which CGI, WSGI and Rack read as dashes, %s',
+  async (policy, kept) => {
+    const seen = await sent(
+      'X_Forwarded_For: 6.6.6.6\r\nX_Forwarded_Port: 9\r\nX_Real_IP: 6.6.6.6\r\n',
+      policy,
+    )
+    expect(seen.values('x_forwarded_for').length).toBe(policy === 'off' ? 1 : 0)
+    expect([seen.values('x_forwarded_port').length, seen.values('x_real_ip').length]).toEqual([kept, kept])
+  },
+)
+
+test('an unprotected request keeps its keys, in any spelling', async () => {
+  const seen = await sent('Idempotency_Key: other\r\n', 'append', 'PUT')
+  expect([seen.values('idempotency-key'), seen.values('idempotency_key')]).toEqual([['k-1'], ['other']])
 })
 
 test('the application gets its claim: key, token, lock and attempt', async () => {

@@ -57,6 +57,25 @@ test.each<[what: string, peers: ReturnType<typeof blocks>, tenant: string[], cha
   expect(seen?.values('forwarded').length).toBe(tenant.length)
 })
 
+test('with underscores, which CGI, WSGI and Rack read as dashes, what an untrusted peer states is dropped too', async () => {
+  await using application = await startApplication()
+  const ofVictim = {
+    name: 'of-victim',
+    match: { headers: [{ kind: 'present', name: 'x_tenant_id' }] },
+    mode: 'bypass',
+    upstreamTimeoutMs: 1_000,
+  } as const
+  await using proxy = await startProxy(application.origin, {
+    routes: [ofVictim, route()],
+    options: { trustedPeers: blocks(), forwarded: 'off' },
+  })
+  const said = Object.entries(SAID).map(([name, value]) => [name.replaceAll('-', '_'), value] as const)
+  const answer = await proxy.post('k', '{}', Object.fromEntries(said))
+  expect(answer.headers.get('idempotency-status')).toBe('created')
+  const [seen] = application.seen
+  expect(said.filter(([name]) => seen?.values(name).length !== 0)).toEqual([])
+})
+
 test('an untrusted peer that names a tenant gets none of its records and matches no route by it', async () => {
   await using application = await startApplication()
   await using trusted = await startProxy(application.origin)
