@@ -32,6 +32,25 @@ test('a client that disconnects does not end the work, and its retry gets the st
   expect(application.seen.length).toBe(1)
 })
 
+test('a client that ends its side of the connection counts as gone: no answer, the work goes on, and its retry gets the stored answer', async () => {
+  const held = hold()
+  await using application = await startApplication(async (_request, response) => {
+    await held.released
+    response.writeHead(201).end('done')
+  })
+  await using proxy = await startProxy(application.origin)
+  await using wire = await openWire(proxy.port)
+  wire.socket.end(
+    'POST /things HTTP/1.1\r\nHost: a\r\nIdempotency-Key: ended\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}',
+  )
+  await wire.closed
+  held.release()
+  await eventually('the outcome is recorded', () => proxy.events.some((event) => event.kind === 'completed'))
+  const retry = await proxy.post('ended')
+  expect([wire.received(), told(retry), await retry.text()]).toEqual(['', '201 replayed', 'done'])
+  expect(application.seen.length).toBe(1)
+})
+
 test('a client that disconnects before its request is complete leaves no record', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin)
