@@ -11,21 +11,17 @@
 import { driftMs, type Instant } from '../clock-drift.ts'
 import type { Lease } from '../ports.ts'
 
+/** Until when a lease may be used, or an outcome be answered from memory: the sooner of our two clocks ends it. */
+export type Validity = Pick<Lease, 'validUntilMonoMs' | 'validUntilWallMs'>
+
 /** Until when a lease of `leaseMs` is valid whose first message was sent after `startedAt`. */
-export function validityFrom(
-  startedAt: Instant,
-  leaseMs: number,
-  driftFactor?: number,
-): Pick<Lease, 'validUntilMonoMs' | 'validUntilWallMs'> {
+export function validityFrom(startedAt: Instant, leaseMs: number, driftFactor?: number): Validity {
   const validMs = leaseMs - driftMs(leaseMs, driftFactor)
   return { validUntilMonoMs: startedAt.monoMs + validMs, validUntilWallMs: startedAt.wallMs + validMs }
 }
 
-/** Milliseconds left, on whichever clock has fewer; zero or below: the lease is over. */
-export function remainingMs(
-  lease: Pick<Lease, 'validUntilMonoMs' | 'validUntilWallMs'>,
-  at: Instant,
-): number {
+/** Milliseconds left, on whichever clock has fewer; zero or below: the validity is over. */
+export function remainingMs(lease: Validity, at: Instant): number {
   return Math.min(lease.validUntilMonoMs - at.monoMs, lease.validUntilWallMs - at.wallMs)
 }
 

@@ -13,14 +13,14 @@ import { ownBytes } from '../record/own-bytes.ts'
 import type { Fingerprint } from '../record/record.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
+import type { Validity } from './lease.ts'
 
 export type Known = {
   readonly outcome: StoredOutcome
   readonly fingerprint: Fingerprint
   readonly token: Token
   readonly attempt: number
-  readonly untilMonoMs: number
-}
+} & Validity
 
 export type OutcomeMemory = {
   /** The entry of the key; it counts as used now. */
@@ -83,8 +83,9 @@ export function createOutcomeMemory(bytesMax: number): OutcomeMemory {
       forget(key)
       const bytes = ENTRY_OVERHEAD_BYTES + key.length + bytesOf(known.outcome)
       if (bytes > bytesMax) return
-      const { fingerprint, token, attempt, untilMonoMs } = known
-      const own = { outcome: withOwnBody(known.outcome), fingerprint, token, attempt, untilMonoMs }
+      const { fingerprint, token, attempt, validUntilMonoMs, validUntilWallMs } = known
+      const validity = { validUntilMonoMs, validUntilWallMs }
+      const own = { outcome: withOwnBody(known.outcome), fingerprint, token, attempt, ...validity }
       const entry: Entry = { key, known: own, bytes, older: ends, newer: ends }
       entries.set(key, entry)
       putNewest(entry)

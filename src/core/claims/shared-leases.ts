@@ -8,14 +8,18 @@
  * majority has recorded its outcome (the outcome). The nodes would give, or would have given, each of these answers:
  * "held" and "mismatch" only under a live lease of our own, an outcome only once a majority holds it for good.
  *
- * The memory of outcomes is bounded (`outcome-memory.ts`) and only saves rounds: a process may start without it.
+ * The memory of outcomes is bounded (`outcome-memory.ts`) and only saves rounds: a process may start without it. An
+ * outcome leaves it with its retention, on the sooner of our two clocks as a lease ends: after that the nodes may have
+ * another one.
  */
 
 import type { Clock } from '../clock.ts'
+import { type Instant, now } from '../clock-drift.ts'
 import type { Events } from '../events.ts'
 import type { ClaimRequest, ClaimResult, Leases } from '../ports.ts'
 import type { Fingerprint } from '../record/record.ts'
 import { HeldLeases } from './held-leases.ts'
+import { remainingMs, type Validity } from './lease.ts'
 import { createOutcomeMemory } from './outcome-memory.ts'
 
 export type SharedLeasesOptions = {
@@ -46,7 +50,7 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
   /** The answer known without a round, or undefined. */
   function answerHere({ key, fingerprint }: ClaimRequest): ClaimResult | undefined {
     const entry = known.find(key)
-    if (entry !== undefined && entry.untilMonoMs > clock.monoMs()) {
+    if (entry !== undefined && remainingMs(entry, now(clock)) > 0) {
       if (entry.fingerprint !== fingerprint) return { kind: 'mismatch' }
       return { kind: 'duplicate', outcome: entry.outcome, token: entry.token, attempt: entry.attempt }
     }
@@ -86,9 +90,9 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
     if (result.kind === 'duplicate') {
       const { outcome, token, attempt } = result
       // The nodes forget it after its retention; by our clocks that is not later than this.
-      const leftMs = retentionMs - Math.max(0, clock.wallMs() - outcome.completedAtWallMs)
-      if (leftMs > 0)
-        known.remember(key, { outcome, fingerprint, token, attempt, untilMonoMs: clock.monoMs() + leftMs })
+      const at = now(clock)
+      const leftMs = retentionMs - Math.max(0, at.wallMs - outcome.completedAtWallMs)
+      if (leftMs > 0) known.remember(key, { outcome, fingerprint, token, attempt, ...after(at, leftMs) })
     }
     return result
   }
@@ -117,16 +121,13 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
       return result
     },
     complete: async (lease, outcome) => {
+      // A node's retention begins when it gets the outcome, and its answer may take long.
+      const sentAt = now(clock)
       const result = await leases.complete(lease, outcome)
       if (result.kind === 'recorded') {
-        const { fingerprint, token, attempt } = lease
-        known.remember(lease.key, {
-          outcome,
-          fingerprint,
-          token,
-          attempt,
-          untilMonoMs: clock.monoMs() + lease.retentionMs,
-        })
+        const { fingerprint, token, attempt, retentionMs } = lease
+        const validity = after(sentAt, retentionMs)
+        known.remember(lease.key, { outcome, fingerprint, token, attempt, ...validity })
       }
       if (result.kind !== 'unavailable') held.end(lease)
       return result
@@ -149,4 +150,8 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
     },
     isHeld: (key) => held.find(key) !== undefined,
   }
+}
+
+function after({ monoMs, wallMs }: Instant, ms: number): Validity {
+  return { validUntilMonoMs: monoMs + ms, validUntilWallMs: wallMs + ms }
 }

@@ -4,6 +4,7 @@ import { type SharedLeases, shareLeases } from '../../../src/core/claims/shared-
 import { SILENT } from '../../../src/core/events.ts'
 import type { ClaimResult, Lease, Leases } from '../../../src/core/ports.ts'
 import type { StoredOutcome } from '../../../src/core/record/stored-outcome.ts'
+import { pause } from '../../../src/core/retry.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
 const LEASE_MS = 30_000
@@ -18,6 +19,8 @@ const request = {
 const other = { ...request, fingerprint: 'b'.repeat(64) }
 
 let clock: VirtualClock
+/** How long the answer to a completion takes. */
+let recordedAfterMs: number
 let claims: PromiseWithResolvers<ClaimResult>[]
 let shared: SharedLeases
 
@@ -59,7 +62,10 @@ const nodes = (): Leases => ({
   raise: unexpected,
   withdraw: unexpected,
   forgetBelow: unexpected,
-  complete: async () => ({ kind: 'recorded' }),
+  complete: async () => {
+    if (recordedAfterMs > 0) await pause(clock, recordedAfterMs)
+    return { kind: 'recorded' }
+  },
   release: async () => ({ kind: 'released' }),
   read: async () => ({ kind: 'absent' }),
 })
@@ -67,6 +73,7 @@ const nodes = (): Leases => ({
 beforeEach(() => {
   clock = new VirtualClock()
   claims = []
+  recordedAfterMs = 0
   shared = shareLeases({ leases: nodes(), clock, events: SILENT, outcomeBytesMax: 10_000 })
 })
 
@@ -201,6 +208,48 @@ describe('duplicates of a recorded outcome', () => {
     await clock.advance(RETENTION_MS - 10_001)
     expect((await shared.claim(request)).kind).toBe('duplicate')
     await clock.advance(1)
+    void shared.claim(request)
+    expect(claims).toHaveLength(2)
+  })
+
+  test.each([
+    ['recorded here', async () => void (await shared.complete(await granted(), response('done')))],
+    [
+      'from the nodes',
+      async () => {
+        const first = shared.claim(request)
+        claims.at(-1)?.resolve({ kind: 'duplicate', outcome: response('done'), token: 1, attempt: 1 })
+        await first
+      },
+    ],
+  ])(
+    'an outcome %s is forgotten with its retention by a machine that was suspended meanwhile',
+    async (_, learn) => {
+      await learn()
+      // The monotonic clock missed the suspension.
+      clock.stepWall(RETENTION_MS - 1)
+      expect((await shared.claim(request)).kind).toBe('duplicate')
+      clock.stepWall(1)
+      void shared.claim(other)
+      expect(claims).toHaveLength(2)
+    },
+  )
+
+  test('an outcome is forgotten with its retention where the wall clock was set back meanwhile', async () => {
+    await shared.complete(await granted(), response('done'))
+    clock.stepWall(-RETENTION_MS)
+    await clock.advance(RETENTION_MS)
+    void shared.claim(request)
+    expect(claims).toHaveLength(2)
+  })
+
+  test('an outcome whose recording was answered late is forgotten as early as the nodes may forget it', async () => {
+    const mine = await granted()
+    recordedAfterMs = 1_500
+    const completed = shared.complete(mine, response('done'))
+    await clock.advance(1_500)
+    expect((await completed).kind).toBe('recorded')
+    await clock.advance(RETENTION_MS - 1_500)
     void shared.claim(request)
     expect(claims).toHaveLength(2)
   })
