@@ -110,11 +110,15 @@ export type NodeGroups = {
 }
 
 /** Clock watch and node breaker, around the nodes of a group before they are connected. */
-export function guardNodes(config: Config, redis: RedisNodes, outside: Outside): WatchedNodes {
+export function guardNodes(
+  config: Pick<Config, 'clockMaxSkewMs' | 'clockEnforce' | 'clockStepMs'>,
+  redis: RedisNodes,
+  outside: Outside,
+): WatchedNodes {
   const watched = watchNodeClocks({
     ...outside,
     nodes: redis.nodes,
-    suspendMs: config.quarantineMs,
+    suspendMs: () => redis.longestQuarantineMs,
     maxSkewMs: config.clockMaxSkewMs,
     enforce: config.clockEnforce,
     toleratedStepMs: config.clockStepMs,

@@ -1,7 +1,7 @@
 /**
  * Glances at the nodes of one cluster (`core/nodes/glance.ts`): reads them, and remembers which node may be glanced at.
  *
- * A glance is one write and four reads on the node. A look at everything takes its place
+ * A glance is one write and five reads on the node. A look at everything takes its place
  *
  * - while any node does not vote: whoever brings it back must know all of the others;
  * - after commands of this process: new claims must not fill a node's memory beyond its share, and fitness must be known
@@ -16,7 +16,7 @@ import type { Redis } from 'ioredis'
 import { type Glance, LOOKS_PER_WHOLE_ONE, suffices } from '../core/nodes/glance.ts'
 import type { ClusterNodes } from './cluster-nodes.ts'
 import type { NodeContinuity } from './continuity.ts'
-import { EPOCH_KEY, PULSE_KEY } from './keys.ts'
+import { CLUSTER_KEY, EPOCH_KEY, PULSE_KEY } from './keys.ts'
 import type { LookListener, Member } from './member.ts'
 import { answerOrRedial } from './redial.ts'
 
@@ -26,10 +26,11 @@ export async function glanceAt(client: Redis): Promise<Glance> {
     .pipeline()
     .time()
     .get(EPOCH_KEY)
+    .hget(CLUSTER_KEY, 'quarantine_ms')
     .hget(PULSE_KEY, 'run')
     .hget(PULSE_KEY, 'ms')
     .exec()
-  const [time, epoch, runId, pulseMs] = (replies ?? []).map(([error, reply]) => {
+  const [time, epoch, quarantineMs, runId, pulseMs] = (replies ?? []).map(([error, reply]) => {
     if (error !== null) throw error
     return reply
   })
@@ -38,6 +39,7 @@ export async function glanceAt(client: Redis): Promise<Glance> {
   return {
     nodeMs: seconds * 1_000 + Math.floor(micros / 1_000),
     epoch: typeof epoch === 'string' ? epoch : undefined,
+    quarantineMs: typeof quarantineMs === 'string' ? Number(quarantineMs) : undefined,
     pulse: typeof runId === 'string' ? { runId, nodeMs: Number(pulseMs) } : undefined,
   }
 }

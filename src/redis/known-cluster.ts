@@ -4,6 +4,7 @@
  * Owns what makes a cluster another one. If all nodes were emptied and founded anew while this process was cut off,
  * they look as sound as before and have forgotten everything: a process that accepted them would grant again what it
  * acknowledged itself. So once a node has voted, its cluster is the only one, and only a new process accepts another.
+ * And how long its nodes' longest quarantine is: it only ever rises, so it is known also while no node can be asked.
  */
 
 import type { Events } from '../core/events.ts'
@@ -12,16 +13,29 @@ import type { NodeFacts } from './inspection.ts'
 export class KnownCluster {
   readonly #events: Events
   #id: string | undefined
+  #quarantineMs: number
   /** The clusters found in its place; one more each time that the nodes are founded anew. */
   readonly #told = new Set<string>()
 
-  constructor(events: Events) {
+  /** @param quarantineMs as this process needs it */
+  constructor(events: Events, quarantineMs: number) {
     this.#events = events
+    this.#quarantineMs = quarantineMs
   }
 
   /** Undefined before any node has voted. */
   get id(): string | undefined {
     return this.#id
+  }
+
+  /** The longest quarantine that this process or a node asked for: until every lease of any sidecar is over. */
+  get quarantineMs(): number {
+    return this.#quarantineMs
+  }
+
+  /** A node of this cluster was looked at. */
+  saw({ cluster }: NodeFacts): void {
+    this.#quarantineMs = Math.max(this.#quarantineMs, cluster?.quarantineMs ?? 0)
   }
 
   /** A node votes. */

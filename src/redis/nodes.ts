@@ -65,7 +65,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       return { node, client, state, connection: 0, ...seen }
     })
     this.nodes = this.members.map((member) => member.node)
-    this.#known = new KnownCluster(options.events)
+    this.#known = new KnownCluster(options.events, options.quarantineMs)
     this.continuity = new NodeContinuity(this)
     this.#glances = new Glances(this, this.continuity)
     this.#watch = new LookTimer({
@@ -134,7 +134,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     })
   }
 
-  /** The cluster as its voting nodes know it, or else as any node does; the longest quarantine counts. */
+  /** The cluster as its voting nodes know it, or else as any node does; the longest quarantine ever seen counts. */
   cluster(): Cluster {
     const known = this.members.flatMap(({ state }) =>
       'facts' in state && state.facts.cluster !== undefined
@@ -143,13 +143,17 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     )
     const idOnNodes = (known.find(({ voting }) => voting) ?? known[0])?.cluster.id ?? ''
     const id = this.#known.id ?? idOnNodes
-    const quarantines = known.map(({ cluster }) => cluster.quarantineMs)
     const members = this.#list
     return {
       id,
-      quarantineMs: Math.max(this.options.quarantineMs, ...quarantines),
+      quarantineMs: this.#known.quarantineMs,
       ...(members === undefined ? {} : { members }),
     }
+  }
+
+  /** Until every lease that any sidecar of the cluster may have been granted is over, as far as is known now. */
+  get longestQuarantineMs(): number {
+    return this.#known.quarantineMs
   }
 
   /** A node as enrolment sees it, on its current connection. */
@@ -313,6 +317,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   #become(member: Member, state: NodeState): void {
     const before = member.state.kind
     member.state = state
+    if ('facts' in state) this.#known.saw(state.facts)
     if (before === state.kind || this.#closed) return
     const reason = 'reason' in state ? state.reason : 'it is enrolled'
     this.options.events.publish({

@@ -76,6 +76,32 @@ test('a node whose clock jumps past the retention and back votes again only with
   )
 })
 
+test('after a step of all clocks a sidecar with short leases grants nothing that one with longer leases still holds', async () => {
+  const { servers, clocks } = await start(3)
+  const quarantineMs = 3_500
+  const long = await joined(servers.urls, { quarantineMs })
+  const short = await joined(servers.urls)
+  await long.votes(3)
+  await short.votes(3)
+  await seenSteady(short)
+  const held = await long.claim('one holder', { leaseMs: 2_500 })
+  if (held.kind !== 'granted') throw new Error(held.kind)
+  // Tolerated: no node forgets by it. The nodes let the lease lapse as much sooner.
+  for (const clock of clocks) clock.set(900)
+  const grantedMonoMs = await eventually(
+    'it is taken over',
+    async () => {
+      const { kind } = await short.claim('one holder', { budgetMs: 100 })
+      return kind === 'granted' ? performance.now() : undefined
+    },
+    { withinMs: 15_000 },
+  )
+  expect(grantedMonoMs).toBeGreaterThan(held.lease.validUntilMonoMs)
+  expect(short.events).toContainEqual(
+    expect.objectContaining({ kind: 'clock_stepped', suspendedMs: quarantineMs }),
+  )
+})
+
 test('a request that two of three nodes knew is not executed again when the clock of one of them jumps', async () => {
   const { servers, clocks } = await start(3)
   const links: FaultLink[] = []

@@ -218,6 +218,7 @@ function stub(refusal: Error | null = null) {
   const replies = [
     [null, ['1000', '0']],
     [null, EPOCH],
+    [null, '400'],
     [refusal, 'a1'],
     [null, '999900'],
   ]
@@ -227,7 +228,7 @@ function stub(refusal: Error | null = null) {
     node: { calls: 7 },
     client: { status: 'ready', pipeline: () => pipeline, disconnect: () => {} },
     connection: 1,
-    state: { kind: 'voting', facts: { runId: 'a1', epoch: EPOCH } },
+    state: { kind: 'voting', facts: { runId: 'a1', epoch: EPOCH, cluster: { id: 'c', quarantineMs: 400 } } },
     invalidated: undefined,
   })) as unknown as Member[]
   const options = { clock: systemClock } as RedisNodesOptions

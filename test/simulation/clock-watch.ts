@@ -41,7 +41,7 @@ export function watchClocks(ports: ClockWatchPorts): Pick<WatchedNodes, 'nodes' 
     nodes: links,
     clock,
     events: SILENT,
-    suspendMs: CLUSTER.quarantineMs,
+    suspendMs: () => CLUSTER.quarantineMs,
     maxSkewMs: MAX_TOKEN_AHEAD_MS,
     enforce: false,
     toleratedStepMs: CLOCK_STEP_MS,

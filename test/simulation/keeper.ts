@@ -85,6 +85,7 @@ export class Keeper {
     const glance = await call(node, Number(known.runId), this.#ports, () => ({
       nodeMs: Math.floor(node.nodeMs),
       epoch: node.epoch,
+      quarantineMs: CLUSTER.quarantineMs,
       pulse: node.pulse,
     })).catch(() => undefined)
     if (this.#present[node.index] !== known) return false

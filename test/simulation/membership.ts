@@ -31,7 +31,7 @@ export type MembershipPorts = EnrollerPorts & {
 export function keepMembership(ports: MembershipPorts): () => string | undefined {
   const { process, nodes, links, dice, history } = ports
   const { clock } = process
-  const known = new KnownCluster(SILENT)
+  const known = new KnownCluster(SILENT, CLUSTER.quarantineMs)
   const seen: (Membership | undefined)[] = nodes.map(() => undefined)
   const wasVoting = nodes.map(() => false)
   let founding = false

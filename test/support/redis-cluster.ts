@@ -1,9 +1,8 @@
 /** One sidecar's view of real Redis servers, with a short quarantine, and the events that it published. */
 
+import { guardNodes } from '../../src/app/stack.ts'
 import { createLeases } from '../../src/core/claims/leases.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
-import { withBreaker } from '../../src/core/nodes/node-breaker.ts'
-import { watchNodeClocks } from '../../src/core/nodes/node-clocks.ts'
 import { withQuorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
 import type { ClaimRequest, ClaimResult, Lease, Leases } from '../../src/core/ports.ts'
 import { ANSWER_MAX_AGE_MS } from '../../src/core/quorum/answer-age.ts'
@@ -66,18 +65,10 @@ export async function joinCluster(
     ...more,
   })
   const outside = { clock: systemClock, random: systemRandom, events: publisher }
-  const watched = watchNodeClocks({
-    nodes: nodes.nodes,
-    ...outside,
-    suspendMs: QUARANTINE_MS,
-    maxSkewMs: 50,
-    enforce: typeof guarded === 'object' && guarded.enforce,
-    toleratedStepMs: 1_000,
-    onForwardJump: (index, jump) =>
-      nodes.invalidateEpoch(index, `its clock jumped ${jump.aheadMs} ms ahead`, jump),
-  })
+  const clockEnforce = typeof guarded === 'object' && guarded.enforce
+  const watched = guardNodes({ clockMaxSkewMs: 50, clockEnforce, clockStepMs: 1_000 }, nodes, outside)
   await nodes.connect(guarded === false ? undefined : watched.saw)
-  const voters = guarded === false ? nodes.nodes : watched.nodes.map((node) => withBreaker(node, outside))
+  const voters = guarded === false ? nodes.nodes : watched.nodes
   const quorum = createRedlockQuorum({ nodes: voters, ...outside })
   const plain = createLeases({ quorum, ...outside })
   const required = majorityOf(urls.length)

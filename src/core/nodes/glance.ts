@@ -1,5 +1,6 @@
 /**
- * A glance at a node that votes: its time, its epoch, and the time of its pulse, instead of all that a look reads.
+ * A glance at a node that votes: its time, its epoch, its cluster's longest quarantine, and the time of its pulse,
+ * instead of all that a look reads.
  *
  * Whoever looks in the half second after a pulse was written need not look at everything: the process that wrote it has
  * just done so, and writes none where it finds a node unfit. So of all processes that watch a node at most two a second
@@ -14,6 +15,8 @@ import type { Membership } from './enrolment-rules.ts'
 export type Glance = {
   readonly nodeMs: number
   readonly epoch: string | undefined
+  /** The longest of the cluster: votes are suspended for as long, so a longer one must be known in time. */
+  readonly quarantineMs: number | undefined
   readonly pulse: { readonly runId: string; readonly nodeMs: number } | undefined
 }
 
@@ -35,10 +38,11 @@ export function nextLookMs(everyMs: number, glancesAreEnough: boolean, fraction:
 
 /** @param known what the last look at everything found, on the same connection */
 export function suffices(
-  { nodeMs, epoch, pulse }: Glance,
-  known: Pick<Membership, 'runId' | 'epoch'>,
+  { nodeMs, epoch, quarantineMs, pulse }: Glance,
+  known: Pick<Membership, 'runId' | 'epoch' | 'cluster'>,
   pulseEveryMs = PULSE_EVERY_MS,
 ): boolean {
-  if (epoch === undefined || epoch !== known.epoch) return false
+  if (epoch === undefined || epoch !== known.epoch || quarantineMs !== known.cluster?.quarantineMs)
+    return false
   return pulse?.runId === known.runId && Math.abs(nodeMs - pulse.nodeMs) < pulseEveryMs
 }

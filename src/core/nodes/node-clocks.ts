@@ -6,7 +6,7 @@
  *                  └→ jumped (ahead, by more than is tolerated, and the others did not) → a node that forgot
  *
  * A node's lease ends on the node's own clock. Where that clock jumps, leases end too early or too late; until the
- * longest of them is over on any clock, the node's answers say nothing. Tokens need no clock, so a constant offset is
+ * longest of any sidecar is over on any clock, the node's answers say nothing. Tokens need no clock, so a constant offset is
  * only reported, and refused where that is configured. After a forward jump, the node's records may have expired
  * (`clock-jumps.ts`): until it is clear whether the node's clock jumped, its votes do not count. A clock that has not
  * been watched for long may have jumped before: its word that a lease has ended is trusted only where it agrees closely
@@ -38,8 +38,11 @@ export type NodeClocksOptions = {
   readonly nodes: readonly RecordNode[]
   readonly clock: Clock
   readonly events: Events
-  /** How long a node whose clock was stepped does not vote: until the longest lease is over. */
-  readonly suspendMs: number
+  /**
+   * How long a node whose clock was stepped does not vote: until the longest lease of any sidecar is over. Asked
+   * whenever it is needed, because a sidecar with longer leases may join.
+   */
+  readonly suspendMs: () => number
   readonly maxSkewMs: number
   /** Refuse claims while a majority of the nodes is further off than tolerated. */
   readonly enforce: boolean
@@ -54,7 +57,8 @@ type Watched = {
   steady: Steady
   /** A jump ahead while it is unclear whose it was. */
   jump: ForwardJump | undefined
-  suspendedUntilMonoMs: number
+  /** Since when its votes do not count, for {@link NodeClocksOptions.suspendMs}. */
+  suspendedSinceMonoMs: number
   /** Since when no jump can have been missed, but one that a round trip hides. */
   followedSinceMonoMs: number
   /** The most precise reading since then. */
@@ -87,15 +91,15 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
       const state = watched[index]
       return state === undefined ? node : clocks.wrap(node, state)
     }),
-    suspendedUntilMonoMs: (index) =>
-      watched[index]?.jump === undefined
-        ? (watched[index]?.suspendedUntilMonoMs ?? Number.NEGATIVE_INFINITY)
-        : Number.POSITIVE_INFINITY,
+    suspendedUntilMonoMs: (index) => {
+      const state = watched[index]
+      return state === undefined ? Number.NEGATIVE_INFINITY : clocks.suspendedUntilMonoMs(state)
+    },
     saw: (index, sample, sentWallMs) => {
       const [node, state] = [options.nodes[index], watched[index]]
       if (node === undefined || state === undefined) return true
       clocks.judge(node.name, state, sample, sentWallMs)
-      return !isSuspended(state, sample.receivedMonoMs)
+      return !clocks.isSuspended(state, sample.receivedMonoMs)
     },
   }
 }
@@ -113,13 +117,21 @@ class NodeClocks {
       baseline: undefined,
       steady: undefined,
       jump: undefined,
-      suspendedUntilMonoMs: Number.NEGATIVE_INFINITY,
+      suspendedSinceMonoMs: Number.NEGATIVE_INFINITY,
       followedSinceMonoMs: Number.POSITIVE_INFINITY,
       narrowest: undefined,
       believed: false,
       skewed: false,
       toldMonoMs: Number.NEGATIVE_INFINITY,
     }))
+  }
+
+  suspendedUntilMonoMs({ jump, suspendedSinceMonoMs }: Watched): number {
+    return jump === undefined ? suspendedSinceMonoMs + this.#options.suspendMs() : Number.POSITIVE_INFINITY
+  }
+
+  isSuspended(state: Watched, atMonoMs: number): boolean {
+    return atMonoMs < this.suspendedUntilMonoMs(state)
   }
 
   /** Applies one more answer to a node's clock. */
@@ -139,7 +151,7 @@ class NodeClocks {
     const { events, suspendMs, toleratedStepMs } = this.#options
     const { baseline, stepMs, fromMonoMs } = follow(state.baseline, sample)
     const { sentMonoMs, receivedMonoMs } = sample
-    if (state.baseline === undefined) state.suspendedUntilMonoMs = receivedMonoMs + suspendMs
+    if (state.baseline === undefined) state.suspendedSinceMonoMs = receivedMonoMs
     const gapMs = sentMonoMs - (state.baseline?.last.receivedMonoMs ?? Number.NEGATIVE_INFINITY)
     if (stepMs !== 0 || gapMs > FOLLOWED_GAP_MS) {
       state.followedSinceMonoMs = receivedMonoMs
@@ -155,8 +167,8 @@ class NodeClocks {
     if (stepMs !== 0) {
       // The suspension covers it anyway, wherever the clock stands.
       state.believed = true
-      state.suspendedUntilMonoMs = receivedMonoMs + suspendMs
-      events.publish({ kind: 'clock_stepped', node, stepMs, suspendedMs: suspendMs })
+      state.suspendedSinceMonoMs = receivedMonoMs
+      events.publish({ kind: 'clock_stepped', node, stepMs, suspendedMs: suspendMs() })
     }
     if (stepMs > toleratedStepMs) {
       const { nodeMs } = sample
@@ -175,8 +187,8 @@ class NodeClocks {
     for (const state of this.watched) {
       if (state.believed || state.baseline === undefined) continue
       const among = isAmongMost(readingOf(state.baseline.last), readings, toleratedStepMs, this.#required)
-      if (among) state.suspendedUntilMonoMs = Number.NEGATIVE_INFINITY
-      state.believed = among || clock.monoMs() >= state.suspendedUntilMonoMs
+      if (among) state.suspendedSinceMonoMs = Number.NEGATIVE_INFINITY
+      state.believed = among || !this.isSuspended(state, clock.monoMs())
     }
   }
 
@@ -184,7 +196,7 @@ class NodeClocks {
   #knowsLapses(state: Watched, leaseMs: number): boolean {
     const { clock, suspendMs } = this.#options
     const nowMonoMs = clock.monoMs()
-    if (nowMonoMs - state.followedSinceMonoMs >= suspendMs) return true
+    if (nowMonoMs - state.followedSinceMonoMs >= suspendMs()) return true
     const readings = this.watched.flatMap(({ baseline, narrowest }) =>
       // An old reading has drifted since.
       baseline === undefined ||
@@ -235,7 +247,7 @@ class NodeClocks {
           if (answer.kind === 'unreachable') return answer
           const sample = { nodeMs: answer.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
           this.judge(node.name, state, sample, sentWallMs)
-          const suspended = isSuspended(state, sample.receivedMonoMs)
+          const suspended = this.isSuspended(state, sample.receivedMonoMs)
           // The clocks were found apart while it was under way.
           const refused = this.#refuses(command)
           const { nodeMs } = answer
@@ -259,10 +271,6 @@ const CLOCKS_APART: Promise<NodeAnswer> = Promise.resolve({
 /** It has been seen, and not yet among a majority. */
 function isUnjudged({ believed, baseline }: Watched): boolean {
   return !believed && baseline !== undefined
-}
-
-function isSuspended({ jump, suspendedUntilMonoMs }: Watched, atMonoMs: number): boolean {
-  return jump !== undefined || atMonoMs < suspendedUntilMonoMs
 }
 
 /** An earlier claim had ended by the node's clock. */

@@ -40,7 +40,7 @@ function watched(aheadMs: readonly number[], enforce: boolean) {
     nodes,
     clock,
     events: SILENT,
-    suspendMs: 10_000,
+    suspendMs: () => 10_000,
     maxSkewMs: 50,
     enforce,
     toleratedStepMs: 1_000_000,

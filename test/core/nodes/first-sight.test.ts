@@ -20,6 +20,7 @@ function cluster() {
   const nodes = aheadMs.map(
     (_, index) => new EmbeddedNode(`node-${index}`, () => clock.wallMs() + (aheadMs[index] ?? 0), 10_000),
   )
+  const longest = { leaseMs: LONGEST_LEASE_MS }
   let sidecars = 0
   const start = (reaches: readonly number[] = [0, 1, 2, 3, 4]) => {
     const all = nodes.map(
@@ -35,7 +36,7 @@ function cluster() {
       nodes: all,
       clock,
       events: SILENT,
-      suspendMs: LONGEST_LEASE_MS,
+      suspendMs: () => longest.leaseMs,
       maxSkewMs: 5_000,
       enforce: false,
       toleratedStepMs: 1_000,
@@ -74,7 +75,7 @@ function cluster() {
       for (const one of watching) one.look()
     }
   }
-  return { clock, aheadMs, roundTripMs, start, pass }
+  return { clock, aheadMs, roundTripMs, longest, start, pass }
 }
 
 test.each([900, 300, 150])(
@@ -93,6 +94,19 @@ test.each([900, 300, 150])(
     expect(await other.claim()).toMatchObject({ kind: 'granted' })
   },
 )
+
+test('a lapsed claim is taken over by a clock that was watched for the longest lease of any sidecar, as it is known then', async () => {
+  const { aheadMs, longest, start, pass } = cluster()
+  longest.leaseMs = 2_000
+  aheadMs.splice(0, 5, 0, 200, 400, 600, 800)
+  expect(await start().claim()).toMatchObject({ kind: 'granted' })
+  const watching = start()
+  await pass(10_900, watching)
+  longest.leaseMs = LONGEST_LEASE_MS
+  expect(await watching.claim()).toMatchObject({ kind: 'unavailable' })
+  await pass(LONGEST_LEASE_MS - 10_900, watching)
+  expect(await watching.claim()).toMatchObject({ kind: 'granted', lease: { attempt: 2 } })
+})
 
 test('where clocks agree as closely as NTP keeps them, a sidecar takes a lapsed claim over at once', async () => {
   const { aheadMs, start, pass } = cluster()

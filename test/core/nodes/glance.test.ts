@@ -3,8 +3,13 @@ import { expect, test } from 'vitest'
 import { PULSE_EVERY_MS } from '../../../src/core/nodes/continuity.ts'
 import { type Glance, nextLookMs, suffices } from '../../../src/core/nodes/glance.ts'
 
-const KNOWN = { runId: 'a1', epoch: '1:a1:n:5' }
-const FRESH: Glance = { nodeMs: 9_000, epoch: KNOWN.epoch, pulse: { runId: 'a1', nodeMs: 8_900 } }
+const KNOWN = { runId: 'a1', epoch: '1:a1:n:5', cluster: { id: 'c', quarantineMs: 60_000 } }
+const FRESH: Glance = {
+  nodeMs: 9_000,
+  epoch: KNOWN.epoch,
+  quarantineMs: 60_000,
+  pulse: { runId: 'a1', nodeMs: 8_900 },
+}
 
 test.each<[what: string, glance: Glance, is: boolean]>([
   ['a fresh pulse', FRESH, true],
@@ -14,6 +19,7 @@ test.each<[what: string, glance: Glance, is: boolean]>([
   ['a pulse without a time', { ...FRESH, pulse: { runId: 'a1', nodeMs: Number.NaN } }, false],
   ['no pulse', { ...FRESH, pulse: undefined }, false],
   ['another epoch', { ...FRESH, epoch: '1:a1:m:7' }, false],
+  ['a longer quarantine: a sidecar with longer leases joined', { ...FRESH, quarantineMs: 90_000 }, false],
   ['no epoch', { ...FRESH, epoch: undefined }, false],
 ])('%s', (_, glance, is) => {
   expect(suffices(glance, KNOWN)).toBe(is)

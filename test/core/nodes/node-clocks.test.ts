@@ -78,6 +78,7 @@ function watch(count: number, enforce = false) {
   const clock = new VirtualClock()
   const events: CoreEvent[] = []
   const jumped: number[] = []
+  const longest = { leaseMs: 30_000 }
   const aheadMs = Array.from({ length: count }, () => 0)
   const nodes = aheadMs.map(
     (_, index): RecordNode => ({
@@ -93,7 +94,7 @@ function watch(count: number, enforce = false) {
     nodes,
     clock,
     events: { publish: (event) => void events.push(event) },
-    suspendMs: 30_000,
+    suspendMs: () => longest.leaseMs,
     maxSkewMs: 50,
     enforce,
     toleratedStepMs: 1_000,
@@ -105,7 +106,7 @@ function watch(count: number, enforce = false) {
     const nodeMs = Math.floor(clock.wallMs()) + (aheadMs[index] ?? 0)
     watched.saw(index, { nodeMs, sentMonoMs: at, receivedMonoMs: at }, clock.wallMs())
   }
-  return { clock, events, aheadMs, ask, jumped, saw }
+  return { clock, events, aheadMs, longest, ask, jumped, saw }
 }
 
 test('the votes of a node do not count after a step of its clock until the longest lease is over', async () => {
@@ -118,6 +119,19 @@ test('the votes of a node do not count after a step of its clock until the longe
     expect.objectContaining({ kind: 'clock_stepped', node: 'redis-0', suspendedMs: 30_000 }),
   )
   await clock.advance(29_999)
+  expect(await ask(0, READ)).toMatchObject({ kind: 'quarantined' })
+  await clock.advance(1)
+  expect(await ask(0, READ)).toMatchObject({ kind: 'granted' })
+})
+
+test('a suspended vote waits for the leases of a sidecar whose longer ones become known meanwhile', async () => {
+  const { clock, aheadMs, longest, ask } = watch(1)
+  await ask(0, READ)
+  aheadMs[0] = -2_000
+  expect(await ask(0, READ)).toMatchObject({ kind: 'quarantined' })
+  await clock.advance(29_000)
+  longest.leaseMs = 60_000
+  await clock.advance(30_999)
   expect(await ask(0, READ)).toMatchObject({ kind: 'quarantined' })
   await clock.advance(1)
   expect(await ask(0, READ)).toMatchObject({ kind: 'granted' })
