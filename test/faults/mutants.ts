@@ -92,7 +92,7 @@ export const MUTANTS: readonly Mutant[] = [
     does: 'proposes the time as the token, whatever was seen',
     file: 'src/core/record/token.ts',
     from: 'this.#last = Math.max(near, this.#last + 1, this.#above(above))',
-    to: 'this.#last = tokenAt(this.#wallMs() + 0 * above)',
+    to: 'this.#last = tokenAt(this.#clock.wallMs() + 0 * above)',
     trial: 'clock-behind',
     killedBy: ['progress'],
     porcupine: { notVisible: 'nothing is granted: a refusal breaks no order' },

@@ -258,7 +258,7 @@ export const MUTANTS: readonly Mutant[] = [
     rule: 'a token lies above everything that was seen, whatever the clock says',
     file: 'src/core/record/token.ts',
     from: 'this.#last = Math.max(near, this.#last + 1, this.#above(above))',
-    to: 'this.#last = tokenAt(this.#wallMs() + 0 * above)',
+    to: 'this.#last = tokenAt(this.#clock.wallMs() + 0 * above)',
     killedBy: ['L5'],
   },
   {

@@ -13,7 +13,7 @@ import { type Instant, now } from '../clock-drift.ts'
 import type { Events } from '../events.ts'
 import type { ClaimRequest, ClaimResult, NodeAnswer, Quorum, Round } from '../ports.ts'
 import { explainRefusedClaim, type Refusal } from '../quorum/refused-claim.ts'
-import { answered, bestCompleted, isForWantOfRoom, wellBesides } from '../quorum/tally.ts'
+import { answered, bestCompleted, isForWantOfRoom, timeOfMajority, wellBesides } from '../quorum/tally.ts'
 import type { Owner } from '../record/record.ts'
 import { decodeOutcome, saysOtherwise } from '../record/stored-outcome.ts'
 import { NO_TOKEN, type Token, type TokenSource } from '../record/token.ts'
@@ -108,15 +108,9 @@ async function proposeOnce(
 ): Promise<{ readonly step: Step; readonly heard: number }> {
   const { request, owner, token } = proposal
   const { key, fingerprint, leaseMs } = request
-  const round = await ports.quorum.run({
-    kind: 'claim',
-    key,
-    token,
-    owner,
-    leaseMs,
-    fingerprint,
-    keyTtlMs: keyTtlMs(request),
-  })
+  const command = { kind: 'claim', key, token, owner, leaseMs, fingerprint } as const
+  const round = await ports.quorum.run({ ...command, keyTtlMs: keyTtlMs(request) })
+  ports.tokens.catchUpWith(() => timeOfMajority(round.answers))
   const step = await stepFrom(proposal, round, ports)
   return { step, heard: answered(round.answers).length }
 }

@@ -53,7 +53,7 @@ const OWNER_BYTES = 16
 export function createLeases(options: LeasesOptions): Leases {
   const { clock, random, ownerMark = '' } = options
   const newOwner = () => ownerMark + random.hex(OWNER_BYTES - ownerMark.length / 2)
-  const ports = { ...options, newOwner, tokens: new TokenSource(() => clock.wallMs(), random.fraction()) }
+  const ports = { ...options, newOwner, tokens: new TokenSource(clock, random.fraction()) }
   return {
     claim: (request) => claimIdentity(request, ports),
     renew: (lease) => renew(lease, options),

@@ -23,6 +23,12 @@ export function answered(answers: Answers): readonly NodeAnswer[] {
   )
 }
 
+/** The time that the clocks of a majority have reached; undefined where fewer have answered. */
+export function timeOfMajority(answers: Answers): number | undefined {
+  const clocks = answered(answers).flatMap((answer) => ('nodeMs' in answer ? [answer.nodeMs] : []))
+  return clocks.sort((a, b) => b - a)[majorityOf(answers.length) - 1]
+}
+
 /** How many nodes gave which reply; a missing one by its reason. Never what a node said in words of its own. */
 export function repliesOf(answers: Answers): Replies {
   const replies: Record<string, number> = {}

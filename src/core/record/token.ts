@@ -9,6 +9,9 @@
  * is granted only above every token that a majority has seen (`record.ts`).
  */
 
+import type { Clock } from '../clock.ts'
+import { type Instant, now } from '../clock-drift.ts'
+
 export type Token = number
 
 /** Digits of a token on a node. */
@@ -47,22 +50,28 @@ export function parseToken(text: string): Token {
  * does not promise uniqueness across processes: two may propose the same token, and the nodes' rule "above the fence,
  * or the same owner again" lets only one of them have a majority. It makes that rare, because a refusal cannot
  * distinguish a rival with an equal token from a holder: each process begins at a counter of its own.
+ *
+ * Where nodes refuse our clock as too far ahead, tokens follow the nodes' time instead, for as long as our clock is
+ * ahead of that. They must not stay behind once it was put right: on nodes that have forgotten a record, an execution
+ * with a smaller token loses to an earlier one whose outcome comes late. Our own two clocks carry the nodes' time on,
+ * so a clock that is set back is believed at once. One that is slowed down until it is right slows down both: then
+ * tokens lag by what they lost since the last answers to a claim, and catch up with those.
  */
 export class TokenSource {
-  readonly #wallMs: () => number
+  readonly #clock: Clock
   readonly #counter: number
   #last: Token = NO_TOKEN
-  /** How far our clock was ahead of what nodes tolerate. */
-  #aheadMs = 0
+  /** The nodes' time, and when it was that, since nodes have refused a token of ours. */
+  #nodes: { readonly ms: number; readonly at: Instant } | undefined
 
   /** @param share where the counter of this process begins, as a share of all of them: drawn once */
-  constructor(wallMs: () => number, share = 0) {
-    this.#wallMs = wallMs
+  constructor(clock: Clock, share = 0) {
+    this.#clock = clock
     this.#counter = Math.floor(share * COUNTER_SIZE)
   }
 
   next(above: Token = NO_TOKEN): Token {
-    const near = tokenAt(this.#wallMs() - this.#aheadMs) + this.#counter
+    const near = tokenAt(this.#nearMs(now(this.#clock))) + this.#counter
     this.#last = Math.max(near, this.#last + 1, this.#above(above))
     return this.#last
   }
@@ -78,7 +87,26 @@ export class TokenSource {
    * From now on propose tokens near the nodes' time; their order needs no clock.
    */
   rewindTo(nodeMs: number): void {
-    this.#aheadMs = Math.max(0, this.#wallMs() - nodeMs)
+    this.#nodes = { ms: nodeMs, at: now(this.#clock) }
     this.#last = Math.min(this.#last, tokenAt(nodeMs))
+  }
+
+  /**
+   * A round was answered. @param reachedMs the time that a majority of the nodes has reached, so that it refuses no
+   * token near it; asked for only where tokens follow the nodes
+   */
+  catchUpWith(reachedMs: () => number | undefined): void {
+    if (this.#nodes === undefined) return
+    const at = now(this.#clock)
+    const ms = reachedMs()
+    if (ms !== undefined && ms > this.#nearMs(at)) this.#nodes = { ms, at }
+  }
+
+  /** Our clock; where nodes refused it, no further than the nodes' time. */
+  #nearMs(at: Instant): number {
+    if (this.#nodes === undefined) return at.wallMs
+    // A clock that is put right goes back or slows down, and a suspended machine stops the other one.
+    const passedMs = Math.max(at.wallMs - this.#nodes.at.wallMs, at.monoMs - this.#nodes.at.monoMs)
+    return Math.min(at.wallMs, this.#nodes.ms + passedMs)
   }
 }

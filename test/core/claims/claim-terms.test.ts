@@ -29,6 +29,7 @@ async function claimed(
       return token
     },
     rewindTo: () => {},
+    catchUpWith: () => {},
   }
   const request = { key: 'k', fingerprint: 'f', leaseMs: 10_000, retentionMs: 60_000, budgetMs }
   const random = { ...seededRandom(1), fraction: () => fraction }

@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import type { Clock } from '../../../src/core/clock.ts'
 import {
   formatToken,
   millisecondOf,
@@ -8,8 +9,15 @@ import {
   TokenSource,
   tokenAt,
 } from '../../../src/core/record/token.ts'
+import { VirtualClock } from '../../support/virtual-clock.ts'
 
 const NOW_MS = Date.UTC(2026, 0, 1)
+/** Its monotonic clock stands still. */
+const clockAt = (wallMs: () => number): Clock => ({
+  wallMs,
+  monoMs: () => 0,
+  timer: () => ({ cancel: () => {} }),
+})
 const token = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER })
 
 describe('a token on a node', () => {
@@ -56,7 +64,7 @@ describe('the tokens that a process proposes', () => {
       fc.property(steps, (clockSteps) => {
         let wallMs = NOW_MS
         let last = NO_TOKEN
-        const source = new TokenSource(() => wallMs)
+        const source = new TokenSource(clockAt(() => wallMs))
         return clockSteps.every((step) => {
           wallMs += step
           const next = source.next()
@@ -68,7 +76,7 @@ describe('the tokens that a process proposes', () => {
     )
   })
   test('a proposed token is above every token seen, and near the clock', () => {
-    const source = new TokenSource(() => NOW_MS)
+    const source = new TokenSource(clockAt(() => NOW_MS))
     expect(source.next()).toBe(tokenAt(NOW_MS))
     expect(source.next()).toBe(tokenAt(NOW_MS) + 1)
     const seen = tokenAt(NOW_MS) + 500
@@ -78,7 +86,13 @@ describe('the tokens that a process proposes', () => {
     expect(source.next(5)).toBe(above + 1)
   })
   test('two processes propose different tokens in one millisecond, also above the same fence', () => {
-    const [one, other] = [0.25, 0.75].map((share) => new TokenSource(() => NOW_MS, share))
+    const [one, other] = [0.25, 0.75].map(
+      (share) =>
+        new TokenSource(
+          clockAt(() => NOW_MS),
+          share,
+        ),
+    )
     expect(one?.next()).not.toBe(other?.next())
     const fence = tokenAt(NOW_MS + 5) + 700
     expect(one?.next(fence)).not.toBe(other?.next(fence))
@@ -86,15 +100,74 @@ describe('the tokens that a process proposes', () => {
   })
   test('proposed tokens stay near the time of nodes that found our clock ahead', () => {
     let wallMs = NOW_MS + 3_600_000
-    const source = new TokenSource(() => wallMs)
+    const source = new TokenSource(clockAt(() => wallMs))
     source.next()
     source.rewindTo(NOW_MS)
     expect(source.next()).toBe(tokenAt(NOW_MS) + 1)
     wallMs += 10
     expect(source.next()).toBe(tokenAt(NOW_MS + 10))
   })
+  describe('after nodes found our clock ahead', () => {
+    const rewound = async () => {
+      const clock = new VirtualClock(NOW_MS + 60_000)
+      const source = new TokenSource(clock)
+      source.next()
+      source.rewindTo(NOW_MS)
+      await clock.advance(1_000)
+      expect(source.next()).toBe(tokenAt(NOW_MS + 1_000))
+      return { clock, source }
+    }
+    test('tokens are at our clock again as soon as it is set right', async () => {
+      const { clock, source } = await rewound()
+      clock.stepWall(-60_000)
+      await clock.advance(1)
+      expect(source.next()).toBe(tokenAt(NOW_MS + 1_001))
+    })
+    test('tokens do not fall behind by the time in which our machine was suspended', async () => {
+      const { clock, source } = await rewound()
+      clock.stepWall(30_000)
+      expect(source.next()).toBe(tokenAt(NOW_MS + 31_000))
+    })
+    test('tokens catch up with the nodes where both of our clocks were slowed down until they were right', async () => {
+      const { clock, source } = await rewound()
+      await clock.advance(540_000)
+      expect(source.next()).toBe(tokenAt(NOW_MS + 541_000))
+      source.catchUpWith(() => NOW_MS + 601_000)
+      expect(source.next()).toBe(tokenAt(NOW_MS + 601_000))
+      // Late answers of an earlier round.
+      source.catchUpWith(() => NOW_MS + 599_000)
+      await clock.advance(1)
+      expect(source.next()).toBe(tokenAt(NOW_MS + 601_001))
+    })
+    test('tokens never follow the nodes beyond our clock', async () => {
+      const { clock, source } = await rewound()
+      source.catchUpWith(() => NOW_MS + 600_000)
+      expect(source.next()).toBe(tokenAt(clock.wallMs()))
+    })
+    test('tokens increase, whatever our clock does and the nodes show', () => {
+      const steps = fc.array(
+        fc.record({ stepMs: fc.integer({ min: -10_000, max: 10_000 }), nodesMs: fc.nat(20_000) }),
+      )
+      fc.assert(
+        fc.property(steps, (taken) => {
+          let wallMs = NOW_MS + 5_000
+          const source = new TokenSource(clockAt(() => wallMs))
+          source.rewindTo(NOW_MS)
+          let last = NO_TOKEN
+          return taken.every(({ stepMs, nodesMs }) => {
+            wallMs += stepMs
+            source.catchUpWith(() => NOW_MS + nodesMs)
+            const next = source.next()
+            const larger = next > last
+            last = next
+            return larger
+          })
+        }),
+      )
+    })
+  })
   test('a node that is ahead of us does not lower proposed tokens', () => {
-    const source = new TokenSource(() => NOW_MS)
+    const source = new TokenSource(clockAt(() => NOW_MS))
     const first = source.next()
     source.rewindTo(NOW_MS + 60_000)
     expect(source.next()).toBe(first + 1)
