@@ -1,7 +1,7 @@
 /**
  * Glances at the nodes of one cluster (`core/nodes/glance.ts`): reads them, and remembers which node may be glanced at.
  *
- * A glance is one write and five reads on the node. A look at everything takes its place
+ * A glance is one write and four reads on the node. A look at everything takes its place
  *
  * - while any node does not vote: whoever brings it back must know all of the others;
  * - after commands of this process: new claims must not fill a node's memory beyond its share, and fitness must be known
@@ -27,20 +27,20 @@ export async function glanceAt(client: Redis): Promise<Glance> {
     .time()
     .get(EPOCH_KEY)
     .hget(CLUSTER_KEY, 'quarantine_ms')
-    .hget(PULSE_KEY, 'run')
-    .hget(PULSE_KEY, 'ms')
+    .hgetall(PULSE_KEY)
     .exec()
-  const [time, epoch, quarantineMs, runId, pulseMs] = (replies ?? []).map(([error, reply]) => {
+  const [time, epoch, quarantineMs, pulse] = (replies ?? []).map(([error, reply]) => {
     if (error !== null) throw error
     return reply
   })
   if (!Array.isArray(time)) throw new Error('the node does not tell its time')
   const [seconds, micros] = time.map(Number) as [number, number]
+  const { run: runId, ms: pulseMs } = (pulse ?? {}) as { readonly run?: string; readonly ms?: string }
   return {
     nodeMs: seconds * 1_000 + Math.floor(micros / 1_000),
     epoch: typeof epoch === 'string' ? epoch : undefined,
     quarantineMs: typeof quarantineMs === 'string' ? Number(quarantineMs) : undefined,
-    pulse: typeof runId === 'string' ? { runId, nodeMs: Number(pulseMs) } : undefined,
+    pulse: runId === undefined ? undefined : { runId, nodeMs: Number(pulseMs) },
   }
 }
 

@@ -219,11 +219,10 @@ function stub(refusal: Error | null = null) {
     [null, ['1000', '0']],
     [null, EPOCH],
     [null, '400'],
-    [refusal, 'a1'],
-    [null, '999900'],
+    [refusal, { run: 'a1', ms: '999900' }],
   ]
   const pipeline = { exec: () => Promise.resolve(replies) } as Record<string, unknown>
-  for (const command of ['time', 'get', 'hget']) pipeline[command] = () => pipeline
+  for (const command of ['time', 'get', 'hget', 'hgetall']) pipeline[command] = () => pipeline
   const members = [0, 1].map(() => ({
     node: { calls: 7 },
     client: { status: 'ready', pipeline: () => pipeline, disconnect: () => {} },
