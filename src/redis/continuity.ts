@@ -4,12 +4,13 @@
  * Owns applying the rules of `core/nodes/continuity.ts` to the nodes of one cluster, and the reason why a node waits.
  */
 
+import { BeatMemory } from '../core/nodes/beats.ts'
 import type { ClockSample } from '../core/nodes/clock-samples.ts'
 import { Continuing, type ContinuityTurn, judgeAt, type Watcher } from '../core/nodes/continuing.ts'
 import type { Continuity } from '../core/nodes/continuity.ts'
 import { ContinuityMemory, type Present } from '../core/nodes/continuity-memory.ts'
 import type { EnrolmentNode } from '../core/nodes/enrolment-node.ts'
-import { type Cluster, isQuarantined } from '../core/nodes/enrolment-rules.ts'
+import { type Cluster, isEnrolled, isQuarantined } from '../core/nodes/enrolment-rules.ts'
 import type { CopyPorts } from '../core/nodes/record-copying.ts'
 import { ANSWER_MAX_AGE_MS } from '../core/quorum/answer-age.ts'
 import { majorityOf } from '../core/units.ts'
@@ -30,6 +31,7 @@ const WHY = {
 export class NodeContinuity {
   readonly #nodes: ClusterNodes
   readonly #memory: ContinuityMemory
+  readonly #beats = new BeatMemory()
   readonly #continuing = new Continuing()
   readonly #watcher: Watcher
 
@@ -53,9 +55,19 @@ export class NodeContinuity {
     }
   }
 
-  /** A node was looked at. @param counts whether its votes count now, as far as its clock goes */
-  saw(member: Member, facts: NodeFacts, sample: ClockSample, counts: boolean): void {
-    this.#memory.saw(this.#indexOf(member), facts, sample, counts)
+  /**
+   * A node was looked at.
+   *
+   * @param counts whether its votes count now, as far as its clock goes
+   * @returns whether its data were set back since it was enrolled, although its process is the same
+   */
+  saw(member: Member, facts: NodeFacts, sample: ClockSample, counts: boolean): boolean {
+    const index = this.#indexOf(member)
+    this.#memory.saw(index, facts, sample, counts)
+    const { epoch, beats } = facts
+    const name = this.#nodes.options.names?.[index]
+    if (name === undefined || epoch === undefined || beats === undefined || !isEnrolled(facts)) return false
+    return this.#beats.saw(name, epoch, beats, sample.sentMonoMs, sample.receivedMonoMs)
   }
 
   /** A node that votes was glanced at, and the process that it was is still there. */
@@ -70,12 +82,24 @@ export class NodeContinuity {
     const index = this.#indexOf(member)
     const pulse = this.#memory.pulseDue(index, facts, this.#present())
     if (pulse === undefined) return true
-    const writing = writePulse(member.client, facts.epoch, pulse)
+    const writing = writePulse(member.client, facts.epoch, pulse, this.#notesWithout(pulse.name))
     const late = `no pulse within ${PULSE_DEADLINE_MS} ms`
     // A node that refuses it votes all the same: it is less certain what it remembers when it comes back.
-    const ms = await inTime(clock, PULSE_DEADLINE_MS, writing, late).catch(() => undefined)
-    if (ms !== undefined) this.#memory.wrote(index, ms)
+    const wrote = await inTime(clock, PULSE_DEADLINE_MS, writing, late).catch(() => undefined)
+    if (wrote === undefined) return false
+    this.#memory.wrote(index, wrote.ms)
+    this.#beats.wrote(pulse.name, facts.epoch, wrote.beat, clock.monoMs())
     return false
+  }
+
+  #notesWithout(name: string): ReadonlyMap<string, string> {
+    const { names = [] } = this.#nodes.options
+    return new Map(
+      names.flatMap((other) => {
+        const note = other === name ? undefined : this.#beats.noteOf(other)
+        return note === undefined ? [] : [[other, note] as const]
+      }),
+    )
   }
 
   /** For viewers of the nodes: why it waits, where its data could have sufficed. */

@@ -7,40 +7,36 @@
 
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
-import type { Pulse } from '../core/nodes/continuity.ts'
 import {
   type CopyProgress,
   isEnrolled,
+  type Lineage,
   type Membership,
+  NEVER_A_REPLICA,
   type Quarantine,
 } from '../core/nodes/enrolment-rules.ts'
+import type { EpochShown } from '../core/nodes/epoch-watch.ts'
 import { markIn, membersDiffer, sameMembers } from '../core/nodes/members.ts'
 import { whyNewer } from '../core/nodes/node-format.ts'
 import type { NodeMemory } from '../core/nodes/node-memory.ts'
 import { inTime } from './in-time.ts'
 import { callMembership } from './membership.ts'
-import { readDurable, readPulse } from './pulse.ts'
+import { type Life, readDurable, readLife } from './pulse.ts'
 
 /** What a node reports of itself. */
-export type NodeFacts = Membership & {
-  readonly role: string
-  readonly evictionPolicy: string
-  /** Since its process started. */
-  readonly evictedKeys: number
-  readonly memory: NodeMemory
-  readonly version: string
-  /** Of what stands there besides records; undefined before a sidecar has written it. */
-  readonly format: string | undefined
-  /** By the node's clock, to the second. */
-  readonly startedNodeMs: number
-  /** As its data say, whichever node wrote it. */
-  readonly pulse: Pulse | undefined
-  /** Each write is on its disk before its answer, as configured now. */
-  readonly durable: boolean
-}
-
-/** A node's epoch, and when and after how many evictions it was first seen there. */
-export type EpochSeen = Pick<NodeFacts, 'epoch' | 'evictedKeys'> & { readonly sinceMonoMs: number }
+export type NodeFacts = Membership &
+  EpochShown &
+  Life & {
+    readonly evictionPolicy: string
+    readonly memory: NodeMemory
+    readonly version: string
+    /** Of what stands there besides records; undefined before a sidecar has written it. */
+    readonly format: string | undefined
+    /** By the node's clock, to the second. */
+    readonly startedNodeMs: number
+    /** Each write is on its disk before its answer, as configured now. */
+    readonly durable: boolean
+  }
 
 export type Fitness = { readonly kind: 'fit' } | { readonly kind: 'unfit'; readonly reason: string }
 
@@ -50,12 +46,12 @@ export type Fitness = { readonly kind: 'fit' } | { readonly kind: 'unfit'; reado
  */
 export async function inspectNode(client: Redis): Promise<NodeFacts> {
   const { db = 0 } = client.options
-  const [field, looked, pulse, durable] = await inOneWrite(client, () => {
+  const [field, looked, life, durable] = await inOneWrite(client, () => {
     const info = client.info(...SECTIONS).then(fieldsOf)
     return Promise.all([
       info,
       callMembership(client, '', ['look']),
-      readPulse(client),
+      readLife(client),
       readDurable(client, info),
       // ioredis selects it as well, but if that is refused it goes on in database 0: another keyspace than the others'.
       db === 0 ? undefined : client.select(db),
@@ -65,10 +61,11 @@ export async function inspectNode(client: Redis): Promise<NodeFacts> {
   return {
     ...membership,
     format: formatIn(looked),
-    pulse,
+    ...life,
     durable,
     startedNodeMs: membership.nodeMs - Number(field('uptime_in_seconds')) * 1_000,
     role: field('role'),
+    lineage: lineageOf(field),
     evictionPolicy: field('maxmemory_policy'),
     evictedKeys: Number(field('evicted_keys')),
     memory: memoryOf(field),
@@ -103,6 +100,11 @@ export function fieldsOf(info: string): InfoField {
     const value = info.slice(begin, end < 0 ? undefined : end)
     return value.endsWith('\r') ? value.slice(0, -1) : value
   }
+}
+
+/** A server that was a replica shows as its second id which data it had then (`INFO replication`). */
+function lineageOf(field: InfoField): Lineage {
+  return /[^0]/.test(field('master_replid2')) ? field('master_replid') : NEVER_A_REPLICA
 }
 
 export function memoryOf(field: InfoField): NodeMemory {
@@ -199,7 +201,7 @@ function quarantineOf(flat: unknown): Quarantine | undefined {
   const field = new Map<string, string>()
   for (let at = 0; at + 1 < flat.length; at += 2) field.set(String(flat[at]), String(flat[at + 1]))
   const source = field.get('source') ?? ''
-  const declaredBy = field.get('declared_by')
+  const [declaredBy, lineage] = [field.get('declared_by'), field.get('lineage')]
   const progress: CopyProgress = {
     done: (field.get('done') ?? '').split(',').filter((runId) => runId !== ''),
     copied: Number(field.get('copied') ?? 0),
@@ -211,6 +213,7 @@ function quarantineOf(flat: unknown): Quarantine | undefined {
     sinceNodeMs: Number(field.get('since')),
     origin: field.get('origin') === 'new' ? 'new' : 'forgot',
     ...(declaredBy === undefined ? {} : { declaredBy }),
+    ...(lineage === undefined ? {} : { lineage }),
     progress,
   }
 }

@@ -2,7 +2,8 @@
 
 import type { Redis } from 'ioredis'
 import type { ClockSample } from '../core/nodes/clock-samples.ts'
-import type { EpochSeen, NodeFacts } from './inspection.ts'
+import type { EpochWatch } from '../core/nodes/epoch-watch.ts'
+import type { NodeFacts } from './inspection.ts'
 import type { RedisNode } from './node.ts'
 
 export type NodeState =
@@ -23,8 +24,7 @@ export type Member = {
   wasVoting: boolean
   /** It may have forgotten what it promised under this epoch, although the epoch stands. */
   invalidated: { readonly epoch: string; readonly reason: string } | undefined
-  /** When it was last looked at. */
-  epochSeen: EpochSeen | undefined
+  readonly epochs: EpochWatch
 }
 
 /** Called with a reading of a node's clock; returns whether its votes count. */

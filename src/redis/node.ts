@@ -66,7 +66,7 @@ export type RedisNodeOptions = {
   readonly claimsMemoryShare?: number
   readonly clock: Clock
   readonly events: Events
-  /** Called when the node answers that its epoch is outdated. */
+  /** Called when the node answers that its epoch is outdated, or that it is a replica. */
   readonly onForgot?: () => void
 }
 
@@ -166,6 +166,8 @@ export class RedisNode implements RecordNode {
         ? { ...event, unreachable: answer.reason, detail: `${answer.reason}: ${answer.detail}` }
         : event,
     )
+    // It is a replica by now: whoever looks before it is promoted need not find that out afterwards.
+    if (answer.kind === 'unreachable' && answer.detail.includes('READONLY')) this.#options.onForgot?.()
     resolve(answer)
   }
 

@@ -11,7 +11,8 @@
  */
 
 import { type ForwardJump, isForgotten } from '../core/nodes/clock-jumps.ts'
-import { type Cluster, isEnrolled, isQuarantined } from '../core/nodes/enrolment-rules.ts'
+import { type Cluster, isEnrolled, isQuarantined, wasReplicaSince } from '../core/nodes/enrolment-rules.ts'
+import { EpochWatch } from '../core/nodes/epoch-watch.ts'
 import { nodeName } from '../core/nodes/groups.ts'
 import { memberList } from '../core/nodes/members.ts'
 import { within } from '../core/retry.ts'
@@ -61,7 +62,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       const name = nodeName(index, options.group)
       const node = new RedisNode({ ...options, name, client, script: this.script, onForgot })
       const state: NodeState = { kind: 'down', reason: 'not connected yet' }
-      const seen = { unreadyLooks: 0, wasVoting: false, epochSeen: undefined, invalidated: undefined }
+      const seen = { unreadyLooks: 0, wasVoting: false, epochs: new EpochWatch(), invalidated: undefined }
       return { node, client, state, connection: 0, ...seen }
     })
     this.nodes = this.members.map((member) => member.node)
@@ -175,7 +176,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   /** A forward clock jump may have silently expired its promises: invalidates its epoch, and it is enrolled again. */
   invalidateEpoch(index: number, reason: string, jump: ForwardJump): void {
     const member = this.members[index]
-    const { epoch, sinceMonoMs = Number.NEGATIVE_INFINITY } = member?.epochSeen ?? {}
+    const { epoch, sinceMonoMs = Number.NEGATIVE_INFINITY } = member?.epochs.seen ?? {}
     if (member === undefined || epoch === undefined || !isForgotten(epoch, sinceMonoMs, jump)) return
     member.invalidated = { epoch, reason }
     if (member.state.kind === 'voting') member.node.useEpoch(NO_EPOCH)
@@ -259,16 +260,15 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     const facts = await answerOrRedial(member, clock, inspectNode(member.client))
     const receivedMonoMs = clock.monoMs()
     member.node.sawMemory(facts.memory)
-    const { epoch, nodeMs, evictedKeys } = facts
-    const seen = member.epochSeen
-    if (seen === undefined || seen.epoch !== epoch)
-      member.epochSeen = { epoch, sinceMonoMs: receivedMonoMs, evictedKeys }
-    // Its policy may have been another one between two looks.
-    else if (epoch !== undefined && evictedKeys > seen.evictedKeys && !this.options.watchOnly)
-      member.invalidated = { epoch, reason: 'it has evicted keys' }
+    const { epoch, nodeMs } = facts
+    // Its role and its policy may have been others between two looks.
+    const forgot = member.epochs.saw(facts, receivedMonoMs)
     const sample = { nodeMs, sentMonoMs, receivedMonoMs }
     const counts = this.#onLook(this.members.indexOf(member), sample, sentWallMs)
-    this.continuity.saw(member, facts, sample, counts)
+    const wasSetBack = this.continuity.saw(member, facts, sample, counts)
+    const reason = forgot ?? (wasSetBack ? 'its data were set back' : undefined)
+    if (reason !== undefined && epoch !== undefined && !this.options.watchOnly)
+      member.invalidated = { epoch, reason }
     return facts
   }
 
@@ -295,13 +295,18 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     // Nor is one that knows its cluster: its epoch was taken away, perhaps by a sidecar that is gone.
     const knew = this.#known.id !== undefined || facts.epoch !== undefined || facts.cluster !== undefined
     const forgot = member.wasVoting || knew || clusterLives || facts.quarantine?.origin === 'forgot'
-    const begun = isQuarantined(facts) && (!forgot || facts.quarantine.origin === 'forgot')
+    const quarantine = isQuarantined(facts) ? facts.quarantine : undefined
+    const emptied = wasReplicaSince(quarantine?.lineage, facts.lineage)
+    const begun = quarantine !== undefined && !emptied && (!forgot || quarantine.origin === 'forgot')
     member.node.useEpoch(NO_EPOCH)
     let known = facts
     if (!begun && !this.options.watchOnly) {
       const origin = forgot ? 'forgot' : 'new'
       const node = this.enrolmentNode(member, facts)
-      await node.begin(this.options.random.hex(16), origin)
+      const nonce = this.options.random.hex(16)
+      // What was copied to it may be gone.
+      if (quarantine !== undefined && emptied) await node.restart(quarantine.nonce, nonce)
+      else await node.begin(nonce, origin)
       // A later sidecar without that knowledge learns which cluster it was, and that cluster goes on.
       if (this.#known.id !== undefined && facts.cluster === undefined) await node.raise(this.cluster())
       known = await this.#look(member)

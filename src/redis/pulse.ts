@@ -1,7 +1,8 @@
-/** Reads and writes a node's pulse (`core/nodes/continuity.ts`), and whether its writes are durable. */
+/** Reads and writes a node's pulse (`core/nodes/continuity.ts`) and beat (`beats.ts`), and whether its writes are durable. */
 
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
+import type { Beats } from '../core/nodes/beats.ts'
 import { PULSE_EVERY_MS, type Pulse } from '../core/nodes/continuity.ts'
 import { EPOCH_KEY, PULSE_KEY } from './keys.ts'
 import { ownScript } from './own-script.ts'
@@ -13,31 +14,47 @@ const call = ownScript(SOURCE, 2)
 /** A field of the hash: the pulse of the other node with this name. */
 const OF = 'of:'
 
-export async function readPulse(client: Redis): Promise<Pulse | undefined> {
+/** A field of the hash: the beat of the other node with this name. */
+const BEAT_OF = 'beat:'
+
+/** What a node's data say of its life. Undefined where it has none of it, or does not show it. */
+export type Life = { readonly pulse: Pulse | undefined; readonly beats: Beats | undefined }
+
+export async function readLife(client: Redis): Promise<Life> {
+  const fields: Readonly<Record<string, string>> | undefined = await client
+    .hgetall(PULSE_KEY)
+    .catch(() => undefined)
   // An unreadable pulse is none, and less is known of the node.
-  const fields: Readonly<Record<string, string>> = await client.hgetall(PULSE_KEY).catch(() => ({}))
-  const { name, run: runId, ms, durable } = fields
+  if (fields === undefined) return { pulse: undefined, beats: undefined }
+  const { name, run: runId, ms, durable, count = 0 } = fields
   const nodeMs = Number(ms)
-  if (name === undefined || runId === undefined || !Number.isFinite(nodeMs)) return undefined
-  const others = new Map<string, number>()
-  for (const field of Object.keys(fields))
-    if (field.startsWith(OF)) others.set(field.slice(OF.length), Number(fields[field]))
-  return { name, runId, nodeMs, durable: durable === '1', others }
+  const [pulses, noted] = [new Map<string, number>(), new Map<string, string>()]
+  for (const [field, value] of Object.entries(fields)) {
+    if (field.startsWith(OF)) pulses.set(field.slice(OF.length), Number(value))
+    else if (field.startsWith(BEAT_OF)) noted.set(field.slice(BEAT_OF.length), value)
+  }
+  const beats = { own: Number(count), others: noted }
+  if (name === undefined || runId === undefined || !Number.isFinite(nodeMs))
+    return { pulse: undefined, beats }
+  return { pulse: { name, runId, nodeMs, durable: durable === '1', others: pulses }, beats }
 }
 
 /**
  * @param epoch under which the node was seen to vote
- * @returns the pulse after that; undefined where the node does not vote under this epoch
+ * @param beats of other nodes, by their names
+ * @returns the pulse after that, and its count; undefined where the node does not vote under this epoch
  */
 export async function writePulse(
   client: Redis,
   epoch: string,
   { name, durable, others }: Pick<Pulse, 'name' | 'durable' | 'others'>,
-): Promise<number | undefined> {
+  beats: ReadonlyMap<string, string>,
+): Promise<{ readonly ms: number; readonly beat: number } | undefined> {
   const args = [epoch, PULSE_EVERY_MS, name, durable ? 1 : 0]
-  for (const [other, ms] of others) args.push(other, ms)
+  for (const other of new Set([...others.keys(), ...beats.keys()]))
+    args.push(other, others.get(other) ?? '', beats.get(other) ?? '')
   const stands = await call(client, PULSE_KEY, EPOCH_KEY, ...args)
-  return typeof stands === 'string' ? Number(stands) : undefined
+  return Array.isArray(stands) ? { ms: Number(stands[0]), beat: Number(stands[1]) } : undefined
 }
 
 /**

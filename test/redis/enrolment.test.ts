@@ -85,7 +85,7 @@ test('a node that restarts empty gets its vote back only with the records of the
     },
     { withinMs: 15_000 },
   )
-  expect(epochs).toMatch(/^1:[0-9a-f]{40}:[0-9a-z]+:\d{13}$/)
+  expect(epochs).toMatch(/^1:[0-9a-f]{40}:[0-9a-z]+:\d{13}:0$/)
   await sidecar.votes(5)
   for (const name of names) expect(await client.exists(keyOf(name))).toBe(1)
   expect(await client.pttl(keyOf('request 7'))).toBeGreaterThan(30_000)

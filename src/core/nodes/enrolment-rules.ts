@@ -40,6 +40,8 @@ export type Quarantine = {
   readonly origin: Origin
   /** An operator declared what a majority remembered as lost: copy the rest from every node that answers. */
   readonly declaredBy?: string
+  /** The node's {@link Lineage} when it began; absent where an earlier version began it. */
+  readonly lineage?: Lineage
   readonly progress: CopyProgress
 }
 
@@ -70,8 +72,34 @@ export function quarantineMsFor(longestLeaseMs: number, clockStepMs: number): nu
 }
 
 /**
+ * Where a node's data come from, besides its own writes: `0`, or the replication id that its server took when it last
+ * ceased to be a replica. A replica gets the data of another server while its process goes on, and an epoch among them.
+ *
+ * A server takes another id also where a first replica comes, or where it frees what it kept for replicas after they
+ * have gone. Neither changes its data, and both forget that it ever was a replica: then this is `0`.
+ */
+export type Lineage = string
+
+export const NEVER_A_REPLICA: Lineage = '0'
+
+/** Whether a node was a replica since it had that lineage. False where that is not known. */
+export function wasReplicaSince(then: Lineage | undefined, now: Lineage): boolean {
+  return then !== undefined && now !== NEVER_A_REPLICA && now !== then
+}
+
+/** The node's lineage at its enrolment; undefined in an epoch of a version that did not write it. */
+export function lineageIn(epoch: string): Lineage | undefined {
+  return epoch.split(':')[4]
+}
+
+/** Distinguishes the enrolments of one node. */
+export function nonceIn(epoch: string): string {
+  return epoch.split(':')[2] ?? ''
+}
+
+/**
  * The epoch of one run of a node's process. The nonce distinguishes two enrolments of the same run; the node's own time
- * shows whether it was enrolled before or after its clock jumped.
+ * shows whether it was enrolled before or after its clock jumped. On Redis its {@link Lineage} comes last.
  */
 export function epochFor(runId: string, nonce: string, nodeMs: number): string {
   return `1:${runId}:${nonce}:${nodeMs}`

@@ -32,14 +32,28 @@ local act, meant, nonce = ARGV[1], ARGV[2], ARGV[3]
 -- Of all that stands here besides records: src/core/nodes/node-format.ts.
 local FORMAT = '1'
 
-local function stands()
+-- Where its data come from: `Lineage` in src/core/nodes/enrolment-rules.ts.
+local function lineage()
+  local info = redis.call('INFO', 'replication')
+  if not string.find(string.match(info, 'master_replid2:(%x*)') or '', '[^0]') then return '0' end
+  return string.match(info, 'master_replid:(%x+)')
+end
+
+local function is_meant()
   return redis.call('HGET', QUARANTINE, 'nonce') == nonce and redis.call('HGET', QUARANTINE, 'run_id') == RUN
+end
+
+-- Not where it was a replica meanwhile: what was copied to it may be gone.
+local function stands()
+  if not is_meant() then return false end
+  local before, now = redis.call('HGET', QUARANTINE, 'lineage'), lineage()
+  return not before or now == '0' or now == before
 end
 
 local function begin(with_nonce, origin)
   redis.call('DEL', QUARANTINE)
-  redis.call('HSET', QUARANTINE, 'run_id', RUN, 'nonce', with_nonce, 'since', NOW, 'origin', origin, 'done', '',
-    'source', '', 'cursor', '0', 'copied', '0')
+  redis.call('HSET', QUARANTINE, 'run_id', RUN, 'nonce', with_nonce, 'since', NOW, 'origin', origin, 'lineage', lineage(),
+    'done', '', 'source', '', 'cursor', '0', 'copied', '0')
 end
 
 -- The longest quarantine that anybody asked for stands.
@@ -53,7 +67,7 @@ end
 
 local function vote_from_now(id, quarantine_ms, members)
   raise(id, quarantine_ms, members)
-  redis.call('SET', EPOCH, '1:' .. RUN .. ':' .. nonce .. ':' .. NOW)
+  redis.call('SET', EPOCH, '1:' .. RUN .. ':' .. nonce .. ':' .. NOW .. ':' .. lineage())
   redis.call('DEL', QUARANTINE, FOUNDER, ENROLLER)
   return 1
 end
@@ -83,7 +97,7 @@ if act == 'begin' then
   begin(nonce, ARGV[4])
   return 1
 elseif act == 'restart' then
-  if not stands() then return 0 end
+  if not is_meant() then return 0 end
   begin(ARGV[4], redis.call('HGET', QUARANTINE, 'origin'))
   return 1
 elseif act == 'save' then
@@ -124,8 +138,8 @@ elseif act == 'members' then
   -- Another epoch: what a sidecar with the old list sends from now on counts for nobody.
   local epoch = redis.call('GET', EPOCH)
   if epoch and string.find(epoch, '1:' .. RUN .. ':', 1, true) == 1 then
-    -- It remembers since when it did: nothing was told to it.
-    redis.call('SET', EPOCH, '1:' .. RUN .. ':' .. ARGV[4] .. (string.match(epoch, '^1:%x+:%w+(:%d+)$') or ''))
+    -- It remembers since when it did, and with whose data: nothing was told to it.
+    redis.call('SET', EPOCH, '1:' .. RUN .. ':' .. ARGV[4] .. (string.match(epoch, '^1:%x+:%w+(:.+)$') or ''))
   end
   return 1
 elseif act == 'occupy' then

@@ -1,0 +1,56 @@
+/**
+ * What shows that a node has forgotten although the epoch that it has names the run of its process.
+ *
+ * An epoch is data. It goes with the records where these are flushed, but not where they are evicted; and it comes back
+ * with the records where a node is given data of before, by a replication in which it was the replica for a while.
+ *
+ * Owns what one process has seen of one node's epochs, and these judgements; `beats.ts` knows one more. What a node
+ * shows is read elsewhere.
+ */
+
+import { isEnrolled, type Lineage, lineageIn, wasReplicaSince } from './enrolment-rules.ts'
+
+export type EpochShown = {
+  readonly runId: string
+  readonly epoch: string | undefined
+  readonly role: string
+  readonly lineage: Lineage
+  /** Since its process started. */
+  readonly evictedKeys: number
+}
+
+type Seen = {
+  readonly epoch: string | undefined
+  readonly sinceMonoMs: number
+  readonly lineage: Lineage
+  readonly evictedKeys: number
+}
+
+export class EpochWatch {
+  #seen: Seen | undefined
+  /** Those that others have replaced, or that were taken away. Enrolments are few. */
+  readonly #past = new Set<string>()
+
+  /** The epoch at the last look, and since when it is known. */
+  get seen(): Pick<Seen, 'epoch' | 'sinceMonoMs'> | undefined {
+    return this.#seen
+  }
+
+  /** @returns why the node has forgotten what it promised under the epoch that it shows; undefined: nothing shows it */
+  saw(shown: EpochShown, nowMonoMs: number): string | undefined {
+    const { epoch, role, lineage, evictedKeys } = shown
+    const before = this.#seen?.epoch === epoch ? this.#seen : undefined
+    if (before === undefined && this.#seen?.epoch !== undefined) this.#past.add(this.#seen.epoch)
+    const {
+      sinceMonoMs = nowMonoMs,
+      lineage: first = lineage,
+      evictedKeys: evictedBefore = evictedKeys,
+    } = before ?? {}
+    this.#seen = { epoch, sinceMonoMs, lineage: first, evictedKeys: evictedBefore }
+    if (epoch === undefined || !isEnrolled(shown)) return undefined
+    if (role !== 'master' || wasReplicaSince(lineageIn(epoch) ?? first, lineage))
+      return 'it was a replica of another server, whose data may lack what it had promised'
+    if (this.#past.has(epoch)) return 'its data were set back: it has an epoch of before'
+    return evictedKeys > evictedBefore ? 'it has evicted keys' : undefined
+  }
+}
