@@ -377,6 +377,39 @@ test('where all nodes have evicted, a later sidecar founds no cluster: the opera
   await after.votes(3)
 })
 
+test('a node that has evicted keys since its counters were reset is enrolled anew, one that has not votes on', async () => {
+  const servers = await start(3)
+  const sidecar = await join(servers.urls, { inspectEveryMs: 60_000 })
+  await sidecar.votes(3)
+  await sidecar.carryOut('evicted after a reset')
+  const client = await at(servers, 0)
+  const [member] = sidecar.nodes.members
+  if (member === undefined) throw new Error('there are three')
+  const evicted = async () => Number(/^evicted_keys:(\d+)/m.exec(await client.info('stats'))?.[1])
+  const evictedAndEnrolled = async () => {
+    await evict(client)
+    expect(await client.exists(keyOf('evicted after a reset'))).toBe(0)
+    await keepAll(client)
+    await sidecar.nodes.inspect(member)
+    expect(sidecar.states()[0]).toBe('quarantined')
+    await sidecar.votes(3)
+    expect(await client.exists(keyOf('evicted after a reset'))).toBe(1)
+  }
+  for (let times = 0; times < 3; times += 1) await evictedAndEnrolled()
+  const before = await evicted()
+
+  await client.config('RESETSTAT')
+  await evictedAndEnrolled()
+  expect(await evicted()).toBeLessThan(before)
+
+  const events = sidecar.events.length
+  await client.config('RESETSTAT')
+  await sidecar.nodes.inspect(member)
+  expect(sidecar.states()[0]).toBe('voting')
+  expect(sidecar.events.slice(events).filter(({ kind }) => kind === 'node_state')).toEqual([])
+  await evictedAndEnrolled()
+})
+
 test('a server listed twice, an evicting one and a replica are unfit from the start, with a reason', async () => {
   const servers = await start(5, {
     config: (index) => (index === 3 ? ['maxmemory-policy allkeys-lru', 'maxmemory 100mb'] : []),

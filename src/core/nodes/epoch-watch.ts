@@ -15,7 +15,7 @@ export type EpochShown = {
   readonly epoch: string | undefined
   readonly role: string
   readonly lineage: Lineage
-  /** Since its process started. */
+  /** Since its process started, or since its counters were reset. */
   readonly evictedKeys: number
 }
 
@@ -46,11 +46,16 @@ export class EpochWatch {
       lineage: first = lineage,
       evictedKeys: evictedBefore = evictedKeys,
     } = before ?? {}
-    this.#seen = { epoch, sinceMonoMs, lineage: first, evictedKeys: evictedBefore }
+    // A counter that was reset counts on from there.
+    this.#seen = { epoch, sinceMonoMs, lineage: first, evictedKeys: Math.min(evictedBefore, evictedKeys) }
     if (epoch === undefined || !isEnrolled(shown)) return undefined
     if (role !== 'master' || wasReplicaSince(lineageIn(epoch) ?? first, lineage))
       return 'it was a replica of another server, whose data may lack what it had promised'
     if (this.#past.has(epoch)) return 'its data were set back: it has an epoch of before'
-    return evictedKeys > evictedBefore ? 'it has evicted keys' : undefined
+    // Below what it was, it was reset since, and counts evictions since then. At 0 there were none since, and those
+    // before are unknown. That is taken for none: a node that never evicted shows a reset by nothing, so the opposite
+    // would find few more, and would end the vote of each node whose operator resets its counters, perhaps of all at once.
+    const hasEvicted = evictedKeys > evictedBefore || (evictedKeys < evictedBefore && evictedKeys > 0)
+    return hasEvicted ? 'it has evicted keys' : undefined
   }
 }

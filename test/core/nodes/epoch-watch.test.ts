@@ -58,6 +58,17 @@ test.each<[what: string, looks: readonly Partial<EpochShown>[], why: readonly un
   ],
   ['that evicted before', [{ evictedKeys: 7 }, { evictedKeys: 7 }], [undefined, undefined]],
   ['that evicts', [{ evictedKeys: 7 }, { evictedKeys: 8 }], [undefined, EVICTED]],
+  [
+    'whose counters were reset',
+    [{ evictedKeys: 7 }, { evictedKeys: 0 }, {}],
+    [undefined, undefined, undefined],
+  ],
+  ['that evicts after a reset', [{ evictedKeys: 7 }, { evictedKeys: 3 }], [undefined, EVICTED]],
+  [
+    'that evicts some time after a reset',
+    [{ evictedKeys: 7 }, { evictedKeys: 0 }, { evictedKeys: 3 }],
+    [undefined, undefined, EVICTED],
+  ],
 ])('a node %s', (_, looks, why) => {
   expect(reasons(...looks)).toEqual(why)
 })
