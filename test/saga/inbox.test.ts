@@ -449,7 +449,7 @@ test('a message that kills its consumer again and again becomes a dead letter un
     )
   expect(await one.receive(paid)).toEqual({ kind: 'ack' })
   expect(await listDeadLetters(kit)).toMatchObject([
-    { errorMessage: expect.stringContaining('more than 5 times') },
+    { errorCode: 'never_ended', errorMessage: expect.stringContaining('5 deliveries') },
   ])
   expect(await booked()).toEqual([])
 })

@@ -10,6 +10,7 @@
  * that it always was, and is handled once together with its other deliveries.
  */
 import { hashOfBody } from './body.ts'
+import { inThisProcess } from './company.ts'
 import { handlingMessage } from './current-message.ts'
 import { isOutage, type Tx } from './database.ts'
 import { errorJson, errorText } from './error-json.ts'
@@ -18,6 +19,7 @@ import {
   IdempotencyKeyReuseError,
   LockNotAcquiredError,
   NonRetryableError,
+  neverEndedCode,
   OperationInProgressError,
   UnhandledTypeError,
 } from './errors.ts'
@@ -87,18 +89,24 @@ async function replayLetter(replay: Replay, id: string): Promise<boolean> {
   try {
     letter = await kit.transaction((tx) => take(tx, s, id))
     if (letter === undefined) return false
+    const { message_id, error_code } = letter
     const arrival = arrivalOf(letter, replay.reading)
     const { handler, received } = await handlingOf(replay, arrival)
-    if (typeof handler !== 'function' && !(await isProcessed(replay, letter, arrival)))
-      await handlingMessage({ consumerId, messageId: letter.message_id }, () => handler.outside(received))
-    return await transactionOfInbox(kit, replay.reading.transaction, async (tx, own) => {
-      letter = await take(tx, s, id)
-      if (letter === undefined) return false
-      const entered = await enterReplayed(tx, replay, letter, arrival)
-      if (entered && typeof handler === 'function') await handler(tx, received, own)
-      await noteReplayed(tx, s, consumerId, letter)
-      return true
-    })
+    const leave = await inThisProcess.enter(kit.clock, error_code === neverEndedCode)
+    try {
+      if (typeof handler !== 'function' && !(await isProcessed(replay, letter, arrival)))
+        await handlingMessage({ consumerId, messageId: message_id }, () => handler.outside(received))
+      return await transactionOfInbox(kit, replay.reading.transaction, async (tx, own) => {
+        letter = await take(tx, s, id)
+        if (letter === undefined) return false
+        const entered = await enterReplayed(tx, replay, letter, arrival)
+        if (entered && typeof handler === 'function') await handler(tx, received, own)
+        await noteReplayed(tx, s, consumerId, letter)
+        return true
+      })
+    } finally {
+      leave()
+    }
   } catch (error) {
     if (error instanceof OperationInProgressError || error instanceof LockNotAcquiredError) return false
     if (isOutage(error)) return false

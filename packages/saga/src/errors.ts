@@ -62,6 +62,19 @@ export class NonRetryableError extends SagaKitError {
   }
 }
 
+/** By it a replay knows a message that killed its processes. */
+export const neverEndedCode = 'never_ended'
+
+/** The message was begun this often and never came to an end: its process died each time, at last with nothing beside it. */
+export class NeverEndedError extends NonRetryableError {
+  override readonly code = neverEndedCode
+  constructor(deliveries: number) {
+    super(
+      `${deliveries} deliveries came to no end, the last of them with no other message in progress: its process died each time`,
+    )
+  }
+}
+
 /** The schema of its type refuses the payload. A retry cannot help. */
 export class InvalidPayloadError extends NonRetryableError {
   override readonly code = 'invalid_payload'

@@ -3,7 +3,8 @@
  *
  * Owns the SQL and the states: absent → processed; absent → retrying → … → processed | dead; dead → processed by
  * replay. `waiting` keeps the place of a message behind a retried one of its sequence.
- * `received` is a message whose processing neither finished nor failed: its process died.
+ * `received` is a message whose processing neither finished nor failed: its process died. Once it is a suspect (`inbox.ts`)
+ * it is `waiting`, to keep its place.
  * The row is written *first*, in the handler's transaction; a rival with the same message waits in that INSERT.
  *
  * Source: Eventuate Tram (received_messages), MassTransit (inbox state).
@@ -133,16 +134,21 @@ async function obstacleOf(
   return { kind: 'later', delayMs: Math.min(behindDelayMs.max, Math.max(behindDelayMs.min, waitMs)) }
 }
 
-/** Counts deliveries that began and never ended, to detect a message that kills its consumer. */
-export async function noteBegun(kit: SagaKit, entry: Entry): Promise<number> {
+/**
+ * Counts deliveries that began and never ended, up to `most`, to detect a message that kills its consumer. Returns how
+ * many there are. From `most` on an ordered message keeps its place: it may have to wait before it can begin.
+ */
+export async function noteBegun(kit: SagaKit, entry: Entry, most: number): Promise<number> {
   const { rows } = await kit.query<{ unfinished: number }>(
     `INSERT INTO ${kit.schema}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, unfinished, expires_at)
      VALUES ($1, $2, $3, $4, 'received', 1, clock_timestamp() + $5 * interval '1 ms')
      ON CONFLICT (consumer_id, message_id) DO UPDATE
-         SET unfinished = i.unfinished
-           + (i.status NOT IN ('processed', 'dead') AND i.request_hash = EXCLUDED.request_hash)::int
+         SET unfinished = i.unfinished + (i.unfinished < $6
+               AND i.status NOT IN ('processed', 'dead') AND i.request_hash = EXCLUDED.request_hash)::int,
+             status = CASE WHEN i.status = 'received' AND i.ordering_key IS NOT NULL AND i.unfinished + 1 >= $6
+                           THEN 'waiting' ELSE i.status END
        RETURNING unfinished`,
-    [entry.consumerId, entry.message.messageId, entry.hash, entry.orderingKey, entry.retentionMs],
+    [entry.consumerId, entry.message.messageId, entry.hash, entry.orderingKey, entry.retentionMs, most],
   )
   return rows[0]!.unfinished
 }

@@ -11,8 +11,12 @@
  *   cannot succeed, or attempts exhausted    a dead letter, committed, then ack; its sequence waits behind it
  *   no mapping reads it, or no handler       a dead letter beside every sequence, then ack (`unhandled.ts`)
  * The inbox counts attempts, because brokers count differently or not at all.
+ *
+ * A delivery without an end means that its process died, and so did everything beside it. After `suspectAfter` of them a
+ * message is a suspect and handled alone (`company.ts`); further ones count only from then on.
  */
 import { hashOfBody } from './body.ts'
+import { inThisProcess } from './company.ts'
 import { jitteredDelayMs, pause } from './core.ts'
 import { handlingMessage } from './current-message.ts'
 import { isOutage } from './database.ts'
@@ -20,7 +24,7 @@ import { errorCode, errorText } from './error-json.ts'
 import { finalOutcomeOf, isHopeless } from './error-meaning.ts'
 import {
   LockNotAcquiredError,
-  NonRetryableError,
+  NeverEndedError,
   OperationInProgressError,
   UnhandledTypeError,
 } from './errors.ts'
@@ -53,7 +57,10 @@ import { type RetryPolicy, retryPolicies } from './retry-policy.ts'
 import { inProcessSpan } from './trace-context.ts'
 import { endUnhandled, type Unhandled, unmapped } from './unhandled.ts'
 
-/** After this many deliveries without an end a message counts as a killer and becomes a dead letter unopened. */
+/** After this many deliveries without an end a message is a suspect: it may have killed its process, or a neighbour has. */
+const suspectAfter = 2
+
+/** After this many deliveries without an end, the last of them alone, a message becomes a dead letter unopened. */
 const unfinishedMax = 5
 
 /** Tries in place of one delivery, so that no message is kept from the broker for ever. */
@@ -172,11 +179,20 @@ export class Inbox {
         ...(error === undefined ? {} : { error }),
       })
     try {
-      if (message.redelivered && (await noteBegun(kit, entry)) > unfinishedMax)
-        throw new NonRetryableError(`begun more than ${unfinishedMax} times without coming to an end`)
-      return await inProcessSpan(message.headers, consumerId, message.messageId, () =>
-        this.#attempt(arrival, entry, handler, tell),
-      )
+      const wasStopping = this.#stopping
+      const suspect = message.redelivered && (await noteBegun(kit, entry, suspectAfter)) >= suspectAfter
+      const leave = await inThisProcess.enter(kit.clock, suspect)
+      try {
+        // It has waited until now: whoever takes over need not wait for it as well.
+        if (this.#stopping && !wasStopping) return { kind: 'again', delayMs: 0 }
+        if (suspect && (await noteBegun(kit, entry, unfinishedMax + 1)) > unfinishedMax)
+          throw new NeverEndedError(unfinishedMax)
+        return await inProcessSpan(message.headers, consumerId, message.messageId, () =>
+          this.#attempt(arrival, entry, handler, tell),
+        )
+      } finally {
+        leave()
+      }
     } catch (error) {
       return await this.#failed(entry, error, tell).catch((second: unknown) => {
         kit.emit({ kind: 'consumer_error', consumerId, error: second })

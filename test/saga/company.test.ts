@@ -1,0 +1,218 @@
+// A message that kills its process becomes a dead letter alone: its neighbours, which died with it, are handled.
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createMailboxPublisher } from '../../packages/saga/src/brokers/mailbox.ts'
+import { Company } from '../../packages/saga/src/company.ts'
+import { listDeadLetters } from '../../packages/saga/src/dead-letters.ts'
+import { Inbox } from '../../packages/saga/src/inbox.ts'
+import { enter } from '../../packages/saga/src/inbox-rows.ts'
+import type { InboundMessage } from '../../packages/saga/src/messages.ts'
+import { newMessageId, publish } from '../../packages/saga/src/outbox.ts'
+import { createOutboxRelay } from '../../packages/saga/src/relay.ts'
+import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { TestProcess } from '../support/processes.ts'
+import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+import { VirtualClock } from '../support/virtual-clock.ts'
+
+let server: PostgresServer
+beforeAll(async () => {
+  server = await startPostgres()
+})
+afterAll(() => server[Symbol.asyncDispose]())
+
+test('a message that kills its process takes no other message with it into the dead letters', async () => {
+  const kit = await testKit(server)
+  await using relay = createOutboxRelay({ kit, publisher: createMailboxPublisher(kit) })
+  for (const [index, type] of ['Good', 'Good', 'Poison', 'Good', 'Good'].entries())
+    await kit.transaction((tx) =>
+      publish(kit, tx, {
+        aggregateType: 'order',
+        aggregateId: `${index}`,
+        type,
+        payload: {},
+        destination: 'orders',
+      }),
+    )
+  await relay.drainOnce()
+  const script = `${import.meta.dirname}/../support/dying-consumer.ts`
+  const start = () => new TestProcess(process.execPath, [script, server.url, kit.schemaName])
+  for (let deaths = 0; deaths < 5; deaths += 1) {
+    await using consumer = start()
+    expect(await consumer.exited).toMatchObject({ signal: 'SIGKILL' })
+  }
+  await using survivor = start()
+  await survivor.until('an empty mailbox', async () => (await countOf(kit, 'mailbox')) === 0)
+  expect(await listDeadLetters(kit)).toMatchObject([
+    { type: 'Poison', errorCode: 'never_ended', errorMessage: expect.stringContaining('5 deliveries') },
+  ])
+  expect(await countOf(kit, `inbox WHERE status = 'processed'`)).toBe(4)
+}, 60_000)
+
+/** An inbox whose handler begins, tells so, and ends on demand. */
+function heldInbox(kit: TestKit) {
+  const begun: string[] = []
+  const ends = new Map<string, PromiseWithResolvers<void>>()
+  const endOf = (id: string) => {
+    if (!ends.has(id)) ends.set(id, Promise.withResolvers())
+    return ends.get(id)!
+  }
+  const inbox = new Inbox({
+    kit,
+    consumerId: 'test',
+    retryInPlaceMs: 0,
+    handlers: {
+      Paid: {
+        outside: async ({ aggregateId, body }) => {
+          begun.push(`${aggregateId}${body}`)
+          await endOf(`${aggregateId}${body}`).promise
+        },
+      },
+    },
+  })
+  const message = (aggregateId: string, n: number, redelivered = false): InboundMessage => ({
+    messageId: newMessageId(kit),
+    type: 'Paid',
+    aggregateType: 'order',
+    aggregateId,
+    body: `${n}`,
+    headers: {},
+    createdAt: new Date().toISOString(),
+    redelivered,
+  })
+  return { inbox, begun, message, end: (id: string) => endOf(id).resolve() }
+}
+
+/** The traces of dead processes. */
+const unfinished = (kit: TestKit, inbox: Inbox, message: InboundMessage, count: number) =>
+  inbox
+    .receive(message)
+    .then(() =>
+      kit.pool.query(
+        `UPDATE ${kit.schema}.inbox SET status = 'received', processed_at = NULL, unfinished = $2 WHERE message_id = $1`,
+        [message.messageId, count],
+      ),
+    )
+
+test('a suspect begins when nothing else is in progress, and nothing begins beside it', async () => {
+  const kit = await testKit(server)
+  const { inbox, begun, message, end } = heldInbox(kit)
+  const suspect = message('s', 1, true)
+  end('s1')
+  await unfinished(kit, inbox, suspect, 1)
+  begun.length = 0
+  const one = inbox.receive(message('a', 1))
+  await expect.poll(() => begun).toEqual(['a1'])
+  const waiting = inbox.receive(suspect)
+  await expect.poll(() => countOf(kit, `inbox WHERE unfinished = 2 AND status = 'waiting'`)).toBe(1)
+  const late = inbox.receive(message('b', 1))
+  end('b1')
+  expect(begun).toEqual(['a1'])
+  end('a1')
+  expect(await Promise.all([one, waiting, late])).toEqual(Array(3).fill({ kind: 'ack' }))
+  expect(begun).toEqual(['a1', 's1', 'b1'])
+})
+
+test('a suspect that waits keeps its place before the next message of its sequence, also in another process', async () => {
+  const kit = await testKit(server)
+  const { inbox, begun, message, end } = heldInbox(kit)
+  const suspect = message('s', 1, true)
+  end('s1')
+  await unfinished(kit, inbox, suspect, 1)
+  begun.length = 0
+  const other = inbox.receive(message('a', 1))
+  await expect.poll(() => begun).toEqual(['a1'])
+  const waiting = inbox.receive(suspect)
+  await expect.poll(() => countOf(kit, `inbox WHERE status = 'waiting'`)).toBe(1)
+  const { rows } = await kit.pool.query(
+    `SELECT ordering_key FROM ${kit.schema}.inbox WHERE message_id = $1`,
+    [suspect.messageId],
+  )
+  const entry = {
+    consumerId: 'test',
+    message: message('s', 2),
+    hash: Buffer.from('x'),
+    orderingKey: rows[0].ordering_key,
+    retentionMs: 1_000,
+  }
+  expect(await kit.transaction((tx) => enter(kit, tx, entry))).toMatchObject({ kind: 'later' })
+  end('a1')
+  await Promise.all([other, waiting])
+})
+
+test('deaths beside others make a suspect and no more; a suspect counts its deliveries when it is alone', async () => {
+  const kit = await testKit(server)
+  const { inbox, begun, message, end } = heldInbox(kit)
+  const suspect = message('s', 1, true)
+  end('s1')
+  await unfinished(kit, inbox, suspect, 2)
+  begun.length = 0
+  const other = inbox.receive(message('a', 1))
+  await expect.poll(() => begun).toEqual(['a1'])
+  const waiting = Array.from({ length: 5 }, () => inbox.receive(suspect))
+  await expect.poll(() => countOf(kit, `inbox WHERE status = 'waiting' AND unfinished = 2`)).toBe(1)
+  end('a1')
+  expect(await Promise.all([other, ...waiting])).toEqual(Array(6).fill({ kind: 'ack' }))
+  expect(begun).toEqual(['a1', 's1'])
+  expect(await listDeadLetters(kit)).toEqual([])
+})
+
+test('an inbox that stops gives back what waits for its turn', async () => {
+  const kit = await testKit(server)
+  const { inbox, begun, message, end } = heldInbox(kit)
+  const suspect = message('s', 1, true)
+  end('s1')
+  await unfinished(kit, inbox, suspect, 1)
+  begun.length = 0
+  const one = inbox.receive(message('a', 1))
+  await expect.poll(() => begun).toEqual(['a1'])
+  const waiting = inbox.receive(suspect)
+  await expect.poll(() => countOf(kit, `inbox WHERE status = 'waiting'`)).toBe(1)
+  inbox.stop()
+  end('a1')
+  expect(await one).toEqual({ kind: 'ack' })
+  expect(await waiting).toEqual({ kind: 'again', delayMs: 0 })
+  expect(begun).toEqual(['a1'])
+})
+
+test('they come in the order in which they asked; one that is alone lets nobody in', async () => {
+  const [company, clock] = [new Company(60_000), new VirtualClock()]
+  const began: string[] = []
+  const ask = (name: string, alone: boolean) =>
+    company.enter(clock, alone).then((leave) => {
+      began.push(name)
+      return leave
+    })
+  const [a, b] = [ask('a', false), ask('b', false)]
+  const [s, t, c] = [ask('s', true), ask('t', true), ask('c', false)]
+  await clock.advance(0)
+  expect(began).toEqual(['a', 'b'])
+  for (const [ending, then] of [
+    [a, ['a', 'b']],
+    [b, ['a', 'b', 's']],
+    [s, ['a', 'b', 's', 't']],
+    [t, ['a', 'b', 's', 't', 'c']],
+    [c, ['a', 'b', 's', 't', 'c']],
+  ] as const) {
+    ;(await ending)()
+    await clock.advance(0)
+    expect(began).toEqual(then)
+  }
+  expect(clock.pendingTimers).toBe(0)
+})
+
+test('a handler that waits for another message of its process stands still for a while and not for ever', async () => {
+  const [company, clock] = [new Company(60_000), new VirtualClock()]
+  const leaveOuter = await company.enter(clock, false)
+  const [alone, inner] = [company.enter(clock, true), company.enter(clock, false)]
+  const began: string[] = []
+  void alone.then(() => began.push('alone'))
+  void inner.then(() => began.push('inner'))
+  await clock.advance(59_999)
+  expect(began).toEqual([])
+  await clock.advance(1)
+  expect(began).toEqual(['alone'])
+  await clock.advance(60_000)
+  expect(began).toEqual(['alone', 'inner'])
+  for (const leave of [await alone, await inner, leaveOuter]) leave()
+  await (await company.enter(clock, true))()
+  expect(clock.pendingTimers).toBe(0)
+})
