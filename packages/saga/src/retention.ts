@@ -1,10 +1,12 @@
 /**
  * Deletes what has expired: in batches, so that no statement runs for long, and in one process at a time.
  *
- * Never deletes what is in progress: keys in progress or parked, open dead letters, unfinished sagas.
+ * Never deletes what is in progress: keys in progress or parked, open dead letters, unfinished sagas. The keys of a saga's
+ * steps go with it, whatever state they are in.
  */
 import type { RetentionOptions } from './housekeeping-options.ts'
 import type { SagaKit } from './kit.ts'
+import { removeKeys } from './saga-step-rows.ts'
 
 export type RetentionReport = Readonly<Record<string, number>>
 
@@ -63,11 +65,14 @@ function deleteBatch(
     ])
     if (lock.rows[0]!.held !== true) return undefined
     const usesAge = condition.includes('$2')
-    const { rowCount } = await tx.query(
+    const steps = table === 'saga_steps'
+    const { rows, rowCount } = await tx.query<{ saga_id: string; step: string }>(
       `DELETE FROM ${s}.${table} WHERE ctid IN (
-         SELECT ctid FROM ${s}.${table} t WHERE ${condition.replaceAll('{s}', s)} LIMIT $1 FOR UPDATE SKIP LOCKED)`,
+         SELECT ctid FROM ${s}.${table} t WHERE ${condition.replaceAll('{s}', s)} LIMIT $1 FOR UPDATE SKIP LOCKED)
+       ${steps ? 'RETURNING saga_id, step' : ''}`,
       usesAge ? [batchSize, deadLettersMs] : [batchSize],
     )
+    if (steps) await removeKeys(kit, tx, rows)
     return rowCount ?? 0
   })
 }

@@ -6,17 +6,17 @@
  *
  *     running      step done → next · refused before the pivot, or attempts exhausted → compensating · fault → later
  *     compensating step undone → the previous one · fault → later, and after many: parked
+ *
+ * Nothing is repeated for ever (`saga-failures.ts`).
  */
 
 import { keepProcessAlive } from './ambient.ts'
 import { messageDrivenKeepMs } from './choreography.ts'
-import { type Backoff, jitteredDelayMs } from './core.ts'
-import { isOutage, type Tx } from './database.ts'
+import type { Backoff } from './core.ts'
+import type { Tx } from './database.ts'
 import { errorText } from './error-json.ts'
 import {
   AttemptsExhaustedError,
-  LockNotAcquiredError,
-  OperationInProgressError,
   SagaConfigError,
   StepIrreversibleError,
   StepSuspendedError,
@@ -27,6 +27,15 @@ import type { SagaKit } from './kit.ts'
 import type { LockManager } from './locks.ts'
 import { outsideTransactions } from './open-transactions.ts'
 import type { SagaContext, SagaDefinition, SagaPart } from './saga-definition.ts'
+import {
+  type Failing,
+  isExhausted,
+  isNoFailure,
+  laterMove,
+  laterOrParked,
+  notOurs,
+  unknownStep,
+} from './saga-failures.ts'
 import {
   type DrivenBy,
   insertSaga,
@@ -41,7 +50,6 @@ import {
 } from './saga-instances.ts'
 import { type Following, runSagaStep, undoSagaStep } from './saga-step.ts'
 import { type AnyStep, compensationOf, stepHandlers } from './saga-step-calls.ts'
-import type { StepStatus } from './saga-step-rows.ts'
 import { inProcessSpan } from './trace-context.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: the inputs of different sagas have nothing in common
@@ -95,7 +103,7 @@ class Runner implements SagaRunner {
   readonly #lockManager: LockManager | undefined
   readonly #concurrency: number
   readonly #pollIntervalMs: number
-  readonly #backoff: Backoff
+  readonly #failing: Failing
   readonly #marginMs: number
   readonly #takeMs: number
   readonly #keepMs: number
@@ -119,7 +127,7 @@ class Runner implements SagaRunner {
           )
     this.#concurrency = options.concurrency ?? 10
     this.#pollIntervalMs = options.pollIntervalMs ?? 100
-    this.#backoff = options.backoff ?? { initialMs: 200, maxMs: 60_000 }
+    this.#failing = { kit: options.kit, backoff: options.backoff ?? { initialMs: 200, maxMs: 60_000 } }
     this.#marginMs = options.marginMs ?? 5_000
     const leases = [...this.#definitions.values(), ...this.#parts.values()].flatMap(({ steps }) =>
       steps.map(({ leaseMs = defaultLeaseMs }) => leaseMs),
@@ -220,16 +228,18 @@ class Runner implements SagaRunner {
   }
 
   /** undefined if the saga is no longer ours. */
-  async #forward(definition: AnyDefinition, saga: Taken): Promise<Move | undefined> {
+  async #forward(definition: AnyDefinition, taken: Taken): Promise<Move | undefined> {
+    let saga = taken
     for (const [index, step] of definition.steps.entries()) {
       const log = await stepsOf(this.#kit, saga.sagaId)
       const strange = unknownStep(definition, log, ['pending', 'running'])
-      if (strange !== undefined) return this.#later(saga, strange.name, notOurs(strange))
+      if (strange !== undefined) return laterOrParked(this.#failing, saga, strange.name, notOurs(strange))
       if (log.find(({ name }) => name === step.name)?.status === 'done') continue
       if (!(await this.#keep(saga, step))) return undefined
       if (this.#stopped) return { status: 'running', attempts: saga.attempts }
       const next = await this.#forwardOne(definition, index, saga, log)
       if (next !== 'go on') return next
+      saga = { ...saga, attempts: 0 }
     }
     return { status: 'completed', attempts: 0, keepMs: this.#keepMs }
   }
@@ -246,6 +256,10 @@ class Runner implements SagaRunner {
     const decided = log.some(({ name, status }) => name === pivot?.name && status === 'done')
     const turnBack = (reason: string): Move =>
       decided ? { status: 'parked', attempts: 0, reason } : { status: 'compensating', attempts: 0, reason }
+    let claimed = false
+    const noteClaim: Following = async () => {
+      claimed = true
+    }
     try {
       const request = {
         sagaId: saga.sagaId,
@@ -262,7 +276,7 @@ class Runner implements SagaRunner {
           ? request
           : { ...request, resources, lockManager },
         stepHandlers(step, context),
-        byRunner,
+        noteClaim,
       )
       return outcome.outcome === 'completed'
         ? 'go on'
@@ -271,14 +285,18 @@ class Runner implements SagaRunner {
       if (error instanceof StepSuspendedError) return turnBack(error.message)
       if (error instanceof AttemptsExhaustedError)
         return turnBack(`${error.message}: ${errorText(error.cause)}`)
-      return this.#later(saga, step.name, error)
+      const counts = !claimed && !isNoFailure(error)
+      const exhausted = counts && (await isExhausted(this.#kit, saga.sagaId, step, error))
+      const later = laterMove(this.#failing, saga, step.name, error)
+      return exhausted ? turnBack(`${step.name}: ${errorText(error)}`) : later
     }
   }
 
-  async #back(definition: AnyDefinition, saga: Taken): Promise<Move | undefined> {
+  async #back(definition: AnyDefinition, taken: Taken): Promise<Move | undefined> {
+    let saga = taken
     const log = await stepsOf(this.#kit, saga.sagaId)
     const strange = unknownStep(definition, log, ['pending', 'running', 'done', 'compensating'])
-    if (strange !== undefined) return this.#later(saga, strange.name, notOurs(strange))
+    if (strange !== undefined) return laterOrParked(this.#failing, saga, strange.name, notOurs(strange))
     const context = contextOf(saga, log)
     // The pivot first: if it was executed, no earlier step is undone.
     const steps = [...definition.steps.entries()].reverse()
@@ -304,8 +322,10 @@ class Runner implements SagaRunner {
           return { status: 'parked', attempts: saga.attempts, lastError: errorText(error.cause ?? error) }
         if (error instanceof StepIrreversibleError)
           return { status: 'parked', attempts: 0, lastError: error.message }
-        return this.#later(saga, step.name, error)
+        return laterOrParked(this.#failing, saga, step.name, error)
       }
+      const before = log.find(({ name }) => name === step.name)?.status
+      if (before !== 'compensated' && before !== 'suspended') saga = { ...saga, attempts: 0 }
     }
     const keepMs = saga.drivenBy === 'runner' ? this.#keepMs : Math.max(this.#keepMs, messageDrivenKeepMs)
     return { status: 'compensated', attempts: 0, keepMs }
@@ -314,29 +334,8 @@ class Runner implements SagaRunner {
   #keep(saga: Taken, step: AnyStep): Promise<boolean> {
     return keepSaga(this.#kit, this.#me, saga, (step.leaseMs ?? defaultLeaseMs) + this.#marginMs)
   }
-
-  #later(saga: Taken, step: string, error: unknown): Move {
-    if (error instanceof OperationInProgressError || error instanceof LockNotAcquiredError)
-      return { status: saga.status, attempts: saga.attempts, delayMs: error.retryAfterMs }
-    if (isOutage(error))
-      return { status: saga.status, attempts: saga.attempts, delayMs: 500, lastError: errorText(error) }
-    this.#kit.emit({ kind: 'saga_step_failed', sagaId: saga.sagaId, step, error })
-    const delayMs = jitteredDelayMs(this.#backoff, saga.attempts, this.#kit.random)
-    return { status: saga.status, attempts: saga.attempts + 1, delayMs, lastError: errorText(error) }
-  }
 }
 
 function contextOf({ sagaId, input }: Taken, log: SagaView['steps']): SagaContext<unknown> {
   return { sagaId, input, results: Object.fromEntries(log.map(({ name, result }) => [name, result])) }
-}
-
-/** A step of another version of the definition, which can execute or undo it; this version would skip it. */
-function unknownStep({ steps }: AnyDefinition, log: SagaView['steps'], statuses: readonly StepStatus[]) {
-  return log.find(
-    ({ name, status }) => statuses.includes(status) && !steps.some((step) => step.name === name),
-  )
-}
-
-function notOurs({ name, status }: SagaView['steps'][number]): SagaConfigError {
-  return new SagaConfigError(`step ${name} is ${status} and not in this definition of the saga`)
 }

@@ -36,12 +36,26 @@ export async function begin(kit: SagaKit, tx: Tx, { sagaId, step, position = 0 }
   const { rowCount } = await tx.query(
     `INSERT INTO ${s}.saga_steps AS t (saga_id, step, status, position, attempts, consumer_id, message_id)
      VALUES ($1, $2, 'running', $3, $4, $5, $6)
-     ON CONFLICT (saga_id, step) DO UPDATE SET status = 'running', attempts = $4, parked = false,
+     ON CONFLICT (saga_id, step) DO UPDATE SET status = 'running', attempts = t.attempts + 1, parked = false,
        consumer_id = coalesce($5, t.consumer_id), message_id = coalesce($6, t.message_id), updated_at = clock_timestamp()
      WHERE t.status IN ('pending', 'running')`,
     [sagaId, step, position, attempt, ...messageNow()],
   )
   if (rowCount === 0) throw new StepSuspendedError(sagaId, step, await statusOf(kit, tx, sagaId, step))
+}
+
+/** Counts an attempt that ended before its claim. Returns how many there are; undefined if it is not the step's turn. */
+export async function noteUnclaimed(
+  kit: SagaKit,
+  { sagaId, step }: StepRow,
+  reason: string,
+): Promise<number | undefined> {
+  const { rows } = await kit.query<{ attempts: number }>(
+    `UPDATE ${kit.schema}.saga_steps SET attempts = attempts + 1, last_error = $3, updated_at = clock_timestamp()
+     WHERE saga_id = $1 AND step = $2 AND status IN ('pending', 'running') RETURNING attempts`,
+    [sagaId, step, reason],
+  )
+  return rows[0]?.attempts
 }
 
 /** The message whose handler runs now; nulls outside of any. */
@@ -157,7 +171,7 @@ export async function setStatus(
 export async function askAgain(kit: SagaKit, tx: Tx, sagaId: string): Promise<void> {
   const s = kit.schema
   const { rows } = await tx.query<{ step: string }>(
-    `UPDATE ${s}.saga_steps SET status = 'pending', result = NULL, updated_at = clock_timestamp()
+    `UPDATE ${s}.saga_steps SET status = 'pending', attempts = 0, result = NULL, updated_at = clock_timestamp()
      WHERE saga_id = $1 AND status = 'failed' RETURNING step`,
     [sagaId],
   )
@@ -178,5 +192,22 @@ export async function unparkSagaSteps(kit: SagaKit, tx: Tx, sagaId: string): Pro
      WHERE status = 'parked' AND scope IN ($1, $2) AND key = ANY($3)`,
     [stepScope, compensationScope, rows.map(({ step }) => keyOf(sagaId, step))],
   )
-  await tx.query(`UPDATE ${s}.saga_steps SET parked = false WHERE saga_id = $1 AND parked`, [sagaId])
+  await tx.query(
+    `UPDATE ${s}.saga_steps SET parked = false, attempts = 0
+     WHERE saga_id = $1 AND (parked OR status IN ('pending', 'running'))`,
+    [sagaId],
+  )
+}
+
+/** For steps whose saga is removed: the keys would answer for those of a new saga under the same id. */
+export async function removeKeys(
+  kit: SagaKit,
+  tx: Tx,
+  steps: readonly { readonly saga_id: string; readonly step: string }[],
+): Promise<void> {
+  await tx.query(`DELETE FROM ${kit.schema}.idempotency_keys WHERE scope IN ($1, $2) AND key = ANY($3)`, [
+    stepScope,
+    compensationScope,
+    steps.map(({ saga_id, step }) => keyOf(saga_id, step)),
+  ])
 }

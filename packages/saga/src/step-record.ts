@@ -39,6 +39,9 @@ export type Claim = {
   readonly text: string
 }
 
+/** Attempts of a step that does not say how many. */
+export const maxAttemptsDefault = 5
+
 /** Tries of the settling transaction after a lost connection: about 15 s, a restart of the database. */
 const settleTries = 12
 const settleBackoff = { initialMs: 50, maxMs: 2_500 }
@@ -51,7 +54,7 @@ export async function claimOrReplay(
   hooks: Pick<StepHooks<unknown>, 'claimed' | 'parked'>,
 ): Promise<Claimed | Settled | { readonly kind: 'parked'; readonly attempts: number }> {
   const { step, owner, hash, text } = claim
-  const { scope, key, leaseMs, maxAttempts = 5, ttlMs = dayMs } = step
+  const { scope, key, leaseMs, maxAttempts = maxAttemptsDefault, ttlMs = dayMs } = step
   const s = kit.schema
   const inserted = await tx.query(
     `INSERT INTO ${s}.idempotency_keys AS k (scope, key, request_hash, status, owner, fence, locked_until, request, expires_at)
@@ -180,7 +183,7 @@ export async function noteFailure(
   parkedHook: StepHooks<unknown>['parked'],
 ): Promise<number | undefined> {
   const { step, owner } = claim
-  const last = attempt >= (step.maxAttempts ?? 5) || error instanceof NonRetryableError
+  const last = attempt >= (step.maxAttempts ?? maxAttemptsDefault) || error instanceof NonRetryableError
   try {
     const rowCount = await inOneTransaction(kit, last ? parkedHook : undefined, errorText(error), [
       `UPDATE ${kit.schema}.idempotency_keys
