@@ -105,6 +105,14 @@ export function storable(text: string): string {
   return text.replaceAll('\0', '\u{FFFD}').toWellFormed()
 }
 
+/**
+ * SQL of an instant as ISO 8601 text; NULL if it is infinite. What the kit reads comes as text or as a small number: the
+ * application's type parsers, and a query builder's, may make anything of timestamps, JSON and large numbers.
+ */
+export function isoText(column: string): string {
+  return `CASE WHEN isfinite(${column}) THEN to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') END`
+}
+
 /** BIGINT comes as text from `pg`; ours are tokens and identities below 2^53. */
 export function safeInteger(value: unknown): number {
   const number = Number(value)

@@ -12,7 +12,7 @@
 import { hashOfBody } from './body.ts'
 import { inThisProcess } from './company.ts'
 import { handlingMessage } from './current-message.ts'
-import { isOutage, type Tx } from './database.ts'
+import { isOutage, isoText, type Tx } from './database.ts'
 import { errorJson, errorText } from './error-json.ts'
 import { finalOutcomeOf } from './error-meaning.ts'
 import {
@@ -52,10 +52,10 @@ type Letter = {
   ordering_key: string | null
   type: string
   body: string
-  headers: Record<string, string>
-  created_at: Date
+  headers: string
+  created_at: string
   error_code: string
-  delivery: StoredDelivery | null
+  delivery: string | null
 }
 
 type Replay = {
@@ -137,12 +137,12 @@ function arrivalOf(letter: Letter, { inbound = fencepostMessages }: Reading): Ar
     aggregateId: letter.aggregate_id,
     type: letter.type,
     body: letter.body,
-    headers: letter.headers,
-    createdAt: letter.created_at.toISOString(),
+    headers: JSON.parse(letter.headers),
+    createdAt: letter.created_at,
     redelivered: true,
   }
   if (letter.delivery === null) return { message }
-  const { isText, bytes: base64, ...kept } = letter.delivery
+  const { isText, bytes: base64, ...kept }: StoredDelivery = JSON.parse(letter.delivery)
   const body: string = isText ? JSON.parse(letter.body) : letter.body
   const bytes = base64 === undefined ? {} : { bytes: Buffer.from(base64, 'base64') }
   const read = readDelivery(inbound, { ...kept, body, ...bytes, redelivered: true })
@@ -252,8 +252,8 @@ const arrivalNumberOf = (s: string, letter: string) =>
 /** undefined while another process handles it, or an earlier one of its sequence is open. */
 async function take(tx: Tx, s: string, id: string): Promise<Letter | undefined> {
   const { rows } = await tx.query<Letter>(
-    `SELECT id, message_id, aggregate_type, aggregate_id, ordering_key, type, payload::text AS body, headers, created_at,
-            error_code, delivery
+    `SELECT id, message_id, aggregate_type, aggregate_id, ordering_key, type, payload::text AS body, headers::text AS headers,
+            ${isoText('created_at')} AS created_at, error_code, delivery::text AS delivery
      FROM ${s}.dead_letters d WHERE id = $1 AND status = 'replaying' AND NOT EXISTS (
        SELECT FROM ${s}.dead_letters b
        WHERE b.consumer_id = d.consumer_id AND b.ordering_key = d.ordering_key AND b.status = 'replaying'

@@ -5,7 +5,7 @@
  * consumer replays the dead letters of its inbox (`dead-letter-replay.ts`), and after each the messages parked behind
  * it, in their order.
  */
-import { safeInteger, type Tx } from './database.ts'
+import { isoText, safeInteger, type Tx } from './database.ts'
 import type { SagaKit } from './kit.ts'
 import type { Headers } from './messages.ts'
 
@@ -45,13 +45,14 @@ type LetterRow = {
   aggregate_id: string
   type: string
   destination: string
-  payload: unknown
-  headers: Headers
-  delivery: { readonly headers: Headers; readonly properties: Headers } | null
+  payload: string
+  headers: string
+  delivery_headers: string | null
+  delivery_properties: string | null
   error_code: string
   error_message: string
   attempts: number
-  died_at: Date
+  died_at: string
   status: DeadLetter['status']
 }
 
@@ -61,7 +62,10 @@ export async function listDeadLetters(
   filter: DeadLetterFilter = {},
 ): Promise<readonly DeadLetter[]> {
   const { rows } = await kit.query<LetterRow>(
-    `SELECT * FROM ${kit.schema}.dead_letters
+    `SELECT id, source, consumer_id, message_id, aggregate_type, aggregate_id, type, destination, payload::text AS payload,
+            headers::text AS headers, delivery->>'headers' AS delivery_headers, delivery->>'properties' AS delivery_properties,
+            error_code, error_message, attempts, ${isoText('died_at')} AS died_at, status
+     FROM ${kit.schema}.dead_letters
      WHERE status IN ('dead', 'replaying') AND ($1::text IS NULL OR source = $1) AND ($2::text IS NULL OR consumer_id = $2)
      ORDER BY id LIMIT $3`,
     [filter.source ?? null, filter.consumerId ?? null, filter.limit ?? 100],
@@ -75,13 +79,13 @@ export async function listDeadLetters(
     aggregateId: row.aggregate_id,
     type: row.type,
     destination: row.destination,
-    payload: row.payload,
-    headers: row.delivery?.headers ?? row.headers,
-    properties: row.delivery?.properties ?? {},
+    payload: JSON.parse(row.payload),
+    headers: JSON.parse(row.delivery_headers ?? row.headers),
+    properties: JSON.parse(row.delivery_properties ?? '{}'),
     errorCode: row.error_code,
     errorMessage: row.error_message,
     attempts: row.attempts,
-    diedAt: row.died_at,
+    diedAt: new Date(row.died_at),
     status: row.status,
   }))
 }

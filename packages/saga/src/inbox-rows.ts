@@ -72,7 +72,7 @@ export async function enter(kit: SagaKit, tx: Tx, entry: Entry): Promise<Entranc
   )
   if (inserted.rowCount === 1) return { kind: 'go' }
   const { rows } = await tx.query<InboxRow>(
-    `SELECT request_hash, status, arrival,
+    `SELECT request_hash, status, arrival::text AS arrival,
             (extract(epoch FROM coalesce(next_attempt_at, clock_timestamp()) - clock_timestamp()) * 1000)::float8 AS wait_ms
      FROM ${s}.inbox WHERE consumer_id = $1 AND message_id = $2 FOR UPDATE`,
     [consumerId, message.messageId],

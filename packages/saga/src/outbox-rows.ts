@@ -4,8 +4,9 @@
  * Owns the SQL. Confirmed rows are deleted by id, never by a cursor: ids become visible out of order, and `id > last`
  * would miss the late ones. A failure stops only its aggregate, by a row in `outbox_stops`.
  */
+import { isoText } from './database.ts'
 import type { SagaKit } from './kit.ts'
-import type { Headers, OutboundMessage } from './messages.ts'
+import type { OutboundMessage } from './messages.ts'
 
 export type OutboxRow = {
   readonly id: string
@@ -36,7 +37,7 @@ type BatchRow = {
   type: string
   destination: string
   body: string
-  headers: Headers
+  headers: string
   attempts: number
   last_error: string | null
   created_at: string
@@ -51,8 +52,8 @@ export async function nextBatch(
 ): Promise<readonly OutboxRow[]> {
   const s = kit.schema
   const { rows } = await kit.query<BatchRow>(
-    `SELECT o.id::text AS id_text, message_id, aggregate_type, aggregate_id, type, destination, payload::text AS body, headers, attempts, last_error,
-              to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS created_at,
+    `SELECT o.id::text AS id_text, message_id, aggregate_type, aggregate_id, type, destination, payload::text AS body, headers::text AS headers, attempts, last_error,
+              ${isoText('created_at')} AS created_at,
               (extract(epoch FROM clock_timestamp() - created_at) * 1000)::float8 AS age_ms
        FROM ${s}.outbox o
        WHERE partition = $1 AND available_at <= clock_timestamp()
@@ -73,7 +74,7 @@ export async function nextBatch(
       type: row.type,
       destination: row.destination,
       body: row.body,
-      headers: row.headers,
+      headers: JSON.parse(row.headers),
       createdAt: row.created_at,
     },
   }))

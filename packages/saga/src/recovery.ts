@@ -27,14 +27,15 @@ export async function runRecovery(
   limit = 100,
 ): Promise<RecoveryReport> {
   const s = kit.schema
-  const { rows } = await kit.query(
-    `SELECT scope, key, request, attempts FROM ${s}.idempotency_keys
+  const { rows } = await kit.query<Omit<Recoverable, 'request'> & { readonly request: string }>(
+    `SELECT scope, key, request::text AS request, attempts FROM ${s}.idempotency_keys
      WHERE status = 'in_progress' AND locked_until < clock_timestamp() AND scope = ANY($1) AND request IS NOT NULL
      ORDER BY locked_until LIMIT $2`,
     [Object.keys(handlers), limit],
   )
   let recovered = 0
-  for (const step of rows as Recoverable[]) {
+  for (const { request, ...row } of rows) {
+    const step: Recoverable = { ...row, request: JSON.parse(request) }
     try {
       await handlers[step.scope]!(step)
       recovered += 1

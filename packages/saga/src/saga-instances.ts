@@ -5,7 +5,7 @@
  * whose lease has lapsed changes nothing. What a step may do is still decided by `saga-step.ts`.
  */
 import { deadLettersOf, retryMessageDriven } from './choreography.ts'
-import type { Tx } from './database.ts'
+import { isoText, type Tx } from './database.ts'
 import { IdempotencyKeyReuseError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { requireName } from './names.ts'
@@ -116,16 +116,22 @@ export async function takeSagas(
   limit: number,
 ): Promise<readonly Taken[]> {
   const s = kit.schema
-  const { rows } = await kit.query<Omit<Taken, 'sagaId'> & { saga_id: string }>(
+  type Row = Omit<Taken, 'sagaId' | 'input' | 'headers'> & { saga_id: string; input: string; headers: string }
+  const { rows } = await kit.query<Row>(
     `UPDATE ${s}.saga_instances SET owner = $1, lease_until = clock_timestamp() + $3 * interval '1 ms'
      WHERE saga_id IN (SELECT saga_id FROM ${s}.saga_instances
        WHERE status IN ('running', 'compensating') AND name = ANY(CASE driven_by WHEN 'runner' THEN $2::text[] ELSE $5::text[] END)
          AND next_attempt_at <= clock_timestamp() AND lease_until <= clock_timestamp()
        ORDER BY next_attempt_at LIMIT $4 FOR UPDATE SKIP LOCKED)
-     RETURNING saga_id, name, status, driven_by AS "drivenBy", input, attempts, headers`,
+     RETURNING saga_id, name, status, driven_by AS "drivenBy", input::text AS input, attempts, headers::text AS headers`,
     [owner, names.definitions, leaseMs, limit, names.parts],
   )
-  return rows.map((row) => ({ ...row, sagaId: row.saga_id }))
+  return rows.map(({ saga_id: sagaId, input, headers, ...row }) => ({
+    ...row,
+    sagaId,
+    input: JSON.parse(input),
+    headers: JSON.parse(headers),
+  }))
 }
 
 /** Renews the lease; false if the saga is no longer ours or its status has changed. */
@@ -177,48 +183,50 @@ export async function moveSaga(kit: SagaKit, owner: string, saga: Taken, move: M
 }
 
 export async function stepsOf(kit: SagaKit, sagaId: string): Promise<SagaView['steps']> {
-  const { rows } = await kit.query<SagaView['steps'][number]>(
-    `SELECT step AS name, status, attempts, result, last_error AS "lastError" FROM ${kit.schema}.saga_steps
+  type Row = Omit<SagaView['steps'][number], 'result'> & { readonly result: string | null }
+  const { rows } = await kit.query<Row>(
+    `SELECT step AS name, status, attempts, result::text AS result, last_error AS "lastError" FROM ${kit.schema}.saga_steps
      WHERE saga_id = $1 ORDER BY position, created_at`,
     [sagaId],
   )
-  return rows
+  return rows.map((row) => ({ ...row, result: row.result === null ? null : JSON.parse(row.result) }))
 }
 
 type InstanceRow = {
   name: string
   driven_by: DrivenBy
   status: SagaStatus
-  input: unknown
+  input: string
   reason: string | null
   attempts: number
   last_error: string | null
-  next_attempt_at: Date
-  headers: Record<string, string>
+  next_attempt_at: string | null
+  traceparent: string | null
 }
 
 export async function getSaga(kit: SagaKit, sagaId: string): Promise<SagaView | undefined> {
   const { rows } = await kit.query<InstanceRow>(
-    `SELECT * FROM ${kit.schema}.saga_instances WHERE saga_id = $1`,
+    `SELECT name, driven_by, status, input::text AS input, reason, attempts, last_error,
+            ${isoText('next_attempt_at')} AS next_attempt_at, headers->>'traceparent' AS traceparent
+     FROM ${kit.schema}.saga_instances WHERE saga_id = $1`,
     [sagaId],
   )
   const row = rows[0]
   if (row === undefined) return undefined
   const byRunner = row.driven_by === 'runner'
   // Of what messages drive, a runner has only an operator's compensation, and its instant is finite.
-  const going =
-    (row.status === 'running' || row.status === 'compensating') && row.next_attempt_at instanceof Date
+  const going = row.status === 'running' || row.status === 'compensating'
   return {
     sagaId,
     name: row.name,
     status: row.status,
     drivenBy: row.driven_by,
-    input: row.input,
+    input: JSON.parse(row.input),
     reason: row.reason,
     attempts: row.attempts,
     lastError: row.last_error,
-    nextAttemptAt: going ? row.next_attempt_at : null,
-    traceId: /^00-([0-9a-f]{32})-/.exec(row.headers.traceparent ?? '')?.[1] ?? null,
+    nextAttemptAt: going && row.next_attempt_at !== null ? new Date(row.next_attempt_at) : null,
+    traceId: /^00-([0-9a-f]{32})-/.exec(row.traceparent ?? '')?.[1] ?? null,
     steps: await stepsOf(kit, sagaId),
     deadLetters: byRunner ? [] : await deadLettersOf(kit, sagaId, ['dead', 'replaying']),
   }
@@ -235,15 +243,20 @@ export type SagaFilter = {
 
 /** In the order of their ids, a page at a time. */
 export async function listSagas(kit: SagaKit, filter: SagaFilter = {}): Promise<readonly SagaSummary[]> {
-  const { rows } = await kit.query<SagaSummary>(
+  type Row = Omit<SagaSummary, 'createdAt' | 'updatedAt'> & { createdAt: string; updatedAt: string }
+  const { rows } = await kit.query<Row>(
     `SELECT saga_id AS "sagaId", name, status, driven_by AS "drivenBy", reason, last_error AS "lastError",
-            created_at AS "createdAt", updated_at AS "updatedAt"
+            ${isoText('created_at')} AS "createdAt", ${isoText('updated_at')} AS "updatedAt"
      FROM ${kit.schema}.saga_instances
      WHERE ($1::text[] IS NULL OR status = ANY($1)) AND ($2::text IS NULL OR name = $2) AND ($3::text IS NULL OR saga_id > $3)
      ORDER BY saga_id LIMIT $4`,
     [filter.statuses ?? null, filter.name ?? null, filter.after ?? null, filter.limit ?? 100],
   )
-  return rows
+  return rows.map((row) => ({
+    ...row,
+    createdAt: new Date(row.createdAt),
+    updatedAt: new Date(row.updatedAt),
+  }))
 }
 
 /**
