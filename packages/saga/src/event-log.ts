@@ -37,6 +37,17 @@ export function eventLog(clock: Pick<Clock, 'monoMs'>, log: Log = console): Saga
   }
 }
 
+/** For what a subscriber of events throws, in the same manner: it must be seen, and once a minute is enough. */
+export function subscriberFaults(clock: Pick<Clock, 'monoMs'>, log: Log = console): (error: unknown) => void {
+  let quietUntilMonoMs = Number.NEGATIVE_INFINITY
+  return (error) => {
+    const nowMonoMs = clock.monoMs()
+    if (nowMonoMs < quietUntilMonoMs) return
+    quietUntilMonoMs = nowMonoMs + repeatMs
+    log.error(`fencepost saga: a subscriber of events threw: ${reasonOf(error)}`)
+  }
+}
+
 type Line = { readonly level: keyof Log; readonly subject: string; readonly error?: unknown }
 
 /** undefined for what is no trouble, or is told by another event as well. */

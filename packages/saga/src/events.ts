@@ -1,6 +1,6 @@
 /**
  * The events of the kit, as one closed union. The kit logs and counts through subscribers alone (`event-log.ts` where there
- * is no other, `metrics.ts`, an application's logger). A subscriber must not throw.
+ * is no other, `metrics.ts`, an application's logger). What a subscriber throws changes no outcome (`guarded`).
  */
 
 /**
@@ -84,3 +84,18 @@ export type SagaEvent =
   | { readonly kind: 'recovered'; readonly scope: string; readonly key: string }
 
 export type SagaEvents = (event: SagaEvent) => void
+
+/**
+ * Events are told where outcomes are decided: an error there would make a failure of what has succeeded. So one that a
+ * subscriber throws, or rejects with, goes to `report`.
+ */
+export function guarded(events: SagaEvents, report: (error: unknown) => void): SagaEvents {
+  return (event) => {
+    try {
+      const told: unknown = events(event)
+      if (told instanceof Promise) told.catch(report)
+    } catch (error) {
+      report(error)
+    }
+  }
+}

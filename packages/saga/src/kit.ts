@@ -10,8 +10,8 @@ import { processClock, processRandom } from './ambient.ts'
 import type { Clock, Random } from './core.ts'
 import { identifier, type Pool, type QueryAnswer, type Row, type Tx } from './database.ts'
 import { NestedTransactionError, SagaConfigError } from './errors.ts'
-import { eventLog } from './event-log.ts'
-import type { SagaEvents } from './events.ts'
+import { eventLog, subscriberFaults } from './event-log.ts'
+import { guarded, type SagaEvents } from './events.ts'
 import { type HousekeepingOptions, requireHousekeeping } from './housekeeping-options.ts'
 import { inTurn, join, transactionAround } from './open-transactions.ts'
 import { runInTransaction, runStatement, type TransactionOptions } from './transaction.ts'
@@ -78,7 +78,7 @@ export function createSagaKit(options: SagaKitOptions): SagaKit {
   if (!(connectionWaitMs > 0))
     throw new SagaConfigError(`connectionWaitMs: ${connectionWaitMs} (more than 0 ms expected)`)
   requireHousekeeping(housekeeping)
-  const emit: SagaEvents = options.events ?? eventLog(clock)
+  const emit = guarded(options.events ?? eventLog(clock), subscriberFaults(clock))
   // An idle client whose connection breaks emits `error` on the pool; without a listener Node ends the process.
   pool.on('error', (error) => emit({ kind: 'pool_error', error }))
   pool.on('acquire', listen)

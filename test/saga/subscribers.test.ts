@@ -1,0 +1,75 @@
+// A subscriber of events that throws changes no outcome, and is heard of.
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { createMailboxPublisher } from '../../packages/saga/src/brokers/mailbox.ts'
+import { listDeadLetters } from '../../packages/saga/src/dead-letters.ts'
+import type { SagaEvents } from '../../packages/saga/src/events.ts'
+import { Inbox } from '../../packages/saga/src/inbox.ts'
+import { newMessageId, outboxLag, publish } from '../../packages/saga/src/outbox.ts'
+import { createOutboxRelay } from '../../packages/saga/src/relay.ts'
+import { defineSaga } from '../../packages/saga/src/saga-definition.ts'
+import { getSaga } from '../../packages/saga/src/saga-instances.ts'
+import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
+import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { countOf, testKit } from '../support/saga-kit.ts'
+
+let server: PostgresServer
+beforeAll(async () => {
+  server = await startPostgres()
+})
+afterAll(() => server[Symbol.asyncDispose]())
+
+const reject: SagaEvents = async () => {
+  throw new Error('a label is missing')
+}
+test.each<[string, SagaEvents]>([
+  [
+    'throws',
+    () => {
+      throw new Error('a label is missing')
+    },
+  ],
+  ['rejects', reject],
+])(
+  'whatever a subscriber that %s says, messages are sent once, handled once, and sagas end',
+  async (_, events) => {
+    using console_ = vi.spyOn(console, 'error').mockImplementation(() => {})
+    const kit = await testKit(server, { events })
+    await kit.transaction((tx) =>
+      publish(kit, tx, {
+        aggregateType: 'order',
+        aggregateId: 'a',
+        type: 'Paid',
+        payload: {},
+        destination: 'q',
+      }),
+    )
+    await using relay = createOutboxRelay({
+      kit,
+      publisher: createMailboxPublisher(kit),
+      retry: { maxAttempts: 1 },
+    })
+    expect(await relay.drainOnce()).toBe(1)
+    expect([await outboxLag(kit), await countOf(kit, 'mailbox')]).toMatchObject([{ pending: 0 }, 1])
+    let handled = 0
+    const inbox = new Inbox({ kit, consumerId: 'test', handlers: { Paid: async () => (handled += 1) } })
+    const message = {
+      messageId: newMessageId(kit),
+      type: 'Paid',
+      aggregateType: 'order',
+      aggregateId: 'a',
+      body: '{}',
+      headers: {},
+      createdAt: '',
+      redelivered: false,
+    }
+    expect(await inbox.receive(message)).toEqual({ kind: 'ack' })
+    const runner = createSagaRunner({ kit, definitions: [defineSaga('order', [{ name: 'one' }])] })
+    await kit.transaction((tx) => runner.begin(tx, 'order', { sagaId: 'a', input: {} }))
+    await runner.runOnce()
+    expect((await getSaga(kit, 'a'))!.status).toBe('completed')
+    expect([handled, await listDeadLetters(kit)]).toEqual([1, []])
+    expect(console_).toHaveBeenCalledExactlyOnceWith(
+      'fencepost saga: a subscriber of events threw: a label is missing',
+    )
+  },
+)
