@@ -248,6 +248,31 @@ describe('in the inbox', () => {
     expect(await countOf(kit, 'dead_letters')).toBe(letters)
   })
 
+  test('a message that a newer version was retrying and an older one passes over holds up nothing behind it', async () => {
+    const newer = new Inbox({
+      kit,
+      consumerId: 'test',
+      handlers: { OrderSeen: () => Promise.reject(new Error('not yet')) },
+      retryInPlaceMs: 0,
+      retry: { backoff: { initialMs: 60_000, maxMs: 60_000 } },
+    })
+    const of = (messageId: string, type: string) => ({
+      messageId,
+      type,
+      aggregateType: 'order',
+      aggregateId: 'a',
+      body: '{}',
+      headers: {},
+      createdAt: '',
+      redelivered: false,
+    })
+    expect(await newer.receive(of('m-1', 'OrderSeen'))).toMatchObject({ kind: 'again' })
+    const older = inbox({ onUnhandled: 'pass' })
+    expect(await older.receive(of('m-1', 'OrderSeen'))).toEqual({ kind: 'ack' })
+    expect(await older.receive(of('m-2', 'OrderPlaced'))).toEqual({ kind: 'ack' })
+    expect(outcomes()).toEqual(['retry', 'passed', 'processed'])
+  })
+
   test('a sender that can keep its message gets it back instead of filling the table', async () => {
     expect(await inbox().deliver(delivery({ canRefuse: true }))).toMatchObject({ kind: 'refuse' })
     expect(outcomes()).toEqual(['returned'])

@@ -180,6 +180,18 @@ export async function noteFinal(kit: SagaKit, entry: Entry, reason: string): Pro
   )
 }
 
+/**
+ * A message that is passed over is at its end. It has a row where a version of the consumer that handles its type has begun
+ * it, and what is behind it in its sequence would wait for that.
+ */
+export async function notePassed(kit: SagaKit, { consumerId, message, hash }: Entry): Promise<void> {
+  await kit.query(
+    `UPDATE ${kit.schema}.inbox SET status = 'processed', processed_at = clock_timestamp(), unfinished = 0, next_attempt_at = NULL
+     WHERE consumer_id = $1 AND message_id = $2 AND request_hash = $3 AND status IN ('received', 'waiting', 'retrying')`,
+    [consumerId, message.messageId, hash],
+  )
+}
+
 /** Counts one more attempt; returns how many there were. */
 export async function noteAttempt(
   kit: SagaKit,

@@ -7,7 +7,7 @@
 import { hashOfBody } from './body.ts'
 import { errorCode, errorText } from './error-json.ts'
 import { type UnhandledTypeError, UnmappedMessageError } from './errors.ts'
-import { deadLetterInbound, type Entry, storedId } from './inbox-rows.ts'
+import { deadLetterInbound, type Entry, notePassed, storedId } from './inbox-rows.ts'
 import type { SagaKit } from './kit.ts'
 import type { Delivery, InboundMessage, Verdict } from './messages.ts'
 import { newMessageId } from './outbox.ts'
@@ -23,7 +23,7 @@ export type Unhandled =
 
 type Decision = 'dead-letter' | 'pass'
 
-/** `pass`: acknowledged and forgotten, with an event. */
+/** `pass`: acknowledged and forgotten, with an event; what waits behind it goes on. */
 export type OnUnhandled = Decision | ((unhandled: Unhandled) => Decision)
 
 export async function endUnhandled(
@@ -41,15 +41,6 @@ export async function endUnhandled(
     kit.emit({ kind: 'unhandled', consumerId, reason, messageId, type, outcome, error })
     kit.emit({ kind: 'consumed', consumerId, type, outcome, durationMs: 0, error })
   }
-  if (decide(kit, consumerId, onUnhandled, unhandled) === 'pass') {
-    tell('passed')
-    return { kind: 'ack' }
-  }
-  // Its sender keeps it and is told why, which is better than a table that any sender can fill.
-  if (reason === 'unmapped' && delivery?.canRefuse === true) {
-    tell('returned')
-    return { kind: 'refuse', reason: errorText(error) }
-  }
   const entry: Entry = {
     consumerId,
     message,
@@ -57,6 +48,16 @@ export async function endUnhandled(
     orderingKey: null,
     retentionMs,
     ...(delivery === undefined ? {} : { delivery }),
+  }
+  if (decide(kit, consumerId, onUnhandled, unhandled) === 'pass') {
+    if (reason === 'unhandled_type') await notePassed(kit, entry)
+    tell('passed')
+    return { kind: 'ack' }
+  }
+  // Its sender keeps it and is told why, which is better than a table that any sender can fill.
+  if (reason === 'unmapped' && delivery?.canRefuse === true) {
+    tell('returned')
+    return { kind: 'refuse', reason: errorText(error) }
   }
   const cause = { code: errorCode(error), message: errorText(error) }
   await kit.transaction((tx) => deadLetterInbound(kit, tx, entry, cause, false))
