@@ -13,6 +13,7 @@ import {
   listDeadLetters,
   NonRetryableError,
   NotInTransactionError,
+  OperationInProgressError,
   publish,
   replayDeadLetters,
   type Tx,
@@ -152,6 +153,40 @@ describe.each(Object.keys(libraries))('%s', (name) => {
     expect(await place('one')).toEqual({ replayed: true, result })
     await expect(place('one', { another: true })).rejects.toBeInstanceOf(IdempotencyKeyReuseError)
     expect(await rowsOf('one')).toEqual([1, 1, 1])
+  })
+
+  test('a rival in progress is told by an error of the kit, and the transaction goes on', async () => {
+    const begun = Promise.withResolvers<void>()
+    const end = Promise.withResolvers<void>()
+    const request = { scope: 'busy', key: name, request: {} }
+    const rival = withIdempotency(kit, request, async () => {
+      begun.resolve()
+      await end.promise
+    })
+    await begun.promise
+    const after = await library.transaction(async (tx) => {
+      const refused = withIdempotency(kit, { ...request, onInProgress: 'throw', tx }, async () => null)
+      await expect(refused).rejects.toBeInstanceOf(OperationInProgressError)
+      return (await tx.query('SELECT 1 AS n')).rows
+    })
+    expect(after).toEqual([{ n: 1 }])
+    end.resolve()
+    await rival
+  })
+
+  test('parameters are those outside literals, and a statement that begins with WITH answers with its rows', async () => {
+    const answers = await library.transaction(async (tx) => [
+      (await tx.query(`SELECT 'costs $1 or ?' AS text, $1::int AS n -- $2`, [5])).rows,
+      (await tx.query('WITH big AS (SELECT $1::int AS n) SELECT n FROM big', [7])).rows,
+      (
+        await tx.query(
+          `WITH given AS (SELECT $1::text AS id) INSERT INTO orders (id) SELECT id || '$1' FROM given`,
+          [`with ${name}`],
+        )
+      ).rowCount,
+      (await tx.query(`DELETE FROM orders WHERE id = $1 RETURNING id`, [`with ${name}$1`])).rows,
+    ])
+    expect(answers).toEqual([[{ text: 'costs $1 or ?', n: 5 }], [{ n: 7 }], 1, [{ id: `with ${name}$1` }]])
   })
 
   test('a rollback of the library takes all of it back', async () => {

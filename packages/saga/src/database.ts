@@ -32,7 +32,17 @@ export const sqlState = {
   transactionTimeout: '25P04',
 } as const
 
+/** By identity: of errors that have it elsewhere than in their `code`. */
+const knownStates = new WeakMap<object, string>()
+
+/** Notes the SQLSTATE of a library's own error, which the application gets as it is. */
+export function noteSqlState(error: unknown, state: string | undefined): void {
+  if (typeof error === 'object' && error !== null && state !== undefined) knownStates.set(error, state)
+}
+
 export function sqlStateOf(error: unknown): string | undefined {
+  const known = typeof error === 'object' && error !== null ? knownStates.get(error) : undefined
+  if (known !== undefined) return known
   const code = (error as { code?: unknown } | null)?.code
   // With a digit: EPIPE has five capitals as well.
   return typeof code === 'string' && /^(?=.*\d)[0-9A-Z]{5}$/.test(code) ? code : undefined

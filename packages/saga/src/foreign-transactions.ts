@@ -5,7 +5,8 @@
  * way to send SQL. Loads no library: what is needed of one is an argument. A client of `pg` needs none of this, because
  * it is a `Tx` as it is.
  */
-import type { QueryAnswer, Row, Tx } from './database.ts'
+import { noteSqlState, type QueryAnswer, type Row, sqlStateOf, type Tx } from './database.ts'
+import { answersWithRows, parametersOf } from './sql-text.ts'
 
 /** One `Tx` for each transaction, so that calls which name the same one take turns on its connection. */
 const known = new WeakMap<object, Tx>()
@@ -16,20 +17,36 @@ function txOf(transaction: object, query: Query): Tx {
   const before = known.get(transaction)
   if (before !== undefined) return before
   const tx: Tx = {
-    query: async <R extends Row>(text: string, values: unknown[] = []) =>
-      (await query(text, values)) as QueryAnswer<R>,
+    query: async <R extends Row>(text: string, values: unknown[] = []) => {
+      try {
+        return (await query(text, values)) as QueryAnswer<R>
+      } catch (error) {
+        noteSqlState(error, stateWithin(error))
+        throw error
+      }
+    },
   }
   known.set(transaction, tx)
   return tx
 }
 
-/** The text between the parameters, and the parameters in the order of the text: `$2, $1, $2` are three. */
-function pieces(text: string, values: readonly unknown[]): { texts: readonly string[]; values: unknown[] } {
-  const parts = text.split(/\$(\d+)/)
-  return {
-    texts: parts.filter((_, index) => index % 2 === 0),
-    values: parts.filter((_, index) => index % 2 === 1).map((number) => values[Number(number) - 1]),
+/** What the server said: in the library's error, in its cause (Drizzle), or beside a code of the library's (Prisma). */
+function stateWithin(error: unknown): string | undefined {
+  for (let one = error as Loose; typeof one === 'object' && one !== null; one = one.cause) {
+    const { meta } = one
+    for (const code of [meta?.code, meta?.driverAdapterError?.cause?.originalCode, one.code]) {
+      const state = sqlStateOf({ code })
+      // P0000 to P0004 are PL/pgSQL's; the others are Prisma's.
+      if (state !== undefined && !/^P[1-9]/.test(state)) return state
+    }
   }
+  return undefined
+}
+
+/** The text between the parameters, and the parameters in the order of the text. */
+function pieces(text: string, values: readonly unknown[]): { texts: readonly string[]; values: unknown[] } {
+  const { texts, numbers } = parametersOf(text)
+  return { texts, values: numbers.map((number) => values[number - 1]) }
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: the libraries' own types differ between their versions
@@ -75,8 +92,7 @@ export function fromPrisma(tx: {
 }): Tx {
   return txOf(tx, async (text, values) => {
     // It answers a statement either with rows or with their number.
-    if (!/^\s*(SELECT|SHOW)\b|\bRETURNING\b/i.test(text))
-      return { rows: [], rowCount: await tx.$executeRawUnsafe(text, ...values) }
+    if (!answersWithRows(text)) return { rows: [], rowCount: await tx.$executeRawUnsafe(text, ...values) }
     const rows = (await tx.$queryRawUnsafe(text, ...values)) as Row[]
     return { rows, rowCount: rows.length }
   })
