@@ -38,6 +38,15 @@ export class NatsServer implements AsyncDisposable {
     await this.#process?.end({ signal })
   }
 
+  /** SIGSTOP: connected, and silent. */
+  pause(): void {
+    this.#process?.signal('SIGSTOP')
+  }
+
+  resume(): void {
+    this.#process?.signal('SIGCONT')
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.kill()
     await rm(this.#folder, { recursive: true, force: true })

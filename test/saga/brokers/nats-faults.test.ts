@@ -1,7 +1,8 @@
-// A message that the NATS client refuses to send is at fault itself: as an outage it would be waited for, for ever.
+// What NATS faults say about a message: one at fault that counted as an outage would be waited for, for ever.
+import { connect } from '@nats-io/transport-node'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createNatsPublisher, createNatsSubscriber } from '../../../packages/saga/src/brokers/nats.ts'
-import { PublishRefusedError } from '../../../packages/saga/src/errors.ts'
+import { BrokerUnavailableError, PublishRefusedError } from '../../../packages/saga/src/errors.ts'
 import { type NatsServer, startNats } from '../../support/nats-server.ts'
 import { outbound } from './conformance.ts'
 
@@ -30,5 +31,46 @@ test.each([
   } finally {
     await publisher.close()
     await subscription.close()
+  }
+})
+
+test.each<[string, string | undefined]>([
+  ['a plain subscriber, which says nothing', undefined],
+  ['a service that answers, and stores nothing', '{"ok":true}'],
+  ['a service that answers with no JSON', 'thanks'],
+])('a message for a subject without a stream is refused, also where there is %s', async (_, reply) => {
+  const connection = { servers: server.url }
+  const other = await connect(connection)
+  other.subscribe('notes', {
+    callback: (_error, message) => {
+      if (reply !== undefined) message.respond(reply)
+    },
+  })
+  await other.flush()
+  const publisher = createNatsPublisher({ connection, timeoutMs: 300 })
+  try {
+    const sent = publisher.publish(outbound('notes', 1), new AbortController().signal)
+    await expect(sent).rejects.toBeInstanceOf(PublishRefusedError)
+    await expect(sent).rejects.toThrow('no stream takes the subject notes')
+  } finally {
+    await publisher.close()
+    await other.close()
+  }
+})
+
+// The last: the server stands still afterwards.
+test('a server that does not answer has refused nothing: it costs the message no attempt', async () => {
+  const publisher = createNatsPublisher({ connection: { servers: server.url }, timeoutMs: 300 })
+  const { signal } = new AbortController()
+  try {
+    await expect(publisher.publish(outbound('nothing-there', 1), signal)).rejects.toBeInstanceOf(
+      PublishRefusedError,
+    )
+    server.pause()
+    const sent = publisher.publish(outbound('orders', 2), signal)
+    await expect(sent).rejects.toBeInstanceOf(BrokerUnavailableError)
+  } finally {
+    server.resume()
+    await publisher.close()
   }
 })

@@ -7,13 +7,17 @@ import {
   createRabbitMqPublisher,
   createRabbitMqSubscriber,
 } from '../../../packages/saga/src/brokers/rabbitmq.ts'
+import { listDeadLetters } from '../../../packages/saga/src/dead-letters.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../../../packages/saga/src/errors.ts'
 import type { Delivery, OutboundMessage } from '../../../packages/saga/src/messages.ts'
+import { publish } from '../../../packages/saga/src/outbox.ts'
+import { createOutboxRelay } from '../../../packages/saga/src/relay.ts'
 import { openDoor } from '../../support/door.ts'
 import { eventually } from '../../support/eventually.ts'
 import { startPostgres } from '../../support/postgres-server.ts'
 import { TestProcess } from '../../support/processes.ts'
 import { type RabbitMqServer, startRabbitMq } from '../../support/rabbitmq-server.ts'
+import { testKit } from '../../support/saga-kit.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 import { outbound } from './conformance.ts'
 
@@ -209,6 +213,12 @@ test.each<[string, Partial<OutboundMessage>, RegExp]>([
     /no exchange 'no-such-exchange'/,
   ],
   ['that is too large for the node', { body: JSON.stringify('x'.repeat(2 * 1024 * 1024)) }, /message size/],
+  // AMQP has one byte for the length of these, and amqplib 64 KiB for all headers: it throws, and was taken for a
+  // closed channel.
+  ['with a type of more than 255 bytes', { type: 'x'.repeat(256) }, /cannot carry.*'type'/],
+  ['to a destination of more than 255 bytes', { destination: 'x'.repeat(256) }, /cannot carry.*'exchange'/],
+  ['with a header name of more than 255 bytes', { headers: { ['x'.repeat(256)]: '1' } }, /cannot carry/],
+  ['with more than 64 KiB of headers', { headers: { big: 'x'.repeat(70_000) } }, /cannot carry.*headers/],
 ])('a message %s is refused with its reason; those sent beside it are confirmed', async (_, more, reason) => {
   const admin = await amqp.connect(server.url)
   await (await admin.createChannel()).assertQueue('beside')
@@ -234,6 +244,31 @@ test.each<[string, Partial<OutboundMessage>, RegExp]>([
   } finally {
     await publisher.close()
     await admin.close()
+  }
+})
+
+test('a batch of messages that AMQP cannot carry stops no partition: they become dead letters', async () => {
+  await declared('carried')
+  await using postgres = await startPostgres()
+  const kit = await testKit(postgres, { partitions: 1, housekeeping: false })
+  const relay = createOutboxRelay({
+    kit,
+    publisher: createRabbitMqPublisher({ url: server.url }),
+    batchSize: 3,
+    retry: { maxAttempts: 2, backoff: { initialMs: 1, maxMs: 1 } },
+  })
+  await kit.transaction(async (tx) => {
+    const event = { aggregateType: 'order', type: 'Placed', payload: {}, destination: 'carried' }
+    for (const aggregateId of ['bad-1', 'bad-2', 'bad-3'])
+      await publish(kit, tx, { ...event, aggregateId, type: 'x'.repeat(256) })
+    await publish(kit, tx, { ...event, aggregateId: 'good' })
+  })
+  try {
+    relay.start()
+    await eventually('the good message', () => kit.seenOf('published').length === 1)
+    await eventually('the bad ones to be dead', async () => (await listDeadLetters(kit)).length === 3)
+  } finally {
+    await relay.stop()
   }
 })
 

@@ -27,6 +27,7 @@ import { processClock } from '../ambient.ts'
 import { bodyOf } from '../body.ts'
 import type { Clock } from '../core.ts'
 import { pause } from '../core.ts'
+import { errorText } from '../error-json.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import { type Delivery, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
 import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
@@ -63,19 +64,20 @@ export function createNatsPublisher({
   }
   return {
     async publish(message) {
-      const { stream } = await open()
+      const { connection, stream } = await open()
+      const { destination } = message
       const headers = natsHeaders()
       for (const [name, value] of Object.entries({ ...message.headers, ...propertiesOf(message) }))
         headers.set(name, value)
       try {
-        await stream.publish(message.destination, message.body, {
-          msgID: message.messageId,
-          timeout: timeoutMs,
-          headers,
-          retries: 0,
-        })
+        const options = { msgID: message.messageId, timeout: timeoutMs, headers, retries: 0 }
+        const confirm = await stream.publish(destination, message.body, options)
+        // The client takes any JSON for a confirm.
+        if (typeof confirm.stream !== 'string') throw new SyntaxError('the reply names no stream')
       } catch (error) {
-        throw translated(error, message.destination)
+        if (mayBeWithoutStream(error) && !(await mayHaveStream(connection, destination, timeoutMs)))
+          throw withoutStream(destination, error)
+        throw translated(error, destination)
       }
     },
     async close() {
@@ -86,17 +88,46 @@ export function createNatsPublisher({
   }
 }
 
+/** No responder at all, none that replies, and a reply that is no confirm: a plain subscriber, a service. */
+const mayBeWithoutStream = (error: unknown) => nameOf(error) === 'TimeoutError' || isNoConfirm(error)
+
+/** The client parses what replied as JSON, and reads its members. */
+const isNoConfirm = (error: unknown) => ['SyntaxError', 'TypeError', 'JetStreamError'].includes(nameOf(error))
+
+const nameOf = (error: unknown) => String((error as { name?: unknown } | null)?.name)
+
+/** The longest wait for it: together with the time for the confirm it must fit the relay's `publishTimeoutMs`. */
+const lookUpMaxMs = 2_000
+
+/** False only if the server says so; also where the user may not ask, its silence is no answer. */
+async function mayHaveStream(
+  connection: NatsConnection,
+  subject: string,
+  timeoutMs: number,
+): Promise<boolean> {
+  const timeout = Math.min(timeoutMs, lookUpMaxMs)
+  try {
+    const manager = await jetstreamManager(connection, { checkAPI: false, timeout })
+    await manager.streams.find(subject)
+    return true
+  } catch (error) {
+    return nameOf(error) !== 'StreamNotFoundError'
+  }
+}
+
+const withoutStream = (subject: string, cause: unknown) =>
+  new PublishRefusedError(`no stream takes the subject ${subject}`, { cause })
+
 /**
  * The message's fault: an error that the stream replied, a subject without a stream (the client says "JetStream is not
- * enabled", because no server responded), and what the client refuses to send, such as too large a message. Everything
- * about connections and time is the broker's fault.
+ * enabled", because no server responded), what the client refuses to send, such as too large a message, and a reply
+ * that no stream makes. Everything about connections and time is the broker's fault.
  */
 function translated(error: unknown, subject: string): Error {
-  const { name, message } = error as { name?: unknown; message?: unknown }
-  if (name === 'JetStreamNotEnabled')
-    return new PublishRefusedError(`no stream takes the subject ${subject}`, { cause: error })
-  if (name === 'JetStreamApiError' || name === 'InvalidArgumentError' || name === 'InvalidSubjectError')
-    return new PublishRefusedError(`NATS refused a message for ${subject}: ${String(message)}`, {
+  if (nameOf(error) === 'JetStreamNotEnabled') return withoutStream(subject, error)
+  const refused = ['JetStreamApiError', 'InvalidArgumentError', 'InvalidSubjectError'].includes(nameOf(error))
+  if (refused || isNoConfirm(error))
+    return new PublishRefusedError(`NATS refused a message for ${subject}: ${errorText(error)}`, {
       cause: error,
     })
   return new BrokerUnavailableError('NATS did not answer', { cause: error })

@@ -10,10 +10,11 @@
  *
  * Source: RabbitMQ documentation, "Consumer Acknowledgements and Publisher Confirms", "Quorum Queues".
  */
-import type { ConsumeMessage, Options } from 'amqplib'
+import { type ConsumeMessage, IllegalOperationError, type Options } from 'amqplib'
 import { processClock } from '../ambient.ts'
 import type { Clock } from '../core.ts'
 import { pause } from '../core.ts'
+import { errorText } from '../error-json.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import {
   type MessagePublisher,
@@ -145,9 +146,19 @@ function confirmed(
       })
     } catch (error) {
       unconfirmed.delete(reject)
-      reject(new BrokerUnavailableError('the channel to RabbitMQ is closed', { cause: error }))
+      reject(notSent(error))
     }
   })
+}
+
+/**
+ * amqplib throws where the channel is closed, and where it can't encode the message: one byte holds the length of a type,
+ * an exchange, a routing key and a header's name, and 64 KiB all headers. Only the first passes.
+ */
+function notSent(cause: unknown): Error {
+  return cause instanceof IllegalOperationError
+    ? new BrokerUnavailableError('the channel to RabbitMQ is closed', { cause })
+    : new PublishRefusedError(`RabbitMQ's protocol cannot carry the message: ${errorText(cause)}`, { cause })
 }
 
 export type RabbitMqSubscriberOptions = RabbitMqOptions & {
