@@ -13,6 +13,7 @@ import type { InboxTransaction } from './inbox-transaction.ts'
 import type { MessageSubscriber, Subscription } from './messages.ts'
 import { requireName } from './names.ts'
 import { outsideTransactions } from './open-transactions.ts'
+import { requirePositive, requireWhole } from './option-checks.ts'
 import { requireSetUp } from './setup-errors.ts'
 
 /** `O`: the transaction of the application's library, which its handlers get. */
@@ -47,6 +48,8 @@ export function createConsumer<M extends object = Record<string, unknown>, O = u
 async function startConsumer(options: ConsumerOptions): Promise<Consumer> {
   const { kit, consumerId, concurrency = 10, replayIntervalMs = 1_000 } = options
   requireName('consumerId', consumerId)
+  requireWhole({ concurrency })
+  requirePositive({ replayIntervalMs })
   const inbox = new Inbox(options)
   await requireSetUp(kit)
   const onError = (error: unknown) => kit.emit({ kind: 'consumer_error', consumerId, error })

@@ -9,6 +9,7 @@ import { type Client, ConflictError, DuplicateError, type Reservation } from '@f
 import { storedId } from './inbox-rows.ts'
 import type { SagaKit } from './kit.ts'
 import type { InboundMessage } from './messages.ts'
+import { requirePositive } from './option-checks.ts'
 import { derivedKey } from './request-hash.ts'
 
 export type QuorumCheck = {
@@ -44,6 +45,7 @@ export class FirstCheck {
     this.#kit = kit
     this.#consumerId = consumerId
     this.#client = client
+    requirePositive({ 'quorum.leaseMs': leaseMs })
     this.#leaseMs = leaseMs
   }
 

@@ -1,5 +1,6 @@
 /** How often the kit cleans its tables, and for how long it keeps what has ended. Owns the defaults' limits and their check. */
 import { SagaConfigError } from './errors.ts'
+import { requirePositive, requireWhole } from './option-checks.ts'
 
 export type RetentionOptions = {
   /** Rows per statement. Default 1000. */
@@ -29,7 +30,14 @@ export function requireHousekeeping(options: HousekeepingOptions | false): void 
     throw new SagaConfigError(
       `housekeeping.intervalMs: ${intervalMs} (at least ${intervalMinMs} ms expected)`,
     )
-  for (const [name, value] of Object.entries(others))
-    if (value !== undefined && !(value > 0))
-      throw new SagaConfigError(`housekeeping.${name}: ${value} (more than 0 expected)`)
+  requireRetention(others, 'housekeeping.')
+  requirePositive({ 'housekeeping.expireDeadLettersMs': others.expireDeadLettersMs })
+}
+
+export function requireRetention(
+  { batchSize, maxBatches, deadLettersMs }: RetentionOptions,
+  group = '',
+): void {
+  requireWhole({ [`${group}batchSize`]: batchSize, [`${group}maxBatches`]: maxBatches })
+  requirePositive({ [`${group}deadLettersMs`]: deadLettersMs })
 }

@@ -8,7 +8,7 @@
  * it off.
  */
 import { expireDeadLetters } from './dead-letters.ts'
-import type { HousekeepingOptions } from './housekeeping-options.ts'
+import { type HousekeepingOptions, requireHousekeeping } from './housekeeping-options.ts'
 import type { SagaKit } from './kit.ts'
 import { outsideTransactions } from './open-transactions.ts'
 import { maintainPartitions } from './partition-upkeep.ts'
@@ -73,12 +73,13 @@ function begin(kit: SagaKit, options: HousekeepingOptions | false): () => Promis
 
 /**
  * One run now, unless another process is at it or was within the interval; returns whether it ran. Never rejects: errors
- * are events (`housekeeping_error`).
+ * are events (`housekeeping_error`), but for options that make no sense.
  */
-export function runHousekeeping(
+export async function runHousekeeping(
   kit: SagaKit,
   options: HousekeepingOptions = kit.housekeeping === false ? {} : kit.housekeeping,
 ): Promise<boolean> {
+  requireHousekeeping(options)
   return keepHouse(kit, options, () => false)
 }
 

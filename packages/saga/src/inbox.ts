@@ -51,6 +51,7 @@ import {
 import { transactionOfInbox } from './inbox-transaction.ts'
 import type { SagaKit } from './kit.ts'
 import type { Delivery, InboundMessage, Verdict } from './messages.ts'
+import { requireNotNegative, requirePositive } from './option-checks.ts'
 import { orderingKeyOf, unreadableKey } from './ordering-key.ts'
 import { payloadOf } from './payload.ts'
 import { type RetryPolicy, retryPolicies } from './retry-policy.ts'
@@ -84,6 +85,8 @@ export class Inbox {
     this.#retentionMs = options.retentionMs ?? 7 * dayMs
     this.#retryInPlaceMs = options.retryInPlaceMs ?? 1_000
     const { kit, consumerId, quorum } = options
+    requirePositive({ retentionMs: this.#retentionMs })
+    requireNotNegative({ retryInPlaceMs: this.#retryInPlaceMs })
     this.#firstCheck = quorum === undefined ? undefined : new FirstCheck(kit, consumerId, quorum)
     this.#policyOf = retryPolicies(options.retry ?? {}, this.#retentionMs)
   }

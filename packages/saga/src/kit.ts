@@ -14,6 +14,7 @@ import { eventLog, subscriberFaults } from './event-log.ts'
 import { guarded, type SagaEvents } from './events.ts'
 import { type HousekeepingOptions, requireHousekeeping } from './housekeeping-options.ts'
 import { inTurn, join, transactionAround } from './open-transactions.ts'
+import { given, requirePositive } from './option-checks.ts'
 import { runInTransaction, runStatement, type TransactionOptions } from './transaction.ts'
 
 export type SagaKitOptions = {
@@ -75,8 +76,7 @@ export function createSagaKit(options: SagaKitOptions): SagaKit {
     random = processRandom,
   } = options
   requirePartitions(partitions)
-  if (!(connectionWaitMs > 0))
-    throw new SagaConfigError(`connectionWaitMs: ${connectionWaitMs} (more than 0 ms expected)`)
+  requirePositive({ connectionWaitMs })
   requireHousekeeping(housekeeping)
   const emit = guarded(options.events ?? eventLog(clock), subscriberFaults(clock))
   // An idle client whose connection breaks emits `error` on the pool; without a listener Node ends the process.
@@ -96,7 +96,8 @@ export function createSagaKit(options: SagaKitOptions): SagaKit {
     emit,
     transaction: async (work, transactionOptions = {}) => {
       const outer = transactionAround(pool)
-      if (outer === undefined) return runInTransaction(pool, work, { onRetry, ...transactionOptions }, ports)
+      if (outer === undefined)
+        return runInTransaction(pool, work, { onRetry, ...given(transactionOptions) }, ports)
       refuseOptions(transactionOptions)
       return join(outer, work)
     },

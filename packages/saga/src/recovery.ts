@@ -5,6 +5,7 @@
  * with `keepRequest`, goes to the handler of its scope, which calls `runIdempotentStep` again with the same key.
  */
 import type { SagaKit } from './kit.ts'
+import { requireWhole } from './option-checks.ts'
 
 export type Recoverable = {
   readonly scope: string
@@ -26,6 +27,7 @@ export async function runRecovery(
   handlers: Readonly<Record<string, (step: Recoverable) => Promise<unknown>>>,
   limit = 100,
 ): Promise<RecoveryReport> {
+  requireWhole({ limit })
   const s = kit.schema
   const { rows } = await kit.query<Omit<Recoverable, 'request'> & { readonly request: string }>(
     `SELECT scope, key, request::text AS request, attempts FROM ${s}.idempotency_keys

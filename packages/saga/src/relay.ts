@@ -13,16 +13,12 @@
 import { keepProcessAlive } from './ambient.ts'
 import { type Backoff, jitteredDelayMs } from './core.ts'
 import { errorCode, errorText } from './error-json.ts'
-import {
-  BrokerUnavailableError,
-  PublishDeferredError,
-  PublishRefusedError,
-  SagaConfigError,
-} from './errors.ts'
+import { BrokerUnavailableError, PublishDeferredError, PublishRefusedError } from './errors.ts'
 import { type Housekeeping, startHousekeeping } from './housekeeping.ts'
 import type { SagaKit } from './kit.ts'
 import type { MessagePublisher } from './messages.ts'
 import { outsideTransactions } from './open-transactions.ts'
+import { given, requireBackoff, requirePositive, requireWhole } from './option-checks.ts'
 import {
   deadLetterOutbound,
   deleteConfirmed,
@@ -109,11 +105,14 @@ class Relay implements OutboxRelay {
       leaseMs: 10_000,
       publishTimeoutMs: 10_000,
       onExhausted: 'park-aggregate',
-      ...settings,
+      ...given(settings),
     }
+    const { batchSize, pollIntervalMs, leaseMs, publishTimeoutMs } = this.#settings
     this.#maxAttempts = retry?.maxAttempts ?? 10
     this.#backoff = retry?.backoff ?? { initialMs: 100, maxMs: 60_000 }
-    if (this.#maxAttempts < 1) throw new SagaConfigError('retry.maxAttempts must be at least 1')
+    requireWhole({ batchSize, 'retry.maxAttempts': this.#maxAttempts })
+    requirePositive({ pollIntervalMs, leaseMs, publishTimeoutMs })
+    requireBackoff('retry.backoff', this.#backoff)
     this.#leases = new PartitionLeases(kit, this.relayId, this.#settings.leaseMs)
     relaysOf.set(publisher, (relaysOf.get(publisher) ?? 0) + 1)
   }

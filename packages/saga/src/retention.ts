@@ -4,14 +4,15 @@
  * Never deletes what is in progress: keys in progress or parked, open dead letters, unfinished sagas. The keys of a saga's
  * steps go with it, whatever state they are in.
  */
-import type { RetentionOptions } from './housekeeping-options.ts'
+import { type RetentionOptions, requireRetention } from './housekeeping-options.ts'
 import type { SagaKit } from './kit.ts'
 import { removeKeys } from './saga-step-rows.ts'
 
 export type RetentionReport = Readonly<Record<string, number>>
 
 /** Returns the number of deleted rows by table; 0 while another process is at it. */
-export function runRetention(kit: SagaKit, options: RetentionOptions = {}): Promise<RetentionReport> {
+export async function runRetention(kit: SagaKit, options: RetentionOptions = {}): Promise<RetentionReport> {
+  requireRetention(options)
   return retain(kit, options, async () => true)
 }
 

@@ -1,6 +1,7 @@
 /** How often and when a message is tried again: for all types, and for some of their own. */
 import type { Backoff } from './core.ts'
 import { SagaConfigError } from './errors.ts'
+import { given, requireBackoff, requireWhole } from './option-checks.ts'
 
 export type RetryPolicy = {
   /** Default 10. */
@@ -17,10 +18,10 @@ export function retryPolicies(
   retry: RetryPolicies,
   retentionMs: number,
 ): (type: string) => Required<RetryPolicy> {
-  const { byType = {}, ...given } = retry
-  const forAll = { maxAttempts: 10, backoff: { initialMs: 200, maxMs: 60_000 }, ...given }
+  const { byType = {}, ...ofAll } = retry
+  const forAll = { maxAttempts: 10, backoff: { initialMs: 200, maxMs: 60_000 }, ...given(ofAll) }
   requireWithin('', forAll, retentionMs)
-  const own = new Map(Object.entries(byType).map(([type, policy]) => [type, { ...forAll, ...policy }]))
+  const own = new Map(Object.entries(byType).map(([type, policy]) => [type, { ...forAll, ...given(policy) }]))
   for (const [type, policy] of own) requireWithin(` of ${type}`, policy, retentionMs)
   return (type) => own.get(type) ?? forAll
 }
@@ -30,8 +31,8 @@ function requireWithin(
   { maxAttempts, backoff }: Required<RetryPolicy>,
   retentionMs: number,
 ): void {
-  if (!Number.isInteger(maxAttempts) || maxAttempts < 1)
-    throw new SagaConfigError(`retry.maxAttempts${of}: ${maxAttempts} (a whole number from 1 expected)`)
+  requireWhole({ [`retry.maxAttempts${of}`]: maxAttempts })
+  requireBackoff(`retry.backoff${of}`, backoff)
   const horizonMs = maxAttempts * backoff.maxMs
   if (retentionMs <= horizonMs)
     throw new SagaConfigError(

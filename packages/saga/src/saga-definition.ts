@@ -8,6 +8,7 @@
 import type { Tx } from './database.ts'
 import { type BusinessError, SagaConfigError } from './errors.ts'
 import { requireName } from './names.ts'
+import { requirePositive, requireWhole } from './option-checks.ts'
 import type { Compensation, CompensationContext } from './saga-step.ts'
 import type { StepContext } from './step-definition.ts'
 
@@ -102,6 +103,10 @@ function typed<I>(name: string, steps: readonly SagaStepDefinition<I>[]): unknow
 function checked<I>(name: string, steps: readonly SagaStepDefinition<I>[]): SagaDefinition<I> {
   requireName('the name of a saga', name)
   for (const step of steps) requireName(`the name of a step of saga ${name}`, step.name)
+  for (const { name: step, leaseMs, maxAttempts } of steps) {
+    requirePositive({ [`leaseMs of step ${step} of saga ${name}`]: leaseMs })
+    requireWhole({ [`maxAttempts of step ${step} of saga ${name}`]: maxAttempts })
+  }
   const names = steps.map((step) => step.name)
   const twice = names.find((step, index) => names.indexOf(step) !== index)
   if (steps.length === 0) throw new SagaConfigError(`saga ${name} has no steps`)

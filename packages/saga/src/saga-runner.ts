@@ -26,6 +26,7 @@ import { dayMs } from './idempotency.ts'
 import type { SagaKit } from './kit.ts'
 import type { LockManager } from './locks.ts'
 import { outsideTransactions } from './open-transactions.ts'
+import { requireBackoff, requireNotNegative, requirePositive, requireWhole } from './option-checks.ts'
 import type { SagaContext, SagaDefinition, SagaPart } from './saga-definition.ts'
 import {
   type Failing,
@@ -129,11 +130,16 @@ class Runner implements SagaRunner {
     this.#pollIntervalMs = options.pollIntervalMs ?? 100
     this.#failing = { kit: options.kit, backoff: options.backoff ?? { initialMs: 200, maxMs: 60_000 } }
     this.#marginMs = options.marginMs ?? 5_000
+    requireWhole({ concurrency: this.#concurrency })
+    requirePositive({ pollIntervalMs: this.#pollIntervalMs })
+    requireBackoff('backoff', this.#backoff)
+    requireNotNegative({ marginMs: this.#marginMs })
     const leases = [...this.#definitions.values(), ...this.#parts.values()].flatMap(({ steps }) =>
       steps.map(({ leaseMs = defaultLeaseMs }) => leaseMs),
     )
     this.#takeMs = Math.max(...leases) + this.#marginMs
     this.#keepMs = options.keepMs ?? 30 * dayMs
+    requireNotNegative({ keepMs: this.#keepMs })
     this.#me = `runner-${options.kit.random.hex(8)}`
   }
 

@@ -24,6 +24,7 @@ import {
 } from './database.ts'
 import { CommitOutcomeUnknownError, NoConnectionError, TransactionAbortedError } from './errors.ts'
 import { inTransaction } from './open-transactions.ts'
+import { given, requireBackoff, requireWhole } from './option-checks.ts'
 
 export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
 
@@ -66,7 +67,11 @@ export async function runInTransaction<T>(
   ports: TransactionPorts,
 ): Promise<T> {
   const { clock, random } = ports
-  const retry = { ...retryDefaults, ...options.retry }
+  const retry = { ...retryDefaults, ...given(options.retry ?? {}) }
+  if (options.retry !== undefined) {
+    requireWhole({ 'retry.maxAttempts': retry.maxAttempts })
+    requireBackoff('retry.backoff', retry.backoff)
+  }
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await runOnce(pool, work, options, ports)

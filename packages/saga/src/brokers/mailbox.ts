@@ -11,6 +11,7 @@ import { isOutage } from '../database.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import type { SagaKit } from '../kit.ts'
 import { type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
+import { requirePositive } from '../option-checks.ts'
 import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 
 /** Publishes into the queues that the destination names, separated by commas. */
@@ -45,6 +46,8 @@ export type MailboxOptions = {
 type Taken = { id: string; body: string; properties: Record<string, string>; deliveries: number }
 
 export function createMailboxSubscriber(options: MailboxOptions): MessageSubscriber {
+  const { pollIntervalMs, visibilityMs } = options
+  requirePositive({ pollIntervalMs, visibilityMs })
   return subscriberOf('the database', (deliveries) => new MailboxSession(options, deliveries))
 }
 

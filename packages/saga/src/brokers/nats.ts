@@ -30,6 +30,7 @@ import { pause } from '../core.ts'
 import { errorText } from '../error-json.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import { type Delivery, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
+import { given, requirePositive } from '../option-checks.ts'
 import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 
 export type NatsOptions = { readonly connection: NodeConnectionOptions }
@@ -51,9 +52,10 @@ export function createNatsPublisher({
   connection,
   timeoutMs = 5_000,
 }: NatsPublisherOptions): MessagePublisher {
+  requirePositive({ timeoutMs })
   let opened: Promise<{ connection: NatsConnection; stream: JetStreamClient }> | undefined
   const open = () => {
-    opened ??= connect({ ...reconnecting, ...connection }).then((made) => ({
+    opened ??= connect({ ...reconnecting, ...given(connection) }).then((made) => ({
       connection: made,
       stream: jetstream(made),
     }))
@@ -145,6 +147,7 @@ export type NatsSubscriberOptions = NatsOptions & {
 }
 
 export function createNatsSubscriber(options: NatsSubscriberOptions): MessageSubscriber {
+  requirePositive({ ackWaitMs: options.ackWaitMs })
   return subscriberOf('NATS', (deliveries) => new NatsSession(options, deliveries))
 }
 
@@ -168,7 +171,7 @@ class NatsSession implements Session {
   }
 
   async begin(): Promise<void> {
-    const connection = await connect({ ...reconnecting, ...this.#options.connection })
+    const connection = await connect({ ...reconnecting, ...given(this.#options.connection) })
     this.#connection = connection
     await this.#declare(connection)
     this.#reading = this.#deliveries.repeat(this.#clock, againMs, () => this.#read(connection))

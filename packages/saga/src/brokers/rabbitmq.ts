@@ -22,6 +22,7 @@ import {
   type OutboundMessage,
   propertiesOf,
 } from '../messages.ts'
+import { requireNotNegative } from '../option-checks.ts'
 import { delayBucketMs, delayBucketsMs } from './delay-buckets.ts'
 import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 import { copyHeader, copyOptions, deliveryOf } from './rabbitmq-delivery.ts'
@@ -43,6 +44,7 @@ export type RabbitMqPublisherOptions = RabbitMqOptions & {
 }
 
 export function createRabbitMqPublisher(options: RabbitMqPublisherOptions): MessagePublisher {
+  requireNotNegative({ heartbeatSeconds: options.heartbeatSeconds })
   const route = options.route ?? (({ destination }) => ({ exchange: '', routingKey: destination }))
   let link: Promise<Link> | undefined
   let blocked = false
@@ -170,6 +172,7 @@ export type RabbitMqSubscriberOptions = RabbitMqOptions & {
 }
 
 export function createRabbitMqSubscriber(options: RabbitMqSubscriberOptions): MessageSubscriber {
+  requireNotNegative({ heartbeatSeconds: options.heartbeatSeconds })
   return subscriberOf(
     'RabbitMQ',
     (deliveries) => new RabbitMqSession(options, deliveries),

@@ -14,6 +14,7 @@ import { processClock } from '../ambient.ts'
 import { pauseUnless } from '../core.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import { type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
+import { requirePositive, requireWhole } from '../option-checks.ts'
 import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 
 export type RedisStreamsOptions = {
@@ -33,6 +34,7 @@ export type RedisStreamsPublisherOptions = RedisStreamsOptions & {
 /** Appends to the stream that the destination names. */
 export function createRedisStreamsPublisher(options: RedisStreamsPublisherOptions): MessagePublisher {
   const { url, keyPrefix = '', aboutMaxLength } = options
+  requireWhole({ aboutMaxLength })
   const redis = new Redis(url, {
     // A command reaches the server now or fails now: the outbox keeps the message, not a queue in memory.
     protocol: 2,
@@ -93,6 +95,7 @@ export type RedisStreamsSubscriberOptions = RedisStreamsOptions & {
 }
 
 export function createRedisStreamsSubscriber(options: RedisStreamsSubscriberOptions): MessageSubscriber {
+  requirePositive({ visibilityMs: options.visibilityMs })
   return subscriberOf('Redis', (deliveries) => new RedisStreamsSession(options, deliveries))
 }
 

@@ -13,7 +13,7 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import { processClock } from '../ambient.ts'
 import { type Body, bodyOf } from '../body.ts'
 import type { Clock } from '../core.ts'
-import { PublishDeferredError, PublishRefusedError } from '../errors.ts'
+import { PublishDeferredError, PublishRefusedError, SagaConfigError } from '../errors.ts'
 import {
   type Delivery,
   type MessagePublisher,
@@ -22,6 +22,7 @@ import {
   propertyHeader,
   type Verdict,
 } from '../messages.ts'
+import { requirePositive } from '../option-checks.ts'
 
 export type WebhookPublisherOptions = {
   /** At least 24 bytes; the same as the receiver's. */
@@ -33,6 +34,7 @@ export function createWebhookPublisher({
   secret,
   clock = processClock,
 }: WebhookPublisherOptions): MessagePublisher {
+  requireSecret(secret)
   return {
     async publish(message, signal) {
       const headers: Record<string, string> = {
@@ -62,6 +64,17 @@ export function createWebhookPublisher({
     },
     async close() {},
   }
+}
+
+/** Short enough to be guessed, it would sign nothing. */
+const secretMinBytes = 24
+
+/** An empty one is mostly a variable that is not set. */
+function requireSecret(secret: string | undefined): void {
+  if (secret !== undefined && Buffer.byteLength(secret) < secretMinBytes)
+    throw new SagaConfigError(
+      `secret: a text of ${Buffer.byteLength(secret)} bytes (at least ${secretMinBytes} expected)`,
+    )
 }
 
 /** A longer Retry-After counts as this much: one answer must not stop an aggregate for years. */
@@ -125,6 +138,8 @@ const toleranceMs = 5 * 60_000
 
 export function createWebhookReceiver(options: WebhookReceiverOptions = {}): WebhookReceiver {
   const { secret, maxBodyBytes = 1024 * 1024, clock = processClock } = options
+  requireSecret(secret)
+  requirePositive({ maxBodyBytes })
   let handle: ((delivery: Delivery) => Promise<Verdict>) | undefined
   let limit = 0
   let onError: (error: unknown) => void = () => {}
