@@ -99,6 +99,7 @@ describe('a number that makes no sense is refused, and named', () => {
     ],
     ['heartbeatSeconds: -1', () => createRabbitMqSubscriber({ url: 'x', queue: 'q', heartbeatSeconds: -1 })],
     ['maxBodyBytes: 0', () => createWebhookReceiver({ maxBodyBytes: 0 })],
+    ['bodyTimeoutMs: 0', () => createWebhookReceiver({ bodyTimeoutMs: 0 })],
     ['secret: a text of 0 bytes', () => createWebhookReceiver({ secret: '' })],
     ['secret: a text of 5 bytes', () => createWebhookPublisher({ secret: 'short' })],
   ])('%s', async (words, make) => {

@@ -1,6 +1,6 @@
 // Webhooks on a real HTTP server: signed, confirmed by the consumer's commit, and patient with a receiver that is busy.
 import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, connect } from 'node:net'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createWebhookPublisher, createWebhookReceiver } from '../../../packages/saga/src/brokers/webhook.ts'
 import { createConsumer } from '../../../packages/saga/src/consumer.ts'
@@ -12,8 +12,10 @@ import {
   headerMessages,
 } from '../../../packages/saga/src/inbound-formats.ts'
 import type { InboundMessage, Verdict } from '../../../packages/saga/src/messages.ts'
+import { eventually } from '../../support/eventually.ts'
 import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
 import { countOf, testKit } from '../../support/saga-kit.ts'
+import { VirtualClock } from '../../support/virtual-clock.ts'
 import { outbound } from './conformance.ts'
 import { outboxToConsumer } from './end-to-end.ts'
 
@@ -255,4 +257,129 @@ test('a body above the limit is refused', async () => {
     never,
   )
   await expect(sent).rejects.toThrow('answered 413')
+})
+
+test('a body far above the limit is answered, too: its sender is not cut off while it sends', async () => {
+  const receiver = createWebhookReceiver({ secret })
+  await using server = await serving(receiver.listener)
+  await receiver.subscribe(async () => ({ kind: 'ack' }), settings)
+  const body = JSON.stringify('x'.repeat(8 * 1024 * 1024))
+  const sent = createWebhookPublisher({ secret }).publish(outbound(server.url, 1, { body }), never)
+  await expect(sent).rejects.toThrow('answered 413')
+})
+
+/** Requests of strangers who send headers, `sent` bytes of a body of 100, and no more. */
+async function unfinished(listener: RequestListener, count: number, sent = 0) {
+  let begun = 0
+  const server = await serving((request, response) => {
+    begun += 1
+    listener(request, response)
+  })
+  const port = Number(new URL(server.url).port)
+  const answers: string[] = []
+  const open = () => {
+    const socket = connect(port, '127.0.0.1')
+    const index = answers.push('') - 1
+    socket.on('error', () => {})
+    socket.on('data', (bytes) => {
+      answers[index] = `${answers[index]}${bytes}`
+    })
+    socket.write(`POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n${'x'.repeat(sent)}`)
+    return socket
+  }
+  const sockets = Array.from({ length: count }, open)
+  await eventually('the requests to have begun', () => begun === count)
+  return {
+    url: server.url,
+    answers,
+    sockets,
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy()
+      await server[Symbol.asyncDispose]()
+    },
+  }
+}
+
+test('unfinished requests of strangers block no message, and close waits for none of them', async () => {
+  const receiver = createWebhookReceiver({ secret })
+  let handled = 0
+  const entered = Promise.withResolvers<void>()
+  const go = Promise.withResolvers<void>()
+  const subscription = await receiver.subscribe(
+    async () => {
+      handled += 1
+      if (handled === 2) {
+        entered.resolve()
+        await go.promise
+      }
+      return { kind: 'ack' }
+    },
+    { ...settings, concurrency: 2 },
+  )
+  await using strangers = await unfinished(receiver.listener, 10)
+  const publisher = createWebhookPublisher({ secret })
+  await publisher.publish(outbound(strangers.url, 1), never)
+  const second = publisher.publish(outbound(strangers.url, 2), never)
+  await entered.promise
+  let closed = false
+  const closing = subscription.close().then(() => {
+    closed = true
+  })
+  await new Promise(setImmediate)
+  expect(closed).toBe(false)
+  go.resolve()
+  await closing
+  await second
+  expect(handled).toBe(2)
+  await expect(publisher.publish(outbound(strangers.url, 3), never)).rejects.toBeInstanceOf(
+    PublishDeferredError,
+  )
+})
+
+test('no more messages are handled at once than the limit; the others are told to come again', async () => {
+  const receiver = createWebhookReceiver({ secret })
+  await using server = await serving(receiver.listener)
+  const [entered, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  await receiver.subscribe(
+    async () => {
+      entered.resolve()
+      await go.promise
+      return { kind: 'ack' }
+    },
+    { ...settings, concurrency: 1 },
+  )
+  const publisher = createWebhookPublisher({ secret })
+  const first = publisher.publish(outbound(server.url, 1), never)
+  await entered.promise
+  await expect(publisher.publish(outbound(server.url, 2), never)).rejects.toBeInstanceOf(PublishDeferredError)
+  go.resolve()
+  await first
+  await publisher.publish(outbound(server.url, 3), never)
+})
+
+test('a body that does not arrive in its time is refused, and its connection closed', async () => {
+  const clock = new VirtualClock()
+  const receiver = createWebhookReceiver({ secret, clock, bodyTimeoutMs: 3_000 })
+  await receiver.subscribe(async () => ({ kind: 'ack' }), settings)
+  await using strangers = await unfinished(receiver.listener, 1, 5)
+  await clock.advance(2_999)
+  expect(strangers.answers).toEqual([''])
+  await clock.advance(1)
+  await eventually('the end of the connection', () => strangers.sockets[0]!.closed)
+  expect(strangers.answers[0]).toMatch(/^HTTP\/1\.1 408 /)
+})
+
+test('unfinished bodies hold a bounded number of bytes: the oldest makes room for a new one', async () => {
+  const receiver = createWebhookReceiver({ secret, maxBodyBytes: 100 })
+  let handled = 0
+  await receiver.subscribe(async () => {
+    handled += 1
+    return { kind: 'ack' }
+  }, settings)
+  // Together they may hold 64 bodies.
+  await using strangers = await unfinished(receiver.listener, 70, 99)
+  await eventually('an answer', () => strangers.answers.some((answer) => answer.startsWith('HTTP/1.1 503 ')))
+  await createWebhookPublisher({ secret }).publish(outbound(strangers.url, 1), never)
+  expect(handled).toBe(1)
+  expect(strangers.answers.filter((answer) => answer !== '').length).toBeLessThan(10)
 })

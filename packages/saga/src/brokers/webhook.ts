@@ -23,6 +23,7 @@ import {
   type Verdict,
 } from '../messages.ts'
 import { requirePositive } from '../option-checks.ts'
+import { Bodies, type Unread } from './webhook-bodies.ts'
 
 export type WebhookPublisherOptions = {
   /** At least 24 bytes; the same as the receiver's. */
@@ -125,6 +126,8 @@ export type WebhookReceiverOptions = {
   readonly secret?: string
   /** Larger bodies are refused with 413. Default 1 MiB. */
   readonly maxBodyBytes?: number
+  /** A body that has not arrived within this time is refused with 408. Default 10 s. */
+  readonly bodyTimeoutMs?: number
   readonly clock?: Clock
 }
 
@@ -137,18 +140,20 @@ export type WebhookReceiver = MessageSubscriber & {
 const toleranceMs = 5 * 60_000
 
 export function createWebhookReceiver(options: WebhookReceiverOptions = {}): WebhookReceiver {
-  const { secret, maxBodyBytes = 1024 * 1024, clock = processClock } = options
+  const { secret, maxBodyBytes = 1024 * 1024, bodyTimeoutMs = 10_000, clock = processClock } = options
   requireSecret(secret)
-  requirePositive({ maxBodyBytes })
+  requirePositive({ maxBodyBytes, bodyTimeoutMs })
+  const bodies = new Bodies({ clock, maxBodyBytes, bodyTimeoutMs })
   let handle: ((delivery: Delivery) => Promise<Verdict>) | undefined
   let limit = 0
   let onError: (error: unknown) => void = () => {}
-  const running = new Set<Promise<void>>()
+  /** Deliveries in the handler: of verified senders, where there is a secret. */
+  const running = new Set<Promise<Verdict>>()
 
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (request.method !== 'POST') return answer(response, 405, { allow: 'POST' })
-    const body = await readBody(request, maxBodyBytes)
-    if (body === undefined) return answer(response, 413)
+    const body = await bodies.read(request)
+    if (!Buffer.isBuffer(body)) return refuse(response, body)
     const headers = Object.fromEntries(
       Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
     )
@@ -158,8 +163,10 @@ export function createWebhookReceiver(options: WebhookReceiverOptions = {}): Web
     const id = delivery.headers[propertyHeader.messageId]
     if (delivery.signedId !== undefined && id !== undefined && id !== delivery.signedId)
       return answer(response, 401)
-    if (handle === undefined || running.size > limit) return answer(response, 503, { 'retry-after': '1' })
-    const verdict = await handle(delivery)
+    if (handle === undefined || running.size >= limit) return answer(response, 503, { 'retry-after': '1' })
+    const handled = handle(delivery)
+    running.add(handled)
+    const verdict = await handled.finally(() => running.delete(handled))
     switch (verdict.kind) {
       case 'ack':
         return answer(response, 204)
@@ -172,12 +179,10 @@ export function createWebhookReceiver(options: WebhookReceiverOptions = {}): Web
 
   return {
     listener: (request, response) => {
-      const done = serve(request, response).catch((error: unknown) => {
+      serve(request, response).catch((error: unknown) => {
         onError(error)
         if (!response.headersSent) answer(response, 500)
       })
-      running.add(done)
-      void done.then(() => running.delete(done))
     },
     async subscribe(next, { concurrency, onError: report }) {
       handle = next
@@ -186,7 +191,7 @@ export function createWebhookReceiver(options: WebhookReceiverOptions = {}): Web
       return {
         async close() {
           handle = undefined
-          await Promise.all(running)
+          await Promise.allSettled(running)
         },
       }
     },
@@ -197,16 +202,12 @@ function answer(response: ServerResponse, status: number, headers: Record<string
   response.writeHead(status, headers).end()
 }
 
-async function readBody(request: IncomingMessage, maxBytes: number): Promise<Buffer | undefined> {
-  const chunks: Buffer[] = []
-  let bytes = 0
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    bytes += chunk.length
-    if (bytes > maxBytes) return undefined
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks)
+/** Nobody is there to read an answer without a status. */
+function refuse(response: ServerResponse, { status }: Unread): void {
+  if (status !== undefined) answer(response, status, refusalHeaders[status])
 }
+
+const refusalHeaders = { 408: { connection: 'close' }, 413: {}, 503: { 'retry-after': '1' } } as const
 
 const properties = ['content-type', 'idempotency-key', 'webhook-id'] as const
 
