@@ -11,7 +11,6 @@ export {
   type Backoff,
   jitteredDelayMs,
   pause,
-  pauseUnless,
   whenAborted,
   within,
 } from '../../../src/core/retry.ts'

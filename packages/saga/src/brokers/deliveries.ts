@@ -71,6 +71,11 @@ export class Deliveries {
   readonly report: (error: unknown) => void
   readonly #handle: Handle
   readonly #running = new Map<unknown, Promise<void>>()
+  /**
+   * Those who wait for an end, each gone from here with its wait. A race with a promise that lives as long as a delivery
+   * or the subscription would leave a reaction there, for every poll.
+   */
+  readonly #waiting = new Set<() => void>()
   #stopped = false
 
   constructor(handle: Handle, { concurrency, onError }: SubscribeOptions) {
@@ -85,6 +90,7 @@ export class Deliveries {
 
   stop(): void {
     this.#stopped = true
+    this.#wake()
   }
 
   /** How many more may begin now. */
@@ -102,7 +108,10 @@ export class Deliveries {
     // A failed delivery is not acknowledged, so the broker redelivers it.
     const done = deliver()
       .catch(this.report)
-      .finally(() => this.#running.delete(key))
+      .finally(() => {
+        this.#running.delete(key)
+        this.#wake()
+      })
     this.#running.set(key, done)
   }
 
@@ -110,13 +119,28 @@ export class Deliveries {
     return this.#handle(delivery)
   }
 
-  /** undefined without a delivery in flight. */
-  whenOneEnds(): Promise<void> | undefined {
-    return this.#running.size === 0 ? undefined : Promise.race(this.#running.values())
+  async untilRoom(): Promise<void> {
+    while (this.room <= 0) await new Promise<void>((resolve) => this.#waiting.add(resolve))
   }
 
-  async untilRoom(): Promise<void> {
-    while (this.room <= 0) await this.whenOneEnds()
+  /** Resolves after `delayMs`, or as soon as a delivery ends or no more are to be taken. */
+  pause(clock: Clock, delayMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const end = () => {
+        timer.cancel()
+        this.#waiting.delete(end)
+        resolve()
+      }
+      const timer = clock.timer(delayMs, end)
+      if (this.#stopped) end()
+      else this.#waiting.add(end)
+    })
+  }
+
+  #wake(): void {
+    const waiting = [...this.#waiting]
+    this.#waiting.clear()
+    for (const end of waiting) end()
   }
 
   async allEnded(): Promise<void> {

@@ -12,7 +12,6 @@
 import type { Consumer, MessagesStream, Producer } from '@platformatic/kafka'
 import { processClock } from '../ambient.ts'
 import type { Clock } from '../core.ts'
-import { pauseUnless } from '../core.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import {
   type Delivery,
@@ -140,7 +139,6 @@ class KafkaSession implements Session {
   readonly #options: KafkaSubscriberOptions
   readonly #deliveries: Deliveries
   readonly #clock: Clock
-  readonly #stopping = Promise.withResolvers<void>()
   #consumer: StringConsumer | undefined
   #stream: Stream | undefined
   readonly #begunPartitions = new Set<string>()
@@ -158,7 +156,6 @@ class KafkaSession implements Session {
   }
 
   async stop(): Promise<void> {
-    this.#stopping.resolve()
     // Deliveries in flight commit on the same connection: only reading ends here.
     this.#stream?.pause()
     await this.#deliveries.allEnded()
@@ -215,7 +212,8 @@ class KafkaSession implements Session {
     while (!this.#deliveries.stopped) {
       const verdict = await this.#deliveries.verdictOn(delivery)
       if (verdict.kind !== 'again') return void (await raw.commit())
-      await pauseUnless([this.#stopping.promise], verdict.delayMs, this.#clock)
+      // No other delivery is in flight that could end it.
+      await this.#deliveries.pause(this.#clock, verdict.delayMs)
     }
   }
 }

@@ -6,7 +6,6 @@
  * becomes visible again when its consumer dies. For one database that serves both sides; throughput is that of the
  * database.
  */
-import { pauseUnless } from '../core.ts'
 import { isOutage } from '../database.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import type { SagaKit } from '../kit.ts'
@@ -60,7 +59,6 @@ class MailboxSession implements Session {
   readonly #me: string
   #reading: Promise<void> = Promise.resolve()
   #renewal: { cancel(): void } | undefined
-  readonly #stopping = Promise.withResolvers<void>()
 
   constructor(options: MailboxOptions, deliveries: Deliveries) {
     this.#kit = options.kit
@@ -77,7 +75,6 @@ class MailboxSession implements Session {
   }
 
   async stop(): Promise<void> {
-    this.#stopping.resolve()
     await this.#reading
   }
 
@@ -90,11 +87,7 @@ class MailboxSession implements Session {
     const taken = room > 0 ? await this.#take(room) : []
     for (const one of taken) this.#deliveries.begin(one.id, () => this.#deliver(one))
     if ((taken.length === room && room > 0) || this.#deliveries.stopped) return
-    await pauseUnless(
-      [this.#stopping.promise, this.#deliveries.whenOneEnds()],
-      this.#pollIntervalMs,
-      this.#kit.clock,
-    )
+    await this.#deliveries.pause(this.#kit.clock, this.#pollIntervalMs)
   }
 
   async #take(room: number): Promise<readonly Taken[]> {

@@ -11,7 +11,6 @@
  */
 import { Redis } from 'ioredis'
 import { processClock } from '../ambient.ts'
-import { pauseUnless } from '../core.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import { type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
 import { requirePositive, requireWhole } from '../option-checks.ts'
@@ -185,7 +184,7 @@ class RedisStreamsSession implements Session {
       await this.#keepMine()
       const { room } = this.#deliveries
       // Wait for room without reading, but keep renewing messages in flight.
-      if (room <= 0) return await pauseUnless([this.#deliveries.whenOneEnds()], blockMs, processClock)
+      if (room <= 0) return await this.#deliveries.pause(processClock, blockMs)
       for (const stream of this.#streams) await this.#claimOrphans(stream, room)
       await this.#readNew(room)
     } catch (error) {
