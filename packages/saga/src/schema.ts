@@ -244,6 +244,11 @@ SELECT saga_id, '',
 FROM {s}.saga_steps t WHERE NOT EXISTS (SELECT FROM {s}.saga_instances i WHERE i.saga_id = t.saga_id)
 GROUP BY saga_id;`
 
+/** Which aggregates have a message in a handler, or in that of a dead consumer (brokers/mailbox.ts). */
+const takenMessages = `
+CREATE INDEX mailbox_taken ON {s}.mailbox
+  (queue, (properties->>'fencepost-aggregate-type'), (properties->>'fencepost-aggregate-id'), id) WHERE taken_by IS NOT NULL;`
+
 export const migrations: readonly Migration[] = [
   { version: 1, name: 'idempotency keys and fences', sql: idempotencyKeys },
   { version: 2, name: 'outbox and dead letters', sql: outbox },
@@ -255,4 +260,5 @@ export const migrations: readonly Migration[] = [
   { version: 8, name: 'results of messages', sql: inboxResults },
   { version: 9, name: 'housekeeping', sql: housekeeping },
   { version: 10, name: 'sagas that messages drive', sql: messageDrivenSagas },
+  { version: 11, name: 'an index of taken messages of the mailbox', sql: takenMessages },
 ]

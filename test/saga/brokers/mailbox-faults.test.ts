@@ -1,4 +1,5 @@
 // What only the mailbox can do wrong, on a real PostgreSQL.
+import { join } from 'node:path'
 import { queryObjects } from 'node:v8'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import {
@@ -8,6 +9,7 @@ import {
 import type { SagaKit } from '../../../packages/saga/src/kit.ts'
 import { eventually } from '../../support/eventually.ts'
 import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
+import { TestProcess } from '../../support/processes.ts'
 import { testKit } from '../../support/saga-kit.ts'
 import { outbound } from './conformance.ts'
 
@@ -17,6 +19,42 @@ beforeAll(async () => {
 })
 afterAll(() => server[Symbol.asyncDispose]())
 const never = new AbortController().signal
+
+test('the only consumer is killed in a handler: what is behind its message waits, and other aggregates go on', async () => {
+  const kit = await testKit(server, { housekeeping: false })
+  const visibilityMs = 3_000
+  const options = { url: server.url, schema: kit.schemaName, queue: 'orders', visibilityMs }
+  const publisher = createMailboxPublisher(kit)
+  const put = (n: number, aggregateId: string) =>
+    publisher.publish(outbound('orders', n, { aggregateId }), never)
+  await using victim = new TestProcess(process.execPath, [
+    'test/support/hanging-consumer.ts',
+    join(import.meta.dirname, '../../support/mailbox-elsewhere.ts'),
+    'createMailboxSubscriberFor',
+    JSON.stringify(options),
+  ])
+  await put(1, 'one')
+  await victim.line(/took/)
+  await victim.end({ signal: 'SIGKILL' })
+  for (const n of [2, 3, 4]) await put(n, 'one')
+  await put(5, 'other')
+  const got: number[] = []
+  const subscriber = createMailboxSubscriber({ kit, queue: 'orders', pollIntervalMs: 10, visibilityMs })
+  // One at a time: the message that becomes visible again must not wait for a place behind later ones.
+  const subscription = await subscriber.subscribe(
+    async ({ body }) => {
+      got.push(JSON.parse(String(body)).n)
+      return { kind: 'ack' }
+    },
+    { concurrency: 1, onError: () => {} },
+  )
+  try {
+    await eventually('all messages', () => got.length === 5)
+    expect(got).toEqual([5, 1, 2, 3, 4])
+  } finally {
+    await subscription.close()
+  }
+})
 
 test('a poll leaves nothing behind, also while a handler takes its time', async () => {
   const kit = await testKit(server, { housekeeping: false })

@@ -3,13 +3,14 @@
  * destination names, and a consumer takes it from there.
  *
  * Owns the table `mailbox`. A taken message is invisible for `visibilityMs`, renewed while its handler runs, and
- * becomes visible again when its consumer dies. For one database that serves both sides; throughput is that of the
+ * becomes visible again when its consumer dies. Until then, what is behind it in its aggregate waits: only the session
+ * that has the earlier message may take it, and its inbox keeps the order. For one database that serves both sides; throughput is that of the
  * database.
  */
 import { isOutage } from '../database.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import type { SagaKit } from '../kit.ts'
-import { type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
+import { type MessagePublisher, type MessageSubscriber, propertiesOf, propertyHeader } from '../messages.ts'
 import { requirePositive } from '../option-checks.ts'
 import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 
@@ -43,6 +44,10 @@ export type MailboxOptions = {
 }
 
 type Taken = { id: string; body: string; properties: Record<string, string>; deliveries: number }
+
+/** As in the index `mailbox_taken`. A message of another system without an aggregate waits for none. */
+const aggregateOf = (row: string) =>
+  `(${row}.properties->>'${propertyHeader.aggregateType}', ${row}.properties->>'${propertyHeader.aggregateId}')`
 
 export function createMailboxSubscriber(options: MailboxOptions): MessageSubscriber {
   const { pollIntervalMs, visibilityMs } = options
@@ -92,9 +97,12 @@ class MailboxSession implements Session {
 
   async #take(room: number): Promise<readonly Taken[]> {
     const { schema } = this.#kit
+    // With OFFSET it is asked for each message until there are enough, by the index of taken ones, and never joined.
     const { rows } = await this.#kit.query<Taken>(
-      `WITH next AS (SELECT id FROM ${schema}.mailbox WHERE queue = $1 AND available_at <= clock_timestamp()
-                     ORDER BY available_at, id LIMIT $2 FOR UPDATE SKIP LOCKED)
+      `WITH next AS (SELECT id FROM ${schema}.mailbox m WHERE queue = $1 AND available_at <= clock_timestamp()
+                       AND NOT EXISTS (SELECT FROM ${schema}.mailbox e WHERE e.queue = m.queue AND e.id < m.id AND e.taken_by <> $4
+                                         AND ${aggregateOf('e')} = ${aggregateOf('m')} OFFSET 0)
+                     ORDER BY available_at, id LIMIT $2 FOR UPDATE OF m SKIP LOCKED)
        UPDATE ${schema}.mailbox m SET available_at = clock_timestamp() + $3 * interval '1 ms', taken_by = $4, deliveries = deliveries + 1
        FROM next WHERE m.id = next.id RETURNING m.id, m.body, m.properties, m.deliveries`,
       [this.#queue, room, this.#visibilityMs, this.#me],
