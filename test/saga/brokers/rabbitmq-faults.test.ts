@@ -107,6 +107,28 @@ test('a message that comes again is read as before: its properties, and where it
   }
 })
 
+test('the copy that waits for its retry goes to its queue alone, not again to those that the sender named in CC', async () => {
+  let deliveries = 0
+  const admin = await amqp.connect(server.url)
+  const channel = await admin.createConfirmChannel()
+  await channel.assertQueue('copied')
+  const subscription = await createRabbitMqSubscriber({ url: server.url, queue: 'with-copies' }).subscribe(
+    async () => {
+      deliveries += 1
+      return deliveries < 3 ? { kind: 'again', delayMs: 100 } : { kind: 'ack' }
+    },
+    settings,
+  )
+  try {
+    channel.publish('', 'with-copies', Buffer.from('{}'), { CC: ['copied'] })
+    await eventually('three deliveries', () => deliveries === 3, { withinMs: 10_000 })
+    expect((await channel.checkQueue('copied')).messageCount).toBe(1)
+  } finally {
+    await subscription.close()
+    await admin.close()
+  }
+})
+
 /** The node adds the history of its delays to the headers, as texts and lists. */
 function withoutDeaths({ redelivered: _, headers, ...rest }: Delivery) {
   const own = Object.entries(headers).filter(([name]) => !/^x-(first|last)-death-/.test(name))

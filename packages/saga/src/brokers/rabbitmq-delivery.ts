@@ -1,6 +1,6 @@
 /**
  * A message of RabbitMQ as a delivery, and the copy that waits for its next attempt: the copy must be read as the message
- * itself was, so it keeps its properties and where it was sent to.
+ * itself was, so it keeps its properties and where it was sent to. It goes to the delay queue alone.
  */
 import { isUtf8 } from 'node:buffer'
 import type { ConsumeMessage, Options } from 'amqplib'
@@ -64,7 +64,7 @@ export function copyOptions({ properties, fields }: ConsumeMessage, copyId: stri
       [copyHeader.exchange]: fields.exchange,
       [copyHeader.routingKey]: fields.routingKey,
       // Those of an earlier copy win: they name where the message was sent to at first.
-      ...withoutDeaths(headers),
+      ...withoutRoutes(headers),
       [copyHeader.id]: copyId,
     },
   }
@@ -89,7 +89,11 @@ function withoutOwn(headers: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(headers).filter(([name]) => !own.includes(name)))
 }
 
-/** RabbitMQ records every dead-lettering in the headers, and would one day take them for a loop. */
-function withoutDeaths(headers: Record<string, unknown>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(headers).filter(([name]) => !/^x-(first-|last-)?death/.test(name)))
+/**
+ * RabbitMQ records every dead-lettering in the headers, and would one day take them for a loop. To the queues that the
+ * sender named in CC it has sent the message, and would send them the copy, too.
+ */
+function withoutRoutes(headers: Record<string, unknown>): Record<string, unknown> {
+  const ofRoutes = /^(x-(first-|last-)?death.*|CC|BCC)$/
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !ofRoutes.test(name)))
 }
