@@ -66,9 +66,9 @@ export function createRedisStreamsPublisher(options: RedisStreamsPublisherOption
           `${keyPrefix}${message.destination}`,
           ...trim,
           '*',
-          'body',
-          message.body,
           ...fields,
+          bodyField,
+          message.body,
         )
       } catch (error) {
         if (/^(WRONGTYPE|ERR|NOPERM)/.test(String((error as Error)?.message)))
@@ -113,6 +113,16 @@ for _, entry in ipairs(due) do
   redis.call('ZREM', KEYS[1], entry)
 end
 return #due`
+
+/** The last field of this name is the body: a header may have the same name, and whoever makes a map takes the last one. */
+const bodyField = 'body'
+
+function partsOf(fields: readonly string[]): { headers: Record<string, string>; body: string } {
+  const named = fields.flatMap((name, index) => (index % 2 === 0 ? [[name, fields[index + 1] ?? '']] : []))
+  const bodyAt = named.findLastIndex(([name]) => name === bodyField)
+  const headers = Object.fromEntries(named.filter((_, index) => index !== bodyAt))
+  return { headers, body: named[bodyAt]?.[1] ?? '' }
+}
 
 type Entry = readonly [id: string, fields: readonly string[]]
 
@@ -249,13 +259,9 @@ class RedisStreamsSession implements Session {
   }
 
   async #deliver(stream: string, [id, fields]: Entry, redelivered: boolean): Promise<void> {
-    const properties: Record<string, string> = {}
-    for (let index = 0; index + 1 < fields.length; index += 2) properties[fields[index]!] = fields[index + 1]!
-    const { body = '', ...headers } = properties
     const verdict = await this.#deliveries.verdictOn({
-      headers,
+      ...partsOf(fields),
       properties: { stream: this.#streams[0] },
-      body,
       redelivered,
       deliveryId: `${stream} ${id}`,
     })
