@@ -129,6 +129,31 @@ test('the copy that waits for its retry goes to its queue alone, not again to th
   }
 })
 
+test('a message whose copy has no room for headers waits here, and costs no connection', async () => {
+  let deliveries = 0
+  const errors: unknown[] = []
+  const admin = await amqp.connect(server.url)
+  const channel = await admin.createConfirmChannel()
+  const subscriber = createRabbitMqSubscriber({ url: server.url, queue: 'no-room' })
+  const subscription = await subscriber.subscribe(
+    async () => {
+      deliveries += 1
+      return deliveries < 3 ? { kind: 'again', delayMs: 100 } : { kind: 'ack' }
+    },
+    { concurrency: 10, onError: (error) => errors.push(error) },
+  )
+  try {
+    // Of the 64 KiB that amqplib encodes, so much that the headers of the copy do not fit.
+    channel.publish('', 'no-room', Buffer.from('{}'), { headers: { big: 'x'.repeat(65_500) } })
+    await eventually('three deliveries', () => deliveries === 3, { withinMs: 10_000 })
+    expect(errors).toEqual([])
+    await eventually('it to be gone', async () => (await channel.checkQueue('no-room')).messageCount === 0)
+  } finally {
+    await subscription.close()
+    await admin.close()
+  }
+})
+
 /** The node adds the history of its delays to the headers, as texts and lists. */
 function withoutDeaths({ redelivered: _, headers, ...rest }: Delivery) {
   const own = Object.entries(headers).filter(([name]) => !/^x-(first|last)-death-/.test(name))

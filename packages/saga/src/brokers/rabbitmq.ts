@@ -153,6 +153,9 @@ function confirmed(
   })
 }
 
+/** It was not sent, and the channel is as it was. */
+class NotCarriedError extends PublishRefusedError {}
+
 /**
  * amqplib throws where the channel is closed, and where it can't encode the message: one byte holds the length of a type,
  * an exchange, a routing key and a header's name, and 64 KiB all headers. Only the first passes.
@@ -160,7 +163,7 @@ function confirmed(
 function notSent(cause: unknown): Error {
   return cause instanceof IllegalOperationError
     ? new BrokerUnavailableError('the channel to RabbitMQ is closed', { cause })
-    : new PublishRefusedError(`RabbitMQ's protocol cannot carry the message: ${errorText(cause)}`, { cause })
+    : new NotCarriedError(`RabbitMQ's protocol cannot carry the message: ${errorText(cause)}`, { cause })
 }
 
 export type RabbitMqSubscriberOptions = RabbitMqOptions & {
@@ -264,12 +267,21 @@ class RabbitMqSession implements Session {
   async #deliver(link: Link, raw: ConsumeMessage): Promise<void> {
     const verdict = await this.#deliveries.verdictOn(deliveryOf(raw))
     if (verdict.kind === 'again')
-      await this.#delay(link, raw, verdict.delayMs).catch(async (error: unknown) => {
+      try {
+        await this.#delay(link, raw, verdict.delayMs)
+      } catch (error) {
+        if (error instanceof NotCarriedError) return await this.#wait(link, raw, verdict.delayMs)
         // Unacknowledged, it is redelivered on a new connection, which declares the queues anew.
         await link.model.close().catch(() => {})
         throw error
-      })
+      }
     link.channel.ack(raw)
+  }
+
+  /** A message of another system has so many headers that there is no room for those of the copy. */
+  async #wait(link: Link, raw: ConsumeMessage, delayMs: number): Promise<void> {
+    await this.#deliveries.pause(this.#clock, delayMs)
+    link.channel.nack(raw, false, true)
   }
 
   /** The copy is confirmed before the original is acknowledged. */
