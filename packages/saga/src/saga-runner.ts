@@ -132,7 +132,7 @@ class Runner implements SagaRunner {
     this.#marginMs = options.marginMs ?? 5_000
     requireWhole({ concurrency: this.#concurrency })
     requirePositive({ pollIntervalMs: this.#pollIntervalMs })
-    requireBackoff('backoff', this.#backoff)
+    requireBackoff('backoff', this.#failing.backoff)
     requireNotNegative({ marginMs: this.#marginMs })
     const leases = [...this.#definitions.values(), ...this.#parts.values()].flatMap(({ steps }) =>
       steps.map(({ leaseMs = defaultLeaseMs }) => leaseMs),

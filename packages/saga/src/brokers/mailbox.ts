@@ -43,7 +43,7 @@ export type MailboxOptions = {
   readonly visibilityMs?: number
 }
 
-type Taken = { id: string; body: string; properties: Record<string, string>; deliveries: number }
+type Taken = { id: string; body: string; properties: string; deliveries: number }
 
 /** As in the index `mailbox_taken`. A message of another system without an aggregate waits for none. */
 const aggregateOf = (row: string) =>
@@ -104,7 +104,7 @@ class MailboxSession implements Session {
                                          AND ${aggregateOf('e')} = ${aggregateOf('m')} OFFSET 0)
                      ORDER BY available_at, id LIMIT $2 FOR UPDATE OF m SKIP LOCKED)
        UPDATE ${schema}.mailbox m SET available_at = clock_timestamp() + $3 * interval '1 ms', taken_by = $4, deliveries = deliveries + 1
-       FROM next WHERE m.id = next.id RETURNING m.id, m.body, m.properties, m.deliveries`,
+       FROM next WHERE m.id = next.id RETURNING m.id, m.body, m.properties::text AS properties, m.deliveries`,
       [this.#queue, room, this.#visibilityMs, this.#me],
     )
     return rows.sort((a, b) => Number(a.id) - Number(b.id))
@@ -114,7 +114,7 @@ class MailboxSession implements Session {
     const kit = this.#kit
     const { schema } = kit
     const verdict = await this.#deliveries.verdictOn({
-      headers: properties,
+      headers: JSON.parse(properties) as Record<string, string>,
       properties: { queue: this.#queue },
       body,
       redelivered: deliveries > 1,
