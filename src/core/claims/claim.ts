@@ -280,14 +280,11 @@ function stepAfter(refusal: Exclude<Refusal, { kind: 'completed' }>, round: Roun
       return { kind: 'done', result: { kind: 'held', retryAfterMs: refusal.remainingMs } }
     case 'stale':
       return { kind: 'again', above: refusal.above, atOnce: true, otherwise: CONTENDED }
-    case 'skewed':
+    case 'skewed': {
       ports.tokens.rewindTo(refusal.nodeMs)
-      return {
-        kind: 'again',
-        above: NO_TOKEN,
-        atOnce: true,
-        otherwise: unavailable({ answered: answered(round.answers).length }, ports),
-      }
+      const otherwise = unavailable({ answered: answered(round.answers).length }, ports)
+      return { kind: 'again', above: NO_TOKEN, atOnce: true, otherwise }
+    }
     case 'minority_outcome':
     case 'contended':
       return again(CONTENDED, refusal.above)
@@ -306,20 +303,12 @@ function again(otherwise: ClaimResult, above: Token = NO_TOKEN): Step {
 }
 
 function unavailable(
-  {
-    answered,
-    well = 0,
-    full = 0,
-  }: { readonly answered: number; readonly well?: number; readonly full?: number },
-  ports: ClaimPorts,
+  { answered, well = 0, full = 0 }: Pick<Unavailable, 'answered' | 'well' | 'full'>,
+  { quorum }: ClaimPorts,
 ): Unavailable {
-  return {
-    kind: 'unavailable',
-    answered,
-    required: majorityOf(ports.quorum.nodeCount),
-    ...(well === 0 ? {} : { well }),
-    ...(full === 0 ? {} : { full }),
-  }
+  const counted = { answered, required: majorityOf(quorum.nodeCount) }
+  const others = { ...(well === 0 ? {} : { well }), ...(full === 0 ? {} : { full }) }
+  return { kind: 'unavailable', ...counted, ...others }
 }
 
 /**
