@@ -178,6 +178,19 @@ test('an outcome without room, too old or left at the end is dropped, and each d
   expect(writtenBack().length).toBe(4)
 })
 
+// Bug: its age was counted on the monotonic clock alone, which misses a suspended machine on some systems. It was recorded beside what
+// another sidecar may have executed since.
+test('an outcome whose retention ended while the machine was suspended is dropped', async () => {
+  const { clock, shared, writeBack, carryOut, lose, writtenBack } = pod()
+  lose(true)
+  await carryOut(writeBack.local, 'a', 'done before')
+  clock.stepWall(request('a').retentionMs)
+  lose(false)
+  await clock.advance(3_000)
+  expect(writtenBack()).toEqual(['dropped'])
+  expect(await shared.claim(request('a'))).toMatchObject({ kind: 'granted', lease: { attempt: 1 } })
+})
+
 test('local protection has a bound: beyond it no request begins until a record expires', async () => {
   const clock = new VirtualClock()
   const nodes = createEmbeddedNodes(1, clock, 10_000, SILENT, 10_000)

@@ -9,8 +9,10 @@
  */
 
 import type { Clock, Random, Timer } from '../clock.ts'
+import { type Instant, now } from '../clock-drift.ts'
 import type { Events, WriteBackEnd } from '../events.ts'
 import type { CompleteResult, Lease, Leases } from '../ports.ts'
+import { ageMs } from '../quorum/answer-age.ts'
 import { encodeOutcome, type StoredOutcome } from '../record/stored-outcome.ts'
 import { type Backoff, jitteredDelayMs } from '../retry.ts'
 
@@ -46,7 +48,7 @@ type Waiting = {
   readonly lease: Lease
   readonly outcome: StoredOutcome
   readonly bytes: number
-  readonly sinceMonoMs: number
+  readonly since: Instant
 }
 
 export type WriteBack = Disposable & {
@@ -74,7 +76,7 @@ export function createWriteBack(local: Leases, options: WriteBackOptions): Write
       ended({ lease }, 'dropped')
       return
     }
-    queue.add({ lease, outcome, bytes, sinceMonoMs: clock.monoMs() })
+    queue.add({ lease, outcome, bytes, since: now(clock) })
     queuedBytes += bytes
     schedule(0)
   }
@@ -110,10 +112,10 @@ export function createWriteBack(local: Leases, options: WriteBackOptions): Write
     return queue.size === 0
   }
 
-  async function offer({ lease, outcome, sinceMonoMs }: Waiting): Promise<WriteBackEnd | 'away' | 'busy'> {
+  async function offer({ lease, outcome, since }: Waiting): Promise<WriteBackEnd | 'away' | 'busy'> {
     // As the same claimant each time: it may be granted again what a half-finished attempt was granted.
     const { key, fingerprint, leaseMs, owner } = lease
-    const retentionMs = Math.floor(lease.retentionMs - (clock.monoMs() - sinceMonoMs))
+    const retentionMs = Math.floor(lease.retentionMs - ageMs(since, now(clock)))
     if (retentionMs <= 0) return 'dropped'
     const claimed = await leases.claim({ key, fingerprint, leaseMs, retentionMs, budgetMs: BUDGET_MS, owner })
     switch (claimed.kind) {
