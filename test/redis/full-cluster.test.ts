@@ -78,7 +78,7 @@ test('new claims stop while there is room, in which granted ones are completed',
   await eventually('every node is found full', () => fullNodes(sidecar).length === NODES)
 
   const refused = await refusedInTime(sidecar, 'new')
-  expect(refused).toEqual({ kind: 'unavailable', answered: 0, required: 3, full: NODES })
+  expect(refused).toEqual({ kind: 'unavailable', answered: 0, required: 3, well: NODES, full: NODES })
   expect(sidecar.events).toContainEqual(
     expect.objectContaining({
       kind: 'node_answered',

@@ -37,6 +37,7 @@ export type ClaimPorts = {
 
 type Completed = Extract<NodeAnswer, { kind: 'completed' }>
 type Unavailable = Extract<ClaimResult, { kind: 'unavailable' }>
+type Heard = Pick<Unavailable, 'answered' | 'well' | 'full'>
 
 /** One claimant's proposal in one round. */
 type Proposal = {
@@ -302,10 +303,7 @@ function again(otherwise: ClaimResult, above: Token = NO_TOKEN): Step {
   return { kind: 'again', above, atOnce: false, otherwise }
 }
 
-function unavailable(
-  { answered, well = 0, full = 0 }: Pick<Unavailable, 'answered' | 'well' | 'full'>,
-  { quorum }: ClaimPorts,
-): Unavailable {
+function unavailable({ answered, well = 0, full = 0 }: Heard, { quorum }: ClaimPorts): Unavailable {
   const counted = { answered, required: majorityOf(quorum.nodeCount) }
   const others = { ...(well === 0 ? {} : { well }), ...(full === 0 ? {} : { full }) }
   return { kind: 'unavailable', ...counted, ...others }
