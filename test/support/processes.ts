@@ -4,6 +4,7 @@
  */
 
 import { type ChildProcess, spawn } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { eventually, type Patience } from './eventually.ts'
@@ -31,6 +32,21 @@ const living = new Set<ChildProcess>()
 process.once('exit', () => {
   for (const child of living) child.kill('SIGKILL')
 })
+
+const STOPPED_WITHIN_MS = 1_000
+
+/** Whether the kernel has stopped each of its threads; true where it does not tell. */
+function isStopped(pid: number): boolean {
+  try {
+    const tasks = `/proc/${pid}/task`
+    return readdirSync(tasks).every((task) =>
+      /\) [TtZX] /.test(readFileSync(`${tasks}/${task}/stat`, 'latin1')),
+    )
+  } catch (error) {
+    // A thread that ends while it is read: the next look has no such thread. Without /proc nothing is known.
+    return !existsSync('/proc/self') || (error as NodeJS.ErrnoException).code !== 'ENOENT'
+  }
+}
 
 export class TestProcess implements AsyncDisposable {
   readonly name: string
@@ -143,8 +159,12 @@ export class TestProcess implements AsyncDisposable {
     this.#child.stderr?.destroy()
   }
 
+  /** After SIGSTOP it stands still: a thread of it on the other core would answer one more message. */
   signal(signal: NodeJS.Signals): void {
-    if (this.running) this.#child.kill(signal)
+    if (!this.running) return
+    this.#child.kill(signal)
+    const untilMs = performance.now() + STOPPED_WITHIN_MS
+    while (signal === 'SIGSTOP' && !isStopped(this.pid) && performance.now() < untilMs);
   }
 
   /** Sends `signal` and waits; a process that has not ended within `withinMs` is killed and reported. */
