@@ -130,16 +130,28 @@ export function replay(outcome: StoredOutcome, token: number, found: Found = { h
 
 /** What a claim that was not granted says of itself. */
 export function foundBy(claimed: Exclude<ClaimResult, { kind: 'granted' }>): { readonly found?: Found } {
-  const { answered } = claimed
   if (claimed.kind === 'unavailable') {
     const found = foundWithoutMajority(claimed)
     return found === undefined ? {} : { found }
   }
+  const { answered } = claimed
   const heard = answered === undefined ? {} : { answered }
   if (claimed.kind === 'duplicate')
     return { found: { holder: claimed.token, attempt: claimed.attempt, ...heard } }
   if (claimed.kind === 'held') return { found: { leaseRemainingMs: claimed.retryAfterMs, ...heard } }
-  return answered === undefined ? {} : { found: { answered } }
+  return answered === undefined ? {} : { found: heard }
+}
+
+/** What a claim that found no majority says of itself; undefined where that is all that is known. */
+export function foundWithoutMajority({
+  answered,
+  required,
+  notAsked,
+}: Pick<Extract<ClaimResult, { kind: 'unavailable' }>, 'answered' | 'required' | 'notAsked'>):
+  | Found
+  | undefined {
+  if (notAsked !== undefined) return { notAsked }
+  return required === NOT_COUNTED ? undefined : { answered }
 }
 
 /** For the answer and the log, behind "no node was asked". */
@@ -152,20 +164,7 @@ export function whyNotAsked(notAsked: NotAsked): string {
   }
 }
 
-/** The same of one that found no majority; undefined where that is all that is known. */
-export function foundWithoutMajority({
-  answered,
-  required,
-  notAsked,
-}: Pick<Extract<ClaimResult, { kind: 'unavailable' }>, 'answered' | 'required' | 'notAsked'>):
-  | Found
-  | undefined {
-  if (notAsked !== undefined) return { notAsked }
-  return required === NOT_COUNTED ? undefined : { answered }
-}
-
-/** The result of a request that was passed on without a lease. */
-/** @param of what its claim found out */
+/** The result of a request that was passed on without a lease. @param of what its claim found out */
 export function unprotected(result: ForwardResult, of: { readonly found?: Found }): Outcome {
   switch (result.kind) {
     case 'answered':

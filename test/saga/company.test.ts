@@ -92,34 +92,33 @@ const unfinished = (kit: TestKit, inbox: Inbox, message: InboundMessage, count: 
       ),
     )
 
-test('a suspect begins when nothing else is in progress, and nothing begins beside it', async () => {
+/** A message with so many deliveries without an end, to be delivered again while another message is in progress. */
+async function suspectBehindAnother(count: number) {
   const kit = await testKit(server)
   const { inbox, begun, message, end } = heldInbox(kit)
   const suspect = message('s', 1, true)
   end('s1')
-  await unfinished(kit, inbox, suspect, 1)
+  await unfinished(kit, inbox, suspect, count)
   begun.length = 0
-  const one = inbox.receive(message('a', 1))
+  const other = inbox.receive(message('a', 1))
   await expect.poll(() => begun).toEqual(['a1'])
+  return { kit, inbox, begun, message, end, suspect, other }
+}
+
+test('a suspect begins when nothing else is in progress, and nothing begins beside it', async () => {
+  const { kit, inbox, begun, message, end, suspect, other } = await suspectBehindAnother(1)
   const waiting = inbox.receive(suspect)
   await expect.poll(() => countOf(kit, `inbox WHERE unfinished = 2 AND status = 'waiting'`)).toBe(1)
   const late = inbox.receive(message('b', 1))
   end('b1')
   expect(begun).toEqual(['a1'])
   end('a1')
-  expect(await Promise.all([one, waiting, late])).toEqual(Array(3).fill({ kind: 'ack' }))
+  expect(await Promise.all([other, waiting, late])).toEqual(Array(3).fill({ kind: 'ack' }))
   expect(begun).toEqual(['a1', 's1', 'b1'])
 })
 
 test('a suspect that waits keeps its place before the next message of its sequence, also in another process', async () => {
-  const kit = await testKit(server)
-  const { inbox, begun, message, end } = heldInbox(kit)
-  const suspect = message('s', 1, true)
-  end('s1')
-  await unfinished(kit, inbox, suspect, 1)
-  begun.length = 0
-  const other = inbox.receive(message('a', 1))
-  await expect.poll(() => begun).toEqual(['a1'])
+  const { kit, inbox, message, end, suspect, other } = await suspectBehindAnother(1)
   const waiting = inbox.receive(suspect)
   await expect.poll(() => countOf(kit, `inbox WHERE status = 'waiting'`)).toBe(1)
   const { rows } = await kit.pool.query(
@@ -139,14 +138,7 @@ test('a suspect that waits keeps its place before the next message of its sequen
 })
 
 test('deaths beside others make a suspect and no more; a suspect counts its deliveries when it is alone', async () => {
-  const kit = await testKit(server)
-  const { inbox, begun, message, end } = heldInbox(kit)
-  const suspect = message('s', 1, true)
-  end('s1')
-  await unfinished(kit, inbox, suspect, 2)
-  begun.length = 0
-  const other = inbox.receive(message('a', 1))
-  await expect.poll(() => begun).toEqual(['a1'])
+  const { kit, inbox, begun, end, suspect, other } = await suspectBehindAnother(2)
   const waiting = Array.from({ length: 5 }, () => inbox.receive(suspect))
   await expect.poll(() => countOf(kit, `inbox WHERE status = 'waiting' AND unfinished = 2`)).toBe(1)
   end('a1')
@@ -156,19 +148,12 @@ test('deaths beside others make a suspect and no more; a suspect counts its deli
 })
 
 test('an inbox that stops gives back what waits for its turn', async () => {
-  const kit = await testKit(server)
-  const { inbox, begun, message, end } = heldInbox(kit)
-  const suspect = message('s', 1, true)
-  end('s1')
-  await unfinished(kit, inbox, suspect, 1)
-  begun.length = 0
-  const one = inbox.receive(message('a', 1))
-  await expect.poll(() => begun).toEqual(['a1'])
+  const { kit, inbox, begun, end, suspect, other } = await suspectBehindAnother(1)
   const waiting = inbox.receive(suspect)
   await expect.poll(() => countOf(kit, `inbox WHERE status = 'waiting'`)).toBe(1)
   inbox.stop()
   end('a1')
-  expect(await one).toEqual({ kind: 'ack' })
+  expect(await other).toEqual({ kind: 'ack' })
   expect(await waiting).toEqual({ kind: 'again', delayMs: 0 })
   expect(begun).toEqual(['a1'])
 })

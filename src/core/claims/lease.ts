@@ -26,6 +26,11 @@ export function remainingMs(lease: Validity, at: Instant): number {
 }
 
 /** Names a claim in headers and logs: enough of the key's hash to find the record, and the token. Not a secret. */
-export function lockIdOf(lease: Pick<Lease, 'key' | 'token'>): string {
-  return `${lease.key.slice(-64).slice(0, 16)}-${lease.token}`
+export function lockIdOf({ key, token }: Pick<Lease, 'key' | 'token'>): string {
+  return lockIdStartOf(key) + token
+}
+
+/** What the lock ids of all claims of a key begin with. */
+export function lockIdStartOf(key: string): string {
+  return `${key.slice(-64).slice(0, 16)}-`
 }

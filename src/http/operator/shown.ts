@@ -5,7 +5,7 @@
  * redacted as its route is configured, because only the rest was stored.
  */
 
-import { lockIdOf } from '../../core/claims/lease.ts'
+import { lockIdOf, lockIdStartOf } from '../../core/claims/lease.ts'
 import type { AuditEntry } from '../../core/coordination/audit-log.ts'
 import { decodeUtf8 } from '../../core/formats/framing.ts'
 import { DECISIONS, type Ruling, rulingOn } from '../../core/operator/decision-rules.ts'
@@ -64,9 +64,9 @@ export function shownRecord(view: RecordView, { role, wallMs, sidecar, history }
         })
       : undefined,
     in_application:
-      lockId === undefined || attempt === undefined
+      token === undefined || attempt === undefined
         ? undefined
-        : { lock_ids_begin_with: lockId.slice(0, lockId.indexOf('-') + 1), fencing_tokens_up_to: token },
+        : { lock_ids_begin_with: lockIdStartOf(key), fencing_tokens_up_to: token },
     nodes: view.nodes.map(rowOf),
     outcome: outcome === undefined ? undefined : outcomeFor(outcome, role),
     history: history?.entries.map(entryOf),

@@ -46,7 +46,7 @@ export function createArrival(options: ArrivalRules): (req: IncomingMessage) => 
         }
     const { method, host, path } = request
     const counted = believed ? req.headers : without(req.headers, isClaim)
-    const facts = { method, host, path, headers: withHost(counted, linesOf(request.headers, 'host')[0]) }
+    const facts = { method, host, path, headers: addressedTo(linesOf(request.headers, 'host')[0], counted) }
     const matched = matchRoute(routes, facts)
     return matched === undefined ? { admission } : { admission, matched }
   }
@@ -70,7 +70,10 @@ function without(
   return Object.fromEntries(Object.entries(headers).filter(([name]) => !isClaim(name)))
 }
 
-function withHost(headers: IncomingMessage['headers'], host: string | undefined): IncomingMessage['headers'] {
+function addressedTo(
+  host: string | undefined,
+  headers: IncomingMessage['headers'],
+): IncomingMessage['headers'] {
   return headers.host === host ? headers : { ...headers, host }
 }
 
