@@ -9,10 +9,8 @@
  */
 
 import type { Clock, Random, Timer } from '../clock.ts'
-import { type Instant, now } from '../clock-drift.ts'
 import type { Events, WriteBackEnd } from '../events.ts'
 import type { CompleteResult, Lease, Leases } from '../ports.ts'
-import { ageMs } from '../quorum/answer-age.ts'
 import { encodeOutcome, type StoredOutcome } from '../record/stored-outcome.ts'
 import { type Backoff, jitteredDelayMs } from '../retry.ts'
 
@@ -48,7 +46,11 @@ type Waiting = {
   readonly lease: Lease
   readonly outcome: StoredOutcome
   readonly bytes: number
-  readonly since: Instant
+  /**
+   * On the monotonic clock alone: a wall clock that is set ahead must not drop what was executed. Where a suspended machine stops the
+   * monotonic clock, an outcome is kept for longer than its retention, which costs nobody a second execution.
+   */
+  readonly sinceMonoMs: number
 }
 
 export type WriteBack = Disposable & {
@@ -76,7 +78,7 @@ export function createWriteBack(local: Leases, options: WriteBackOptions): Write
       ended({ lease }, 'dropped')
       return
     }
-    queue.add({ lease, outcome, bytes, since: now(clock) })
+    queue.add({ lease, outcome, bytes, sinceMonoMs: clock.monoMs() })
     queuedBytes += bytes
     schedule(0)
   }
@@ -112,10 +114,10 @@ export function createWriteBack(local: Leases, options: WriteBackOptions): Write
     return queue.size === 0
   }
 
-  async function offer({ lease, outcome, since }: Waiting): Promise<WriteBackEnd | 'away' | 'busy'> {
+  async function offer({ lease, outcome, sinceMonoMs }: Waiting): Promise<WriteBackEnd | 'away' | 'busy'> {
     // As the same claimant each time: it may be granted again what a half-finished attempt was granted.
     const { key, fingerprint, leaseMs, owner } = lease
-    const retentionMs = Math.floor(lease.retentionMs - ageMs(since, now(clock)))
+    const retentionMs = Math.floor(lease.retentionMs - (clock.monoMs() - sinceMonoMs))
     if (retentionMs <= 0) return 'dropped'
     const claimed = await leases.claim({ key, fingerprint, leaseMs, retentionMs, budgetMs: BUDGET_MS, owner })
     switch (claimed.kind) {
