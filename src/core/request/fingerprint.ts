@@ -22,6 +22,7 @@ import type { HeaderList } from '../header-list.ts'
 import type { Fingerprint } from '../record/record.ts'
 import type { FingerprintPolicy } from '../routes/route.ts'
 import { type BodyForm, bodyFormOf, plainFormOf } from './body-form.ts'
+import { asLists, countedIn, SAYING_WHAT } from './counted-headers.ts'
 
 /**
  * From the first release on it changes with any change that gives an unchanged request another fingerprint. Before, it
@@ -215,11 +216,16 @@ function queryComponent(text: string | undefined): string | undefined {
   return wireList(query.kind === 'absent' ? [] : [query.kind, query.text])
 }
 
-/** One frame per chosen header: its name, then each of its lines. An absent header has no line. */
+/**
+ * One frame per header: its name, then each of its lines. A chosen header is always there, without a line where the request has
+ * none; those that say what is asked for are there where the request has them, so that no other request gets another fingerprint.
+ */
 function headersComponent(headers: HeaderList, chosen: readonly string[]): string | undefined {
+  const counted = countedIn(headers, SAYING_WHAT)
+  const names = counted.length === 0 ? chosen : [...new Set([...chosen, ...counted])].sort()
   const frames: string[] = []
-  for (const name of chosen) {
-    const lines = wireList([name, ...linesOf(headers, name)])
+  for (const list of asLists(headers, names)) {
+    const lines = wireList(list)
     if (lines === undefined) return undefined
     frames.push(lines)
   }

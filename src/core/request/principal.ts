@@ -2,7 +2,7 @@
  * Whose request it is, as a text that reveals no name: without it one client could read what was stored for another.
  *
  * Forms that cannot collide: `anonymous`; 64 hex digits (SHA-256 of the one Authorization line); `authorization:`
- * (several lines), `header:`, `jwt:` or `verified:`, and 64 hex digits. Where the configured header or claim is absent,
+ * (several lines), `header:`, `jwt:`, `verified:` or `said:`, and 64 hex digits. Where the configured header or claim is absent,
  * Authorization decides; where that is absent too, the header that names the client does, if its sender is trusted;
  * else the request is anonymous.
  *
@@ -18,6 +18,7 @@ import { linesOf } from '../formats/header-lines.ts'
 import { type Member, parseJson } from '../formats/json.ts'
 import type { HeaderList } from '../header-list.ts'
 import type { PrincipalSource, ProtectedRoute, VerifiedJwt } from '../routes/route.ts'
+import { asLists, countedIn, SAYING_WHO } from './counted-headers.ts'
 
 export const ANONYMOUS = 'anonymous'
 
@@ -119,6 +120,21 @@ export function principalFrom(
   }
 }
 
+/**
+ * Whose content it is, where the content is what identifies a request: two users that say the same are two, also where their sessions
+ * or keys are in headers that the route does not know of. Merged, the second user's request would be dropped and answered with what
+ * belongs to the first. The price is that a retry after such a header has changed is executed again. With a key of its own the
+ * request is that client's whatever its cookies are, so there the principal alone counts.
+ *
+ * @param principal what {@link principalOfRequest} made of the same request
+ */
+export function ownerOfContent(principal: string, source: PrincipalSource, headers: HeaderList): string {
+  const byDefault = source.kind === 'authorization' && linesOf(headers, 'authorization').length > 0
+  if (principal !== ANONYMOUS && !byDefault) return principal
+  const names = countedIn(headers, SAYING_WHO)
+  return names.length === 0 ? principal : `said:${hashOf([principal, ...asLists(headers, names)])}`
+}
+
 function namedBy(header: string, headers: HeaderList): string | undefined {
   const lines = linesOf(headers, header)
   return lines.length === 0 ? undefined : `header:${hashOf([header, ...lines])}`
@@ -147,6 +163,6 @@ function claimIn(payload: readonly Member[], name: string): string | undefined {
 }
 
 /** JSON keeps all lists of texts distinct, whatever is in them. */
-function hashOf(texts: readonly string[]): string {
+function hashOf(texts: readonly (string | readonly string[])[]): string {
   return sha256Hex(Buffer.from(JSON.stringify(texts), 'utf8'))
 }

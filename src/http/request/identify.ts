@@ -18,6 +18,7 @@ import {
 import { contentMarkOf, recordKey, type Scope } from '../../core/request/identity.ts'
 import { joinKeyParts, type KeyCarrier, keyOf } from '../../core/request/key-parts.ts'
 import {
+  ownerOfContent,
   type Principal,
   type PrincipalRules,
   principalFrom,
@@ -99,7 +100,13 @@ export async function identify(
   if (printed.kind !== 'fingerprint') return refuse(fingerprintProblem(printed), clientKey)
 
   const of = { ...scope, principal, method, path }
-  const byContent = () => recordKey({ ...of, mode: 'content', fingerprint: printed.hash })
+  const byContent = () =>
+    recordKey({
+      ...of,
+      principal: ownerOfContent(principal, source, headers),
+      mode: 'content',
+      fingerprint: printed.hash,
+    })
   const record = clientKey === undefined ? byContent() : recordKey({ ...of, mode: 'header', key: clientKey })
   const both = route.mode === 'both' && route.duplicateContent === 'conflict'
   const content = both ? byContent() : undefined

@@ -111,6 +111,15 @@ describe('which requests are one request', () => {
       OTHER,
     ],
     ['a header that the rules did not choose', [HEAD, ''], [withHeader('X-Request-Id', '1'), ''], SAME],
+    ['a header that says who asks', [HEAD, ''], [withHeader('Cookie', 'a=1'), ''], SAME],
+    ['a header that says what is asked for', [HEAD, ''], [withHeader('SOAPAction', '""'), ''], OTHER],
+    ['another one', [withHeader('Depth', '1'), ''], [withHeader('Overwrite', '1'), ''], OTHER],
+    [
+      'case of such a name',
+      [withHeader('Upload-Offset', '1'), ''],
+      [withHeader('upload-offset', '1'), ''],
+      SAME,
+    ],
     ['another key', [withHeader('Idempotency-Key', 'a'), ''], [withHeader('Idempotency-Key', 'b'), ''], SAME],
     ['case of the type', [JSON_HEAD, '{}'], [headOf('Application/JSON'), '{}'], SAME],
     ['no type and an empty one', [HEAD, ''], [headOf(''), ''], OTHER],
@@ -163,6 +172,18 @@ describe('chosen headers', () => {
     ],
     ['one header or the other', [['x-a', '1']], [['x-b', '1']], OTHER],
     ['bytes above ASCII', [['x-a', '\u00e9']], [['x-a', '\u00c3\u00a9']], OTHER],
+    [
+      'one that nobody has to choose beside them',
+      [
+        ['x-a', '1'],
+        ['depth', '0'],
+      ],
+      [
+        ['x-a', '1'],
+        ['depth', '1'],
+      ],
+      OTHER,
+    ],
   ])('%s', async (_name, first, second, same) => {
     expect((await hash(...first)) === (await hash(...second))).toBe(same)
   })

@@ -1,7 +1,12 @@
 import { createHash } from 'node:crypto'
 import { expect, test } from 'vitest'
 import type { HeaderList } from '../../../src/core/header-list.ts'
-import { ANONYMOUS, principalFrom as principalBy, principalOf } from '../../../src/core/request/principal.ts'
+import {
+  ANONYMOUS,
+  ownerOfContent,
+  principalFrom as principalBy,
+  principalOf,
+} from '../../../src/core/request/principal.ts'
 import type { PrincipalSource as AnySource, VerifiedJwt } from '../../../src/core/routes/route.ts'
 
 type PrincipalSource = Exclude<AnySource, VerifiedJwt>
@@ -108,3 +113,38 @@ test('a claim that is not verified counts of a trusted peer only: of another, Au
   expect(principalBy(JWT, headers, untrusting)).toBe(principalBy(AUTHORIZATION, headers, untrusting))
   expect(principalBy(JWT, headers, believed)).not.toBe(principalBy(AUTHORIZATION, headers, believed))
 })
+
+/** Without the headers that say who asks, every content belongs to the principal, as before there was such a list. */
+test.each<[what: string, source: PrincipalSource, headers: HeaderList, told: boolean]>([
+  ['nobody', AUTHORIZATION, [], true],
+  ['credentials', AUTHORIZATION, [['authorization', 'a']], true],
+  ['a trusted peer that names the client', AUTHORIZATION, [['x-client', 'a']], false],
+  ['the header of the route', BY_HEADER, [['x-user', 'a']], false],
+  ['nobody, on a route with a header', BY_HEADER, [], true],
+  ['credentials, on a route with a header', BY_HEADER, [['authorization', 'a']], false],
+  ['the claim of the route', JWT, [['authorization', token('{"sub":"a"}')]], false],
+  ['nobody, on a route with a claim', JWT, [], true],
+])(
+  'of %s: whether sessions and keys in other headers tell owners of a content apart',
+  (_what, source, headers, told) => {
+    const ownerOf = (...more: HeaderList) => {
+      const all = [...headers, ...more]
+      return ownerOfContent(principalFrom(source, all), source, all)
+    }
+    const owners = [
+      ownerOf(),
+      ownerOf(['Cookie', 'a']),
+      ownerOf(['cookie', 'A']),
+      ownerOf(['cookie', 'a'], ['cookie', 'b']),
+      ownerOf(['cookie', 'a; b']),
+      ownerOf(['cookie', '']),
+      ownerOf(['x-api-key', 'a']),
+      ownerOf(['cookie', 'a'], ['x-api-key', 'a']),
+      ownerOf(['cookie', 'x-api-key'], ['x-api-key', 'a']),
+    ]
+    expect(owners[0]).toBe(principalFrom(source, headers))
+    expect(ownerOf(['x-api-key', 'a'], ['cookie', 'a'])).toBe(owners[7])
+    expect(ownerOf(['user-agent', 'a'])).toBe(owners[0])
+    expect(new Set(owners).size).toBe(told ? owners.length : 1)
+  },
+)

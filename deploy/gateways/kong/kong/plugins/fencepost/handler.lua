@@ -21,6 +21,8 @@ local NOT_HANDED_ON = {
   ["connection"] = true, ["content-length"] = true, ["expect"] = true, ["keep-alive"] = true,
   ["proxy-connection"] = true, ["te"] = true, ["trailer"] = true, ["transfer-encoding"] = true, ["upgrade"] = true,
 }
+-- They say who asks, and so whose content it is where the content is the key. The others are the gateway's own.
+local AUTHENTICATED = { ["x-forwarded-user"] = true, ["x-forwarded-client-cert"] = true }
 -- Of the application's answer: what decides whether it settles the request, and where the result is.
 local REPORTED = { "retry-after", "location", "fencepost-outcome" }
 -- Kong answers these itself where the application did not: it may still be at work, so the claim stays.
@@ -46,7 +48,7 @@ local function check_headers(conf, body)
   for name, values in pairs(kong.request.get_headers(HEADERS_MAX)) do
     name = name:lower()
     count = count + (type(values) == "table" and #values or 1)
-    if not NOT_HANDED_ON[name] and not starts_with(name, "x-forwarded-") and not starts_with(name, "fencepost-")
+    if not NOT_HANDED_ON[name] and (AUTHENTICATED[name] or not starts_with(name, "x-forwarded-")) and not starts_with(name, "fencepost-")
       and not starts_with(name, "x-envoy-") then
       headers[name] = values
     end
