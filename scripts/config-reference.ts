@@ -68,7 +68,7 @@ with where it comes from, \`fencepost config schema\` prints the JSON Schema of 
 \`# yaml-language-server: $schema=…/docs/config.schema.json\`.`
 
 const ROUTES_TEXT = `\`routes\` is a list, tried in order; the first match decides. Paths are compared after unreserved characters have been
-decoded and empty and dot segments removed, so that another spelling of a path does not slip past; letters keep their
+decoded and empty and dot segments removed, and \`/payments\` is also the path of \`/payments;jsessionid=1\`, so that another spelling of a path does not slip past; letters keep their
 case, and a slash at the end makes no difference. \`{name}\` is one segment, \`{name*}\` at the end is whatever is left.`
 
 export const EXAMPLE = `routes:

@@ -2,12 +2,12 @@
  * Patterns of paths: `/payments/{id}/captures`, `/files/{rest*}`.
  *
  * Owns their grammar and how a request's path is compared with them. A path is compared in a normal form, because an
- * application behind us may well take `/%70ayments`, `//payments` and `/x/../payments/` for `/payments`, and a request
- * must not slip past its protection by its spelling. The identity of a request uses its actual path, not this form.
+ * application behind us may well take `/%70ayments`, `//payments`, `/x/../payments/` and, on a Java server,
+ * `/payments;jsessionid=1` and `/x/..;/payments` for `/payments`, and a request must not slip past its protection by its spelling. The identity of a request uses its actual path, not this form.
  *
  * Letters keep their case. There are no regular expressions: a pattern of the configuration can't be made to hang.
  *
- * Source: RFC 3986, sections 5.2.4 (dot segments) and 6.2.2 (normalisation of case and percent-encoding).
+ * Source: RFC 3986, sections 3.3 (parameters of a segment), 5.2.4 (dot segments) and 6.2.2 (normalisation of case and percent-encoding).
  */
 
 export type Segment =
@@ -59,9 +59,16 @@ export function matchSegments(pattern: PathPattern, path: readonly string[]): Pa
   const { segments } = pattern
   const endsWithRest = segments.at(-1)?.kind === 'rest'
   if (endsWithRest ? path.length < segments.length - 1 : path.length !== segments.length) return undefined
-  if (!segments.every((segment, index) => segment.kind !== 'literal' || segment.text === path[index]))
+  if (
+    !segments.every((segment, index) => segment.kind !== 'literal' || isText(path[index] ?? '', segment.text))
+  )
     return undefined
   return parametersOf(segments, path)
+}
+
+/** With or without parameters of its own: `payments;v=1` is the segment `payments`. */
+function isText(segment: string, text: string): boolean {
+  return segment === text || (segment.startsWith(text) && segment.charAt(text.length) === ';')
 }
 
 export const NO_PARAMETERS: PathParameters = Object.freeze(Object.create(null))
@@ -82,8 +89,9 @@ export function normalSegments(path: string): string[] {
   const segments: string[] = []
   for (const raw of path.split('/')) {
     const segment = raw.includes('%') ? raw.replace(/%[0-9a-fA-F]{2}/g, decodeUnreserved) : raw
-    if (segment === '' || segment === '.') continue
-    if (segment === '..') segments.pop()
+    const name = segment.includes(';') ? segment.slice(0, segment.indexOf(';')) : segment
+    if (name === '' || name === '.') continue
+    if (name === '..') segments.pop()
     else segments.push(segment)
   }
   return segments

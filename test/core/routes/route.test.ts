@@ -30,6 +30,14 @@ describe('a path', () => {
     ['/payments', '/a/../payments', {}],
     ['/payments', '/a/%2e%2e/./payments', {}],
     ['/payments', '/../payments', {}],
+    // Bug: a server that reads parameters of segments (Tomcat, Jetty) took these for the path, and the sidecar did not.
+    ['/payments', '/payments;jsessionid=1', {}],
+    ['/payments', '/x/..;/payments', {}],
+    ['/payments', '/;/.;a=1/payments;', {}],
+    ['/payments;v=1', '/payments;v=1', {}],
+    ['/payments;v=1', '/payments', undefined],
+    ['/payments', '/payments%3Bv=1', undefined],
+    ['/payments/{id}', '/payments;a=1/7;b=2', { id: '7;b=2' }],
     // A reserved character stays what it is: %2F does not divide.
     ['/payments/{id}', '/payments/a%2fb', { id: 'a%2Fb' }],
     ['/payments/{id}', '/payments/__proto__', { id: '__proto__' }],
@@ -59,12 +67,12 @@ test('no other spelling of a path slips past a pattern', () => {
     [...text]
       .map((letter, i) => (seed[i % seed.length] ? `%${letter.charCodeAt(0).toString(16)}` : letter))
       .join('')
-  const divider = fc.constantFrom('/', '//', '/./', '/x/../', '/%2e/', '/x/%2E./')
+  const divider = fc.constantFrom('/', '//', '/./', '/x/../', '/%2e/', '/x/%2E./', '/;a/', '/x;a/..;b/')
   const part = fc.tuple(divider, segment, fc.array(fc.boolean(), { minLength: 1, maxLength: 8 }))
   fc.assert(
     fc.property(
       fc.array(part, { minLength: 1, maxLength: 5 }),
-      fc.constantFrom('', '/', '//'),
+      fc.constantFrom('', '/', '//', ';', ';a=1', ';a=1/'),
       (parts, end) => {
         const plain = parts.map(([, text]) => `/${text}`).join('')
         const other = parts.map(([between, text, seed]) => `${between}${spelled(text, seed)}`).join('')
