@@ -50,7 +50,48 @@ export function dispositionOf(
   return 'store'
 }
 
-const STORED_NAMES = new Set(['location', 'link', 'etag', 'last-modified', 'vary', 'cache-control'])
+/** What a client acts on, by a standard or by a protocol that many speak: a replay without it is another answer to that client. */
+const STORED_NAMES = new Set([
+  'location',
+  'link',
+  'etag',
+  'last-modified',
+  'vary',
+  'cache-control',
+  'expires',
+  'allow',
+  // RFC 9110, section 10.2.3: when to look for the result of what was accepted. With a refusal nothing is stored.
+  'retry-after',
+  // RFC 9530; its predecessor, RFC 3230.
+  'repr-digest',
+  'digest',
+  // RFC 7240. RFC 5789. RFC 9745, RFC 8594. RFC 4918.
+  'preference-applied',
+  'accept-patch',
+  'deprecation',
+  'sunset',
+  'dav',
+  'lock-token',
+  // How far an upload has come: OCI distribution, Google.
+  'range',
+  // Where the result of an accepted request will be: Azure.
+  'operation-location',
+  'azure-asyncoperation',
+  'request-id',
+])
+/** Without `access-control-` a browser hides a replay from the page that requested it. Uploads: tus, OCI. OData, htmx, gRPC-Web. */
+const STORED_PREFIXES = [
+  'content-',
+  'x-',
+  'access-control-',
+  'upload-',
+  'tus-',
+  'oci-',
+  'docker-',
+  'odata-',
+  'hx-',
+  'grpc-',
+]
 const NEVER_STORED = new Set([
   'set-cookie',
   'authorization',
@@ -68,7 +109,7 @@ const NEVER_STORED = new Set([
   'content-length',
 ])
 
-/** Keeps content-*, x-*, access-control-*, a short list, and the route's headers; never credentials or hop-by-hop. */
+/** Keeps what is listed above and the route's headers; never credentials or hop-by-hop. */
 export function storedHeadersOf(headers: HeaderList, extra: readonly string[]): HeaderList {
   const connection = new Set(
     linesOf(headers, 'connection').flatMap((value) => value.toLowerCase().split(/\s*,\s*/)),
@@ -79,11 +120,8 @@ export function storedHeadersOf(headers: HeaderList, extra: readonly string[]): 
     // The record would be refused as damaged when it is read: better to lose this header than the answer.
     if (!isStorableHeader(name, value)) return false
     return (
-      lower.startsWith('content-') ||
-      lower.startsWith('x-') ||
-      // Without them a browser hides a replay from the page that requested it.
-      lower.startsWith('access-control-') ||
       STORED_NAMES.has(lower) ||
+      STORED_PREFIXES.some((prefix) => lower.startsWith(prefix)) ||
       extra.includes(lower)
     )
   })

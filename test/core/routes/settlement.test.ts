@@ -82,6 +82,17 @@ describe('which headers are stored', () => {
     'Cache-Control',
     'Access-Control-Allow-Origin',
     'access-control-expose-headers',
+    // Bug: a client of an upload (tus, OCI) that got a replay did not learn how far it had come, and gave up; one that was told to look
+    // for its result later (202) was told neither when nor where.
+    'Upload-Offset',
+    'Tus-Resumable',
+    'Range',
+    'Docker-Upload-UUID',
+    'Retry-After',
+    'Operation-Location',
+    'OData-EntityId',
+    'HX-Redirect',
+    'Preference-Applied',
   ])('%s is', (name) => expect(kept(name)).toBe(true))
   test.each([
     'Set-Cookie',
@@ -104,7 +115,7 @@ describe('which headers are stored', () => {
     '%s is not, though the route asks for it',
     (name) => expect(kept(name, 'v', [name.toLowerCase()])).toBe(false),
   )
-  test('a header that the route names is stored', () => expect(kept('Digest', 'v', ['digest'])).toBe(true))
+  test('a header that the route names is stored', () => expect(kept('Shape', 'v', ['shape'])).toBe(true))
   test('a header that Connection names is not stored, in any case and place', () => {
     const headers: HeaderList = [
       ['X-Hop', '1'],
