@@ -9,7 +9,7 @@ import type { Config } from '../config/load.ts'
 import type { Clock } from '../core/clock.ts'
 import { parseJsonWebKeys } from '../core/formats/json-web-keys.ts'
 import { printDuration } from '../core/quantity.ts'
-import { noticeShortLivedTokens } from '../core/request/short-lived-tokens.ts'
+import { noticePassingCredentials } from '../core/request/passing-credentials.ts'
 import type { VerifiedJwt } from '../core/routes/route.ts'
 import type { ScopeRules } from '../http/request/identify.ts'
 import { fetchKeys } from '../jwt/fetch-keys.ts'
@@ -34,12 +34,23 @@ export async function openClientIdentification(
   const verified = config.routes.flatMap((route) =>
     route.mode !== 'bypass' && route.principal.kind === 'verified_jwt' ? [route.principal] : [],
   )
-  const onIdentified = noticeShortLivedTokens(clock, ({ route, expiresInMs, retentionMs }) =>
-    log.warn(
-      { route, expires_in: inSeconds(Math.max(0, expiresInMs)), retention: printDuration(retentionMs) },
-      'a bearer token expires before the records of its route: a client that renews it between two tries is another client, and its request is executed again (docs/guide/clients.md)',
-    ),
-  )
+  const onIdentified = noticePassingCredentials(clock, (passing) => {
+    const { route } = passing
+    if (passing.kind === 'signed')
+      log.warn(
+        { route, scheme: passing.scheme },
+        'clients sign each request anew, so the Authorization of a retry is that of another client, and its request is executed again (docs/guide/clients.md)',
+      )
+    else
+      log.warn(
+        {
+          route,
+          expires_in: inSeconds(Math.max(0, passing.expiresInMs)),
+          retention: printDuration(passing.retentionMs),
+        },
+        'a bearer token expires before the records of its route: a client that renews it between two tries is another client, and its request is executed again (docs/guide/clients.md)',
+      )
+  })
   const scope = { ...scopeRules(config), onIdentified }
   if (verified.length === 0) return { scope, [Symbol.dispose]: () => {} }
 

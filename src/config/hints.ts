@@ -5,7 +5,7 @@
  */
 
 import { printDuration } from '../core/quantity.ts'
-import { isByAuthorization } from '../core/request/short-lived-tokens.ts'
+import { isByAuthorization } from '../core/request/passing-credentials.ts'
 import type { ProtectedRoute } from '../core/routes/route.ts'
 import type { Config } from './load.ts'
 

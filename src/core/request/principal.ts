@@ -30,7 +30,7 @@ export type PrincipalRules = {
   readonly trusted: boolean
   /** Required where a route verifies tokens. */
   readonly verifyToken?: VerifyToken
-  /** Sees the head of each request that is identified: `short-lived-tokens.ts`. */
+  /** Sees the head of each request that is identified: `passing-credentials.ts`. */
   readonly onIdentified?: (route: ProtectedRoute, headers: HeaderList) => void
 }
 
