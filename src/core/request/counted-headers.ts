@@ -31,62 +31,89 @@ export const SAYING_WHAT: ReadonlySet<string> = new Set([
   'x-http-method-override',
   'x-http-method',
   'x-method-override',
-  // Which procedure: SOAP 1.1, section 6.1.1; JSON protocols of AWS; server actions of Next.js, server functions of SolidStart.
+  // Which procedure: SOAP 1.1, section 6.1.1; JSON protocols of AWS; functions of Next.js, SolidStart, Qwik.
   'soapaction',
   'x-amz-target',
   'next-action',
   'x-server-id',
+  'x-qrl',
+  // What the user clicked, and typed into a prompt: htmx.
+  'hx-trigger',
+  'hx-trigger-name',
+  'hx-target',
+  'hx-prompt',
   // What is copied, without a body: S3.
   'x-amz-copy-source',
 ])
 
 /**
  * Who asks, beside `Authorization`: sessions, keys, and the names that authenticating gateways state. They count where the content is
- * all that identifies a request, and nobody has said by what the route knows its clients.
+ * all that identifies a request, and nobody has said by what the route knows its clients. Every API calls its key by a name of its own, so
+ * it is the end of a name that counts.
  */
-export const SAYING_WHO: ReadonlySet<string> = new Set([
-  'cookie',
-  // Keys and tokens.
-  'api-key',
-  'apikey',
-  'x-api-key',
-  'x-apikey',
-  'x-auth-token',
-  'x-access-token',
-  'x-session-token',
-  'x-session-id',
-  'x-goog-api-key',
-  'ocp-apim-subscription-key',
-  // Names that applications give their users.
-  'x-user-id',
-  'x-account-id',
-  'x-customer-id',
-  'x-organization-id',
-  // Names that gateways state: oauth2-proxy, CGI, Kong, Azure, AWS, Google, Cloudflare, Envoy, ingress-nginx.
-  'remote-user',
-  'x-remote-user',
-  'x-forwarded-user',
-  'x-auth-request-user',
-  'x-consumer-id',
-  'x-credential-identifier',
-  'x-authenticated-userid',
-  'x-ms-client-principal-id',
-  'x-amzn-oidc-identity',
-  'x-goog-authenticated-user-id',
-  'cf-access-authenticated-user-email',
-  'x-forwarded-client-cert',
-  'ssl-client-subject-dn',
-])
+export const SAYING_WHO = {
+  names: [
+    'cookie',
+    // Gateways: Cloudflare, Envoy, ingress-nginx, Kubernetes.
+    'cf-access-authenticated-user-email',
+    'x-forwarded-client-cert',
+    'ssl-client-subject-dn',
+    'impersonate-user',
+  ],
+  /** Whole names, or behind a dash. */
+  endings: [
+    'api-key',
+    'apikey',
+    'access-key',
+    'auth-key',
+    'subscription-key',
+    'token',
+    'session',
+    'session-id',
+    'sessionid',
+    'user',
+    'user-id',
+    'userid',
+    'username',
+    'account-id',
+    'customer-id',
+    'consumer-id',
+    'credential-identifier',
+    'org-id',
+    'orgid',
+    'organization-id',
+    'workspace-id',
+    'tenant',
+    'tenant-id',
+    'principal-id',
+    'oidc-identity',
+  ],
+  /** Parts of names that have such an ending, and say what a browser or a form did. */
+  except: ['sec-fetch', 'csrf', 'xsrf'],
+} as const
+
+const WHO = new RegExp(`^(${SAYING_WHO.names.join('|')})$|(^|-)(${SAYING_WHO.endings.join('|')})$`)
+const NOT_WHO = new RegExp(SAYING_WHO.except.join('|'))
+
+/** @param name in lower case */
+export function saysWho(name: string): boolean {
+  return WHO.test(name) && !NOT_WHO.test(name)
+}
+
+/** @param name in lower case */
+export function saysWhat(name: string): boolean {
+  return SAYING_WHAT.has(name)
+}
 
 const NONE: readonly string[] = Object.freeze([])
 
-/** @returns those of `counted` that the request has, sorted, each once */
-export function countedIn(headers: HeaderList, counted: ReadonlySet<string>): readonly string[] {
+/** @returns the names of those that the request has, in lower case, sorted, each once */
+export function countedIn(headers: HeaderList, counts: (name: string) => boolean): readonly string[] {
   // Nearly no request has one.
   let found: Set<string> | undefined
   for (const [header] of headers) {
     const name = header.toLowerCase()
-    if (!counted.has(name)) continue
+    if (!counts(name)) continue
     found ??= new Set()
     found.add(name)
   }

@@ -22,7 +22,7 @@ import type { HeaderList } from '../header-list.ts'
 import type { Fingerprint } from '../record/record.ts'
 import type { FingerprintPolicy } from '../routes/route.ts'
 import { type BodyForm, bodyFormOf, plainFormOf } from './body-form.ts'
-import { asLists, countedIn, SAYING_WHAT } from './counted-headers.ts'
+import { asLists, countedIn, saysWhat } from './counted-headers.ts'
 
 /**
  * From the first release on it changes with any change that gives an unchanged request another fingerprint. Before, it
@@ -221,7 +221,7 @@ function queryComponent(text: string | undefined): string | undefined {
  * none; those that say what is asked for are there where the request has them, so that no other request gets another fingerprint.
  */
 function headersComponent(headers: HeaderList, chosen: readonly string[]): string | undefined {
-  const counted = countedIn(headers, SAYING_WHAT)
+  const counted = countedIn(headers, saysWhat)
   const names = counted.length === 0 ? chosen : [...new Set([...chosen, ...counted])].sort()
   const frames: string[] = []
   for (const list of asLists(headers, names)) {

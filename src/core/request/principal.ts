@@ -18,7 +18,7 @@ import { linesOf } from '../formats/header-lines.ts'
 import { type Member, parseJson } from '../formats/json.ts'
 import type { HeaderList } from '../header-list.ts'
 import type { PrincipalSource, ProtectedRoute, VerifiedJwt } from '../routes/route.ts'
-import { asLists, countedIn, SAYING_WHO } from './counted-headers.ts'
+import { asLists, countedIn, saysWho } from './counted-headers.ts'
 
 export const ANONYMOUS = 'anonymous'
 
@@ -131,7 +131,7 @@ export function principalFrom(
 export function ownerOfContent(principal: string, source: PrincipalSource, headers: HeaderList): string {
   const byDefault = source.kind === 'authorization' && linesOf(headers, 'authorization').length > 0
   if (principal !== ANONYMOUS && !byDefault) return principal
-  const names = countedIn(headers, SAYING_WHO)
+  const names = countedIn(headers, saysWho)
   return names.length === 0 ? principal : `said:${hashOf([principal, ...asLists(headers, names)])}`
 }
 

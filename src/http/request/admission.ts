@@ -8,7 +8,7 @@
 
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
-import { SAYING_WHAT, SAYING_WHO } from '../../core/request/counted-headers.ts'
+import { SAYING_WHAT } from '../../core/request/counted-headers.ts'
 import { namedByConnection } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 
@@ -56,9 +56,9 @@ export const ALWAYS_END_TO_END = [
   'content-type',
   'content-encoding',
   'content-digest',
+  'cookie',
   'host',
   ...SAYING_WHAT,
-  ...SAYING_WHO,
 ] as const
 
 /** RFC 3986, section 3.2.2, without the parts of it that no Host header has: user, spaces, controls. */

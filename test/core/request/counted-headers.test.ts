@@ -1,7 +1,13 @@
 /** The headers that count without being chosen: what is written of them elsewhere names the same ones. */
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { countedIn, SAYING_WHAT, SAYING_WHO } from '../../../src/core/request/counted-headers.ts'
+import {
+  countedIn,
+  SAYING_WHAT,
+  SAYING_WHO,
+  saysWhat,
+  saysWho,
+} from '../../../src/core/request/counted-headers.ts'
 
 const textOf = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8')
 
@@ -14,7 +20,9 @@ function namesBehind(text: string, mark: string): readonly string[] {
 test('the reference names each of them', () => {
   const page = textOf('docs/reference/fingerprint.md')
   expect(namesBehind(page, '### Headers that count without being chosen')).toEqual([...SAYING_WHAT].sort())
-  expect(namesBehind(page, 'the identity has `said:`')).toEqual([...SAYING_WHO].sort())
+  expect(namesBehind(page, 'the identity has `said:`')).toEqual(
+    [...SAYING_WHO.names, ...SAYING_WHO.endings].sort(),
+  )
 })
 
 // Envoy's HTTP check hands on what is listed alone: a header that is missing there would merge two requests.
@@ -22,8 +30,15 @@ test('the configuration for Envoy hands each of them on', () => {
   const [, handedOn = ''] =
     /\n {22}allowed_headers:\n((?: {24}.*\n)+)/.exec(textOf('deploy/gateways/envoy/ext-authz-http.yaml')) ??
     []
-  const names = [...handedOn.matchAll(/- exact: (\S+)/g)].map(([, name]) => name)
-  expect(names).toEqual(expect.arrayContaining([...SAYING_WHAT, ...SAYING_WHO]))
+  const patterns = [...handedOn.matchAll(/- (exact|suffix): (\S+)/g)].map(
+    ([, kind, text]) => `${kind} ${text}`,
+  )
+  expect(patterns).toEqual(
+    expect.arrayContaining([
+      ...[...SAYING_WHAT, ...SAYING_WHO.names].map((name) => `exact ${name}`),
+      ...SAYING_WHO.endings.map((ending) => `suffix ${ending}`),
+    ]),
+  )
 })
 
 test('they are found in any case, each once, sorted', () => {
@@ -33,10 +48,52 @@ test('they are found in any case, each once, sorted', () => {
     ['upload-offset', '2'],
     ['accept', '*/*'],
   ] as const
-  expect(countedIn(headers, SAYING_WHAT)).toEqual(['depth', 'upload-offset'])
-  expect(countedIn(headers, SAYING_WHO)).toEqual([])
+  expect(countedIn(headers, saysWhat)).toEqual(['depth', 'upload-offset'])
+  expect(countedIn(headers, saysWho)).toEqual([])
 })
 
-test('no header both says who and what', () => {
-  expect([...SAYING_WHO].filter((name) => SAYING_WHAT.has(name))).toEqual([])
+test.each([
+  'cookie',
+  'x-api-key',
+  'dd-api-key',
+  'apikey',
+  'x-mbx-apikey',
+  'ocp-apim-subscription-key',
+  'x-auth-token',
+  'private-token',
+  'x-vault-token',
+  'x-shopify-access-token',
+  'x-session-id',
+  'x-user-id',
+  'remote-user',
+  'x-forwarded-user',
+  'x-auth-request-user',
+  'x-consumer-username',
+  'x-authenticated-userid',
+  'x-scope-orgid',
+  'x-tenant',
+  'x-ms-client-principal-id',
+  'x-amzn-oidc-identity',
+  'x-goog-authenticated-user-id',
+  'x-hasura-user-id',
+])('%s says who', (name) => expect(saysWho(name)).toBe(true))
+
+test.each([
+  'user-agent',
+  'sec-fetch-user',
+  'x-csrf-token',
+  'x-xsrf-token',
+  'idempotency-key',
+  'x-idempotency-key',
+  'x-request-id',
+  'x-requested-with',
+  'traceparent',
+  'x-amz-date',
+  'x-forwarded-for',
+  'authorization',
+  'supertoken',
+])('%s does not', (name) => expect(saysWho(name)).toBe(false))
+
+test('no header says both who and what', () => {
+  expect([...SAYING_WHAT].filter(saysWho)).toEqual([])
 })
