@@ -129,10 +129,18 @@ export function principalFrom(
  * @param principal what {@link principalOfRequest} made of the same request
  */
 export function ownerOfContent(principal: string, source: PrincipalSource, headers: HeaderList): string {
-  const byDefault = source.kind === 'authorization' && linesOf(headers, 'authorization').length > 0
-  if (principal !== ANONYMOUS && !byDefault) return principal
-  const names = countedIn(headers, saysWho)
+  const names = headersOfOwner(principal, source, headers)
   return names.length === 0 ? principal : `said:${hashOf([principal, ...asLists(headers, names)])}`
+}
+
+/** @returns the headers that tell owners of a content apart besides the principal, in lower case */
+export function headersOfOwner(
+  principal: string,
+  source: PrincipalSource,
+  headers: HeaderList,
+): readonly string[] {
+  const byDefault = source.kind === 'authorization' && linesOf(headers, 'authorization').length > 0
+  return principal === ANONYMOUS || byDefault ? countedIn(headers, saysWho) : []
 }
 
 function namedBy(header: string, headers: HeaderList): string | undefined {

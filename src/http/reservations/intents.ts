@@ -5,7 +5,7 @@
 import { explain } from '../../core/request/explain.ts'
 import { fingerprint } from '../../core/request/fingerprint.ts'
 import { fingerprintOfName, type Scope } from '../../core/request/identity.ts'
-import { principalOfRequest } from '../../core/request/principal.ts'
+import { headersOfOwner, principalOfRequest } from '../../core/request/principal.ts'
 import type { Intent } from '../../core/reservations/reservations.ts'
 import type { ProtectedRoute } from '../../core/routes/route.ts'
 import type { Problem } from '../message/problems.ts'
@@ -89,7 +89,8 @@ export async function explained(
   const route = routeFor(request, routes)?.route
   const guarded = route === undefined || route.mode === 'bypass' ? undefined : route
   const { method, path, query, headers } = request
-  const named = await principalOfRequest(guarded?.principal ?? { kind: 'authorization' }, headers, rules)
+  const source = guarded?.principal ?? { kind: 'authorization' }
+  const named = await principalOfRequest(source, headers, rules)
   if (named.kind !== 'principal') return tokenProblem(named)
   const { principal } = named
   const head = { ...scopeOf(names, defaults), principal, method, path, query, headers }
@@ -98,5 +99,10 @@ export async function explained(
     ? fingerprint(head, body)
     : fingerprint(head, body, rulesOf(guarded)))
   if (printed.kind !== 'fingerprint') return fingerprintProblem(printed)
-  return { route: guarded?.name ?? null, ...explain(printed) }
+  const byContent = guarded?.mode === 'content' || guarded?.mode === 'both'
+  return {
+    route: guarded?.name ?? null,
+    ...explain(printed),
+    owner_headers: byContent ? headersOfOwner(principal, source, headers) : [],
+  }
 }

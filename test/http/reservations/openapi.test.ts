@@ -78,3 +78,18 @@ test('answers match their documented schemas', async () => {
     expect([name, status, Compile(success.schema).Errors(body)]).toEqual([name, success.status, []])
   }
 })
+
+test('the fingerprint of a request whose content is the key says which of its headers tell users apart', async () => {
+  await using api = await startReservationApi()
+  const of = async (headers: Record<string, string>) => {
+    const request = { method: 'POST', path: '/p', body: '{}', headers }
+    return (await api.call('/v1/fingerprint', { request })).body as Record<string, unknown>
+  }
+  const one = await of({ Cookie: 'session=a', 'X-Api-Key': 'b', Accept: 'text/html' })
+  expect(one).toMatchObject({ route: 'unsafe-by-content', owner_headers: ['cookie', 'x-api-key'] })
+  expect((await of({})).hash).toBe(one.hash)
+  expect(await of({ Cookie: 'session=a', 'Idempotency-Key': 'k' })).toMatchObject({
+    route: 'unsafe-with-key',
+    owner_headers: [],
+  })
+})
