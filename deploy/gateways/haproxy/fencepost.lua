@@ -16,6 +16,7 @@ local UPSTREAM = {
   -- The client's own with the state of the key, where FENCEPOST_TRACE_BAGGAGE is on.
   "baggage",
 }
+local VERDICTS = { store = true, release = true, hold = true }
 
 local function first(headers, name)
   return headers and headers[name] and headers[name][0]
@@ -78,10 +79,14 @@ local function check(txn)
 end
 
 local function complete(txn)
-  local report = '{"status":' .. tostring(txn.sf:status())
+  local told = {}
   local retry = txn.sf:res_hdr("retry-after")
-  if retry and retry ~= "" then report = report .. ',"headers":{"retry-after":"1"}' end
-  report = report .. "}"
+  if retry and retry ~= "" then table.insert(told, '"retry-after":"1"') end
+  -- Whether something happened only the application knows, whatever its status; nobody else is to read it.
+  local verdict = (txn.sf:res_hdr("fencepost-outcome") or ""):lower()
+  if VERDICTS[verdict] then table.insert(told, '"fencepost-outcome":"' .. verdict .. '"') end
+  txn.http:res_del_header("fencepost-outcome")
+  local report = '{"status":' .. tostring(txn.sf:status()) .. ',"headers":{' .. table.concat(told, ",") .. "}}"
   -- A report that is lost leaves the claim to its lease; the client's answer does not wait for more than this.
   tell(txn, COMPLETE, txn:get_var("txn.fencepost_reservation"), report)
 end

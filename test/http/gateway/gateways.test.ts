@@ -353,6 +353,26 @@ test.each(COMPLETES)(
   },
 )
 
+/** Bug: HAProxy reported the status alone: what the application had executed and answered with 500 and `store` was executed again. */
+describe.each(COMPLETES)('the application’s own verdict behind %s', (name) => {
+  test.each([
+    ['store', 500, { status: 409, held: false }],
+    ['hold', 201, { status: 409, held: true }],
+    ['release', 201, { status: 201, held: false }],
+  ])('%s counts, with status %i, and goes no further', async (verdict, status, next) => {
+    const key = randomUUID()
+    application.respond = (_request, response) => {
+      response.writeHead(status, { 'Fencepost-Outcome': verdict }).end()
+    }
+    const first = await post(name, key)
+    expect([first.status, first.headers.has('fencepost-outcome')]).toEqual([status, false])
+    application.respond = answered
+    const second = await post(name, key)
+    expect({ status: second.status, held: second.headers.has('retry-after') }).toEqual(next)
+    expect(seen()).toHaveLength(next.status === 201 ? 2 : 1)
+  })
+})
+
 describe('without a quorum', () => {
   beforeAll(async () => {
     await Promise.all([nodes.kill(0), nodes.kill(1)])
