@@ -7,7 +7,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../../support/fetched-programs.ts'
-import { type Gateway, type GatewayName, KINDS, startGateway } from '../../support/gateways.ts'
+import { EXT_PROC, type Gateway, type GatewayName, KINDS, startGateway } from '../../support/gateways.ts'
 import { type OtlpReceiver, startOtlpReceiver } from '../../support/otlp-receiver.ts'
 import { openWire } from '../../support/proxy.ts'
 import { type RedisServers, startRedisServers } from '../../support/redis-servers.ts'
@@ -371,6 +371,34 @@ describe.each(COMPLETES)('the application’s own verdict behind %s', (name) => 
     expect({ status: second.status, held: second.headers.has('retry-after') }).toEqual(next)
     expect(seen()).toHaveLength(next.status === 201 ? 2 : 1)
   })
+})
+
+/** Bug: Envoy did what a client from an internal address asked for in x-envoy-retry-on: four executions under one claim. */
+test.each([
+  ['ext_authz over HTTP', KINDS.envoy],
+  ['ext_authz over gRPC', KINDS['envoy over gRPC']],
+  ['ext_proc', EXT_PROC],
+])('Envoy (%s) sends no request again, also where a client from inside asks it to', async (_, kind) => {
+  const ports = { 8082: sidecar.gateway, 8083: sidecar.gatewayGrpc }
+  await using inside = await startGateway(kind, application.origin, ports, {
+    'normalize_path: true':
+      'internal_address_config: { cidr_ranges: [{ address_prefix: 127.0.0.1, prefix_len: 32 }] }',
+  })
+  application.respond = (_request, response) => {
+    response.writeHead(503).end()
+  }
+  const before = seen().length
+  const answer = await fetch(`${inside.origin}/payments`, {
+    method: 'POST',
+    headers: {
+      'Idempotency-Key': randomUUID(),
+      'X-Envoy-Retry-On': '5xx,reset',
+      'X-Envoy-Max-Retries': '3',
+      'X-Envoy-Upstream-Rq-Timeout-Ms': '60000',
+    },
+    body: '{}',
+  })
+  expect([answer.status, seen().length - before]).toEqual([503, 1])
 })
 
 describe('without a quorum', () => {
