@@ -25,22 +25,6 @@ test('the reference names each of them', () => {
   )
 })
 
-// Envoy's HTTP check hands on what is listed alone: a header that is missing there would merge two requests.
-test('the configuration for Envoy hands each of them on', () => {
-  const [, handedOn = ''] =
-    /\n {22}allowed_headers:\n((?: {24}.*\n)+)/.exec(textOf('deploy/gateways/envoy/ext-authz-http.yaml')) ??
-    []
-  const patterns = [...handedOn.matchAll(/- (exact|suffix): (\S+)/g)].map(
-    ([, kind, text]) => `${kind} ${text}`,
-  )
-  expect(patterns).toEqual(
-    expect.arrayContaining([
-      ...[...SAYING_WHAT, ...SAYING_WHO.names].map((name) => `exact ${name}`),
-      ...SAYING_WHO.endings.map((ending) => `suffix ${ending}`),
-    ]),
-  )
-})
-
 test('they are found in any case, each once, sorted', () => {
   const headers = [
     ['Upload-Offset', '1'],
