@@ -62,6 +62,9 @@ local function check(txn)
   txn:set_var("txn.fencepost_status", status)
   local retry = answer and first(answer.headers, "retry-after")
   if retry then txn:set_var("txn.fencepost_retry", retry) end
+  -- A client's bearer token; without a challenge it is the gateway's own token that is missing.
+  local challenge = answer and first(answer.headers, "www-authenticate")
+  if challenge then txn:set_var("txn.fencepost_challenge", challenge) end
   if status ~= 200 then return end
   local reservation = first(answer.headers, "fencepost-reservation-id")
   if reservation == "" then reservation = nil end

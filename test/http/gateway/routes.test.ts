@@ -1,6 +1,6 @@
 /**
  * Real gateways with the configuration that is shipped, in front of a sidecar whose routes read headers of their own choice: what a
- * route reads has to reach it behind each gateway.
+ * route reads has to reach it behind each gateway, and what it answers has to reach the client.
  */
 import { randomUUID } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -11,18 +11,24 @@ import { startApplication, type TestApplication } from '../../support/applicatio
 import { FETCH_MS_MAX, fetchProgram } from '../../support/fetched-programs.ts'
 import { type Gateway, type GatewayName, KINDS, startGateway } from '../../support/gateways.ts'
 import { startSidecar } from '../../support/sidecar.ts'
+import { AUDIENCE, ISSUER, keySetOf, makeKey, sign } from '../../support/token-issuer.ts'
 
 const NAMES = Object.keys(KINDS) as GatewayName[]
 
 const stack = new AsyncDisposableStack()
 const gateways = new Map<GatewayName, Gateway>()
 let application: TestApplication
+let token: string
 
 beforeAll(async () => {
   await fetchProgram('envoy')
   await fetchProgram('caddy')
   const folder = await mkdtemp(join(tmpdir(), 'fencepost-routes-'))
   stack.defer(() => rm(folder, { recursive: true }))
+  const key = await makeKey('one')
+  token = await sign(key)
+  const jwksFile = join(folder, 'keys.json')
+  await writeFile(jwksFile, await keySetOf(key))
   const routes = [
     {
       name: 'orders',
@@ -34,6 +40,12 @@ beforeAll(async () => {
       name: 'gold',
       match: { methods: ['POST'], paths: ['/charges'], headers: { 'X-Tier': { equals: 'gold' } } },
       mode: 'header',
+    },
+    {
+      name: 'tokens',
+      match: { methods: ['POST'], paths: ['/payments'] },
+      mode: 'header',
+      principal: { jwt: { issuer: ISSUER, audience: AUDIENCE, jwksFile } },
     },
   ]
   // JSON is YAML.
@@ -76,5 +88,23 @@ describe.each(NAMES)('%s', (name) => {
   test('a header that a route matches protects the request', async () => {
     const headers = { 'X-Tier': 'gold', 'Idempotency-Key': randomUUID() }
     expect(await twice(name, '/charges', headers)).toEqual({ statuses: [201, 409], executions: 1 })
+  })
+
+  /** Bug: nginx said 403 without a word, HAProxy and Kong 503 with Retry-After: a client was to send an expired token again and again. */
+  test('a bearer token that identifies nobody gets 401 with its challenge', async () => {
+    const send = (authorization: string) =>
+      fetch(`${gateways.get(name)!.origin}/payments`, {
+        method: 'POST',
+        headers: { Authorization: authorization, 'Idempotency-Key': randomUUID() },
+        body: '{}',
+      })
+    expect((await send(`Bearer ${token}`)).status).toBe(201)
+    const before = application.seen.length
+    const refused = await send('Bearer forged')
+    expect(refused.status).toBe(401)
+    expect(refused.headers.get('www-authenticate')).toBe('Bearer error="invalid_token"')
+    expect(refused.headers.has('retry-after')).toBe(false)
+    expect(await refused.json()).toMatchObject({ status: 401 })
+    expect(application.seen).toHaveLength(before)
   })
 })
