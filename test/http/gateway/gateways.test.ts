@@ -353,6 +353,17 @@ test.each(COMPLETES)(
   },
 )
 
+/** Bug: Caddy said that fencepost could not be reached, and to send the request again in a second. */
+test('Caddy does not say that nothing was carried out where the application breaks off', async () => {
+  application.respond = (_request, response) => {
+    response.socket?.destroy()
+  }
+  const answer = await post('caddy', randomUUID())
+  expect([answer.status, answer.headers.has('retry-after')]).toEqual([502, false])
+  expect(await answer.json()).toMatchObject({ status: 502, detail: 'The request may have been carried out.' })
+  expect(seen()).toHaveLength(1)
+})
+
 /** Bug: HAProxy reported the status alone: what the application had executed and answered with 500 and `store` was executed again. */
 describe.each(COMPLETES)('the application’s own verdict behind %s', (name) => {
   test.each([
