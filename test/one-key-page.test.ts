@@ -256,8 +256,16 @@ const SCENES: Readonly<Record<string, Scene>> = {
   'fencepost records forget $O $R --reason "$WHY"': {
     given: unknown,
     exit: 64,
-    out: /first attempt again[\s\S]*add --yes/,
+    out: /first attempt again[\s\S]*add --fencing-token \d+ --yes/,
     seen: async () => expect((await operator.show(await recordOf(BY_KEY))).state).toBe('lapsed'),
+  },
+  'fencepost records forget $O $R --reason "$WHY" --fencing-token "$TOKEN" --yes': {
+    given: async () => {
+      await unknown()
+      variables.TOKEN = String((await operator.show(await recordOf(BY_KEY))).fencing_token)
+    },
+    out: /^forget: done/,
+    seen: async () => expect([(await again()).status, attemptsOfKey()]).toEqual([201, '1']),
   },
   'fencepost records forget $O $R --reason "$WHY" --yes': {
     given: unknown,

@@ -3,10 +3,10 @@
  *
  * Owns the words on the terminal. It calls the operator listener of a running sidecar, which decides. A decision is
  * shown before it is made, and made with --yes alone, under the token that was shown: a record that has moved on in
- * between is left as it is.
+ * between is left as it is. What was shown by an earlier command is said with --fencing-token.
  */
 
-import type { Command as Parser } from 'commander'
+import { InvalidArgumentError, type Command as Parser } from 'commander'
 import { type Command, EXIT, type Io, withArguments } from './command.ts'
 import { type Printed, printed, reasoned, reasonGiven } from './operator-answer.ts'
 import {
@@ -41,6 +41,7 @@ type Deciding = Which & {
   readonly reason?: string
   readonly yes?: true
   readonly evenThough?: string
+  readonly fencingToken?: number
   readonly status?: string
   readonly header?: readonly string[]
   readonly bodyFile?: string
@@ -157,10 +158,18 @@ function command(parser: Parser, usage: string, what: string): Parser {
 }
 
 function decision(parser: Parser, name: string, what: string): Parser {
-  return reasoned(command(parser, `${name} [reference]`, what)).option(
-    '--even-though <promise>',
-    'live, completed or damaged: the promise that it breaks, said out',
-  )
+  return reasoned(command(parser, `${name} [reference]`, what))
+    .option('--even-though <promise>', 'live, completed or damaged: the promise that it breaks, said out')
+    .option(
+      '--fencing-token <token>',
+      'the token that you saw; a record that has another one by now stays as it is',
+      tokenGiven,
+    )
+}
+
+function tokenGiven(text: string): number {
+  if (/^\d+$/.test(text) && Number.isSafeInteger(Number(text))) return Number(text)
+  throw new InvalidArgumentError('A token is a whole number, as `fencepost records show` prints it.')
 }
 
 function collected(one: string, before: readonly string[]): readonly string[] {
@@ -236,12 +245,13 @@ async function decided(
   options: Deciding,
   io: Io,
 ): Promise<Printed> {
-  const { evenThough, yes } = options
+  const { evenThough, fencingToken: seen, yes } = options
   const reason = reasonGiven(options)
   const path = `${await pathOf(client, reference, options, io)}/${name}`
   const body = {
     reason,
     ...(evenThough === undefined ? {} : { even_though: evenThough }),
+    ...(seen === undefined ? {} : { fencing_token: seen }),
     ...(name === 'complete' ? outcomeOf(options, io) : {}),
   }
   const plan = await client.call('POST', path, { ...body, dry_run: true })
@@ -250,14 +260,16 @@ async function decided(
     effects: readonly string[]
     requires?: string
   }
+  const { fencing_token: token } = before
   const lines = effects.map((effect) => `  ${effect}\n`).join('')
   const said = requires === undefined || requires === evenThough
   if (!yes || !said) {
-    const how = `${said ? '' : `--even-though ${requires} `}--yes`
+    // What happens to the record while somebody looks into the application must not be decided unseen.
+    const under = token === undefined ? '' : `--fencing-token ${String(token)} `
+    const how = `${under}${said ? '' : `--even-though ${requires} `}--yes`
     const text = `${name} ${recordLines([before])}would mean:\n${lines}Nothing was decided. To do it, add ${how}.\n`
     return { exit: EXIT.usage, reply: plan, text }
   }
-  const { fencing_token: token } = before
   const reply = await client.call('POST', path, {
     ...body,
     ...(token === undefined ? {} : { fencing_token: token }),
