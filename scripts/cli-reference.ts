@@ -64,6 +64,7 @@ async function outputOf(args: readonly string[]): Promise<string> {
     stdout,
     stderr: stdout,
     readFile: () => '',
+    readBytes: () => Buffer.alloc(0),
     signals: { onStop: () => () => {}, onLeave: () => {} },
     version: '',
     nodeVersion: '',

@@ -32,6 +32,7 @@ const io: Io = {
   stdout: process.stdout,
   stderr: process.stderr,
   readFile,
+  readBytes: (path) => readFileSync(path),
   nodeOptions: [...process.execArgv, ...(process.env.NODE_OPTIONS ?? '').split(/\s+/)],
   onParentMessage: (listener) => {
     process.on('message', listener)

@@ -99,8 +99,8 @@ async function run(line: string): Promise<{ readonly exit: number; readonly out:
     FENCEPOST_CLAIM_BUDGET: '5s',
     DATABASE_URL: scene.postgres.url,
   })
-  const readFile = (path: string) => readFileSync(path.startsWith('/') ? path : join(folder, path), 'utf8')
-  const exit = await program(words, { ...io, readFile })
+  const readBytes = (path: string) => readFileSync(path.startsWith('/') ? path : join(folder, path))
+  const exit = await program(words, { ...io, readBytes, readFile: (path) => readBytes(path).toString() })
   return { exit, out: stdout() + stderr() }
 }
 

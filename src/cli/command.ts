@@ -16,6 +16,8 @@ export type Io = {
   readonly stderr: Writable
   /** Whole file as UTF-8; throws with a sentence if it can't be read. */
   readonly readFile: ReadFile
+  /** The same as it is: what is no text has no text. */
+  readonly readBytes: (path: string) => Buffer
   readonly signals: Signals
   /** Of this package. */
   readonly version: string

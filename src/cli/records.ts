@@ -9,46 +9,12 @@
 import { InvalidArgumentError, type Command as Parser } from 'commander'
 import { type Command, EXIT, type Io, withArguments } from './command.ts'
 import { type Printed, printed, reasoned, reasonGiven } from './operator-answer.ts'
-import {
-  CallRefused,
-  type OperatorClient,
-  operatorClient,
-  type Reply,
-  type Where,
-} from './operator-client.ts'
+import { CallRefused, type OperatorClient, operatorClient, type Reply } from './operator-client.ts'
+import { type Deciding, locator, outcomeOf, type Which } from './record-given.ts'
 import { entriesListed, letterDecided } from './record-letters.ts'
 import { recordLines, recordPage } from './record-table.ts'
 
 const RECORDS = '/v1/operator/records'
-
-type Which = Where & {
-  readonly tenant?: string
-  readonly apiVersion?: string
-  readonly method: string
-  readonly path?: string
-  readonly key?: string
-  readonly principal?: string
-  readonly client?: string
-  readonly authorizationFile?: string
-  readonly requestFile?: string
-  readonly value?: string
-  readonly entity?: string
-  readonly reservation?: string
-  readonly json?: true
-}
-
-type Deciding = Which & {
-  readonly reason?: string
-  readonly yes?: true
-  readonly evenThough?: string
-  readonly fencingToken?: number
-  readonly status?: string
-  readonly header?: readonly string[]
-  readonly bodyFile?: string
-  readonly resultFile?: string
-  readonly notKept?: true
-  readonly completed?: true
-}
 
 export const records: Command = (args, io) =>
   withArguments('records', args, io, (parser, done) => {
@@ -280,62 +246,5 @@ async function decided(
     exit: EXIT.ok,
     reply,
     text: `${name}: done\n${lines}${verdict}${note}${recordLines([reply.after as Reply])}`,
-  }
-}
-
-function locator(reference: string | undefined, options: Which, io: Io): Record<string, unknown> {
-  const { tenant, apiVersion, path, key, method, principal, client, authorizationFile } = options
-  const scope = {
-    ...(tenant === undefined ? {} : { tenant }),
-    ...(apiVersion === undefined ? {} : { api_version: apiVersion }),
-  }
-  if (reference !== undefined) return { ...scope, reference }
-  if (path !== undefined && key !== undefined) {
-    const whose = {
-      ...(principal === undefined ? {} : { principal }),
-      ...(client === undefined ? {} : { client }),
-      ...(authorizationFile === undefined ? {} : { authorization: fileAt(authorizationFile, io).trim() }),
-    }
-    return { ...scope, key: { method, path, idempotency_key: key, ...whose } }
-  }
-  if (options.requestFile !== undefined) return { ...scope, request: jsonAt(options.requestFile, io) }
-  if (options.value !== undefined) return { ...scope, reserved_value: options.value }
-  if (options.entity !== undefined) return { ...scope, entity: options.entity }
-  if (options.reservation !== undefined) return { ...scope, reservation_id: options.reservation }
-  throw new CallRefused(
-    'Which record? Give a reference, --path and --key, --request-file, --value, --entity or --reservation.',
-    EXIT.usage,
-  )
-}
-
-function outcomeOf({ notKept, resultFile, status, header = [], bodyFile }: Deciding, io: Io) {
-  if (notKept) return { not_kept: true }
-  if (resultFile !== undefined) return { result: jsonAt(resultFile, io) }
-  if (status === undefined)
-    throw new CallRefused(
-      'With what? Give --status (and --body-file), --result-file or --not-kept.',
-      EXIT.usage,
-    )
-  const headers = Object.fromEntries(
-    header.map((line) => [line.slice(0, line.indexOf(':')).trim(), line.slice(line.indexOf(':') + 1).trim()]),
-  )
-  const body = bodyFile === undefined ? {} : { body: fileAt(bodyFile, io) }
-  return { answer: { status: Number(status), headers, ...body } }
-}
-
-function fileAt(path: string, io: Io): string {
-  try {
-    return io.readFile(path)
-  } catch (cause) {
-    throw new CallRefused(`${path} can not be read: ${(cause as Error).message}`, EXIT.usage)
-  }
-}
-
-function jsonAt(path: string, io: Io): unknown {
-  try {
-    return JSON.parse(fileAt(path, io))
-  } catch (cause) {
-    if (cause instanceof CallRefused) throw cause
-    throw new CallRefused(`${path} is no JSON`, EXIT.usage)
   }
 }

@@ -23,7 +23,8 @@ afterAll(async () => {
 async function run(args: readonly string[], { token = bob.path, operator = api.origin } = {}) {
   const { io, stdout, stderr } = bufferedIo({})
   const readFile = (path: string) => readFileSync(path, 'utf8')
-  const exit = await records([...args, '--operator', operator, '--token-file', token], { ...io, readFile })
+  const files = { readFile, readBytes: (path: string) => readFileSync(path) }
+  const exit = await records([...args, '--operator', operator, '--token-file', token], { ...io, ...files })
   return { exit, out: stdout(), err: stderr() }
 }
 
@@ -88,6 +89,50 @@ test('complete records the body of a file, and show prints it', async () => {
   expect((await run(['show', key], { token: ann.path })).out).not.toContain('p-1')
   const shown = JSON.parse((await run(['show', key, '--json'])).out)
   expect(shown).toMatchObject({ record: key, state: 'completed', outcome: { status: 201 } })
+})
+
+// Bug: it was read as text, and each byte that is none came to the client as U+FFFD.
+test('complete records a body that is no text as it is', async () => {
+  const key = await api.lapse('no text')
+  const file = join(bob.path, '../answer.pdf')
+  writeFileSync(file, Buffer.from([0x25, 0x50, 0x44, 0x46, 0xff, 0x00, 0xfe]))
+  const answer = ['--status', '200', '--header', 'Content-Type: application/pdf', '--body-file', file]
+  expect((await run(['complete', key, ...because, ...answer, '--yes'])).exit).toBe(0)
+  const read = await api.leases.read(key)
+  expect(read.kind === 'completed' && read.outcome).toMatchObject({
+    status: 200,
+    headers: [['content-type', 'application/pdf']],
+    body: readFileSync(file),
+  })
+})
+
+// Bug: a header without a colon was recorded under a name that was cut off, of two of one name the first was dropped, and of two
+// records or two outcomes one was taken without a word.
+test.each([
+  ['a header without a colon', ['--status', '201', '--header', 'content-type'], 'accepted is "name: value"'],
+  ['a header without a name', ['--status', '201', '--header', ': x'], 'accepted is "name: value"'],
+  [
+    'a header twice',
+    ['--status', '201', '--header', 'Vary: a', '--header', 'vary: b'],
+    'vary is given twice',
+  ],
+  ['an answer that is lost, and is there', ['--status', '201', '--not-kept'], 'With which of them?'],
+  ['a body of a result', ['--result-file', '/none', '--body-file', '/none'], 'With which of them?'],
+  ['a body without a status', ['--body-file', '/none'], 'With what?'],
+  ['two records', ['--not-kept', '--value', 'payment:order-4711'], 'Two of them are named'],
+] as const)('complete with %s is refused, and nothing is decided', async (_, how, sentence) => {
+  const key = await api.lapse('misread')
+  const told = await run(['complete', key, ...because, ...how, '--yes'])
+  expect([told.exit, told.err]).toEqual([64, expect.stringContaining(sentence)])
+  expect((await api.operator.show(key)).state).toBe('lapsed')
+})
+
+test('a path and a key that name another record than the value beside them decide about neither', async () => {
+  const named = ['--path', '/payments', '--key', 'order-4711', '--value', 'payment:order-4711']
+  expect(await run(['forget', ...named, ...because, '--yes'])).toMatchObject({
+    exit: 64,
+    err: expect.stringContaining('Two of them are named'),
+  })
 })
 
 test('every node is shown with its fingerprint, so that one with another content is seen', async () => {

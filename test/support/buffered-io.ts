@@ -8,9 +8,8 @@ export function bufferedIo(env: Readonly<Record<string, string>>) {
     env,
     stdout: stdout.stream,
     stderr: stderr.stream,
-    readFile: (path) => {
-      throw new Error(`no file ${path} here`)
-    },
+    readFile: absent,
+    readBytes: absent,
     signals: { onStop: () => () => {}, onLeave: () => {} },
     version: '0.0.0',
     nodeVersion: '0.0.0',
@@ -19,6 +18,10 @@ export function bufferedIo(env: Readonly<Record<string, string>>) {
     onParentMessage: () => {},
   }
   return { io, stdout: stdout.text, stderr: stderr.text }
+}
+
+function absent(path: string): never {
+  throw new Error(`no file ${path} here`)
 }
 
 function keep() {
