@@ -16,7 +16,7 @@ import { decideLetter, LETTERS_MAX, type LetterDecided } from '../core/operator/
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
 import { refuse } from './config.ts'
 import { type Deciding, printed, reasoned, reasonGiven } from './operator-answer.ts'
-import { CallRefused, type Reply } from './operator-client.ts'
+import { CallRefused, printable, type Reply } from './operator-client.ts'
 import { letterDecided } from './record-letters.ts'
 
 const LIST_MAX = 1_000
@@ -171,7 +171,7 @@ function unavailable(io: Io, { answered, required }: { answered: number; require
   return EXIT.unavailable
 }
 
-function lineOf({ id, kind, atWallMs, fields }: AuditEntry): string {
+function lineOf({ id, kind, atWallMs, recordKey, fields }: AuditEntry): string {
   const rest = Object.entries(fields).map(([name, value]) => `${name}=${value}`)
-  return [new Date(atWallMs).toISOString(), kind, id, ...rest].join('  ')
+  return printable([new Date(atWallMs).toISOString(), kind, id, recordKey, ...rest].join('  '))
 }

@@ -173,6 +173,17 @@ test('a list says how to go on with older ones, and an entry of any page can be 
   expect((await run('show', 'orphan:1')).exit).toBe(0)
 })
 
+// Bug: the list had the last digits of the record alone, and support knows the first ones: no customer's key was found by it.
+test('a list shows the whole record of each entry, and no character that a terminal would obey', async () => {
+  const { id, recordKey } = await lapse('whose')
+  const reason = 'ticket\u001b[2J\n4711'
+  await write({ id: 'operator:1', kind: 'operator', atWallMs: 2, recordKey, fields: { reason } })
+  const lines = (await run('list')).out.split('\n')
+  expect(lines.find((line) => line.includes(id))).toContain(`  ${recordKey}  `)
+  expect(lines.find((line) => line.includes('operator:1'))).toContain('reason=ticket?[2J?4711')
+  await auditLog.remove('dead-letters', 'operator:1')
+})
+
 test('too few nodes: nothing is decided, and the exit code is 69', async () => {
   const { id } = await lapse('no majority')
   await Promise.all([servers.kill(0), servers.kill(1)])
