@@ -64,8 +64,9 @@ function ownListener({ env }: Io): string | undefined {
 }
 
 async function call(url: string, token: string, method: string, body: unknown): Promise<Reply> {
+  const { origin } = new URL(url)
   let status: number
-  let document: Reply
+  let text: string
   try {
     const response = await fetch(url, {
       method,
@@ -79,16 +80,32 @@ async function call(url: string, token: string, method: string, body: unknown): 
       signal: AbortSignal.timeout(TIMEOUT_MS),
     })
     status = response.status
-    document = (await response.json()) as Reply
+    text = await response.text()
   } catch (cause) {
     const why =
       cause instanceof Error ? ((cause.cause as Error | undefined)?.message ?? cause.message) : String(cause)
-    throw new CallRefused(`no answer from ${new URL(url).origin}: ${why}`, EXIT.unavailable)
+    throw new CallRefused(`no answer from ${origin}: ${why}`, EXIT.unavailable)
   }
+  const document = documentIn(text)
+  // The page of a gateway in between, which may have had the listener's answer; or the address of another listener.
+  if (document === undefined)
+    throw new CallRefused(
+      `${origin} answered with status ${status} and not as an operator listener does: look at the address, and at what stands between. Whether the call took effect is not known.`,
+      EXIT.unavailable,
+    )
   if (status === 200) return document
   const { code, detail } = document
   const sentence = `${typeof code === 'string' ? code : status}: ${typeof detail === 'string' ? detail : ''}`
   throw new CallRefused(printable(sentence), status >= 500 ? EXIT.unavailable : EXIT.failure, document)
+}
+
+function documentIn(text: string): Reply | undefined {
+  try {
+    const parsed: unknown = JSON.parse(text)
+    return typeof parsed === 'object' && parsed !== null ? (parsed as Reply) : undefined
+  } catch {
+    return undefined
+  }
 }
 
 export function printable(text: string): string {

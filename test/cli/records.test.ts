@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { records } from '../../src/cli/records.ts'
+import { startApplication } from '../support/application.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { startOperatorApi } from '../support/operator-api.ts'
 import { OPERATE_TOKEN, operatorTokensFile, VIEW_TOKEN } from '../support/operator-caller.ts'
@@ -264,6 +265,22 @@ test.each([
 ] as const)('%s', async (_, args, exit, sentence) => {
   const told = await run(args)
   expect([told.exit, told.err]).toEqual([exit, expect.stringContaining(sentence)])
+})
+
+// Bug: "no answer from … Unexpected token '<'": the listener was looked for, and it had answered, or another server had.
+test.each([
+  [504, '<html>Gateway Time-out</html>'],
+  [201, 'charge 1'],
+  [200, 'null'],
+])('an answer with status %d that is none of a listener is called that', async (status, text) => {
+  await using server = await startApplication((_, response) => void response.writeHead(status).end(text))
+  const told = await run(['end', keyOf('absent'), ...because, '--yes'], { operator: server.origin })
+  expect([told.exit, told.err]).toEqual([
+    69,
+    expect.stringContaining(
+      `${server.origin} answered with status ${status} and not as an operator listener`,
+    ),
+  ])
 })
 
 test('a role that may not decide, no listener, and no token', async () => {
