@@ -94,6 +94,13 @@ describe('times', () => {
     },
   )
 
+  // Bug: the timer of a try has no such time and ended after a millisecond, so the call was sent again and again, for years.
+  test('a wait that no timer can wait for is refused', async () => {
+    const options = { waitMs: 2 ** 31, signal: AbortSignal.abort() }
+    const { message } = await thrownBy(createClient({ url: api.origin }).reserve('times', options))
+    expect(message).toMatch(/^waitMs is 2147483648; give a whole number of milliseconds from 0 to 86400000:/)
+  })
+
   test('an extension is refused in the same way, and the reservation stays', async () => {
     await using held = await createClient({ url: api.origin }).reserve('times:extend')
     expect((await thrownBy(held.extend(0.5))).message).toContain('leaseMs is 0.5;')
@@ -106,6 +113,30 @@ describe('times', () => {
       expect(() => createClient(options)).toThrow(/^\w+Ms is \S+; give a whole number of milliseconds/)
     },
   )
+})
+
+// Bug: each call was tried for seconds, and its error quoted the header, with the tokens in it.
+test('a token that no header takes is refused when the client is made, and is not shown', () => {
+  for (const token of ['first-secret\nsecond-secret\n', 'a-secret\u2026'])
+    expect(() => createClient({ token })).toThrow(
+      expect.objectContaining({
+        name: 'TypeError',
+        message: expect.not.stringMatching(/secret/),
+      }),
+    )
+})
+
+test('a token is sent without the line break at the end of its file', async () => {
+  const sent: unknown[] = []
+  const client = createClient({
+    token: 'a-secret\n',
+    fetch: (_, init) => {
+      sent.push(new Headers(init?.headers).get('authorization'))
+      return Promise.resolve(Response.json({ state: 'FREE' }))
+    },
+  })
+  expect(await client.read('v')).toEqual({ state: 'FREE' })
+  expect(sent).toEqual(['Bearer a-secret'])
 })
 
 describe('addresses', () => {

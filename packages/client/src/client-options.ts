@@ -2,16 +2,13 @@
  * The options of a client, checked when it is made: a wrong one must not wait for the first payment to be noticed.
  */
 
-import { wholeMs } from './times.ts'
+import { A_DAY_MS, wholeMs } from './times.ts'
 import type { TransportOptions } from './transport.ts'
-
-/** Timers of every runtime take it; some end at once where they get more than 24 days. */
-const A_DAY_MS = 86_400_000
 
 export type ClientOptions = {
   /** The sidecar's. Default `http://127.0.0.1:8081`. */
   readonly url?: string
-  /** Where the sidecar requires one. */
+  /** Where the sidecar requires one. White space around it, as at the end of a file, does not count. */
   readonly token?: string
   /** Default: the runtime's. For unix sockets and tests. */
   readonly fetch?: typeof fetch
@@ -34,7 +31,7 @@ export function transportOf({
     )
   return {
     url: addressOf(url),
-    token,
+    token: sendable(token),
     fetch: given ?? ((input, init) => fetch(input, init)),
     retryForMs: wholeMs('retryForMs', retryForMs, 0),
     callTimeoutMs: wholeMs('callTimeoutMs', callTimeoutMs, 1, A_DAY_MS),
@@ -56,6 +53,18 @@ function addressOf(given: string): string {
   const shown = given.includes('@') ? 'the url' : `the url ${JSON.stringify(given)}`
   if (fault !== undefined) throw new TypeError(`${shown} ${fault}; give one such as http://127.0.0.1:8081`)
   return given.replace(/\/+$/, '')
+}
+
+/**
+ * `fetch` quotes a header that it refuses, and an error is logged: the token would be in the log. A file has several tokens while
+ * they are rotated, a line each. RFC 9110, section 5.5.
+ */
+function sendable(token: string | undefined): string | undefined {
+  const given = token?.trim()
+  if (given === undefined || /^[\t\x20-\x7e\x80-\xff]*$/.test(given)) return given
+  throw new TypeError(
+    'the token has a character that no header takes, such as the line break between two tokens of a file: give one of them. It is not shown here',
+  )
 }
 
 /** `URL.parse` is younger than the oldest runtimes. */

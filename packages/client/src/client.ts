@@ -13,7 +13,7 @@
 import { type ClientOptions, transportOf } from './client-options.ts'
 import { DuplicateError } from './errors.ts'
 import { holdReservation, type Reservation } from './reservation.ts'
-import { duration } from './times.ts'
+import { A_DAY_MS, duration } from './times.ts'
 import { call, notFencepost } from './transport.ts'
 
 export type { ClientOptions } from './client-options.ts'
@@ -216,7 +216,7 @@ function bodyOf(intent: Intent, options: ReserveOptions): Record<string, unknown
     ...(takeover === undefined ? {} : { takeover }),
     ...(leaseMs === undefined ? {} : { lease: duration('leaseMs', leaseMs, 1) }),
     ...(retentionMs === undefined ? {} : { retention: duration('retentionMs', retentionMs, 1) }),
-    ...(waitMs === undefined ? {} : { wait: duration('waitMs', waitMs, 0) }),
+    ...(waitMs === undefined ? {} : { wait: duration('waitMs', waitMs, 0, A_DAY_MS) }),
   }
 }
 

@@ -4,9 +4,12 @@
  * somebody who finds `lease` in the API.
  */
 
+/** Timers of every runtime take it; some end at once where they get more than 24 days. */
+export const A_DAY_MS = 86_400_000
+
 /** As the API takes it: with its unit. */
-export function duration(name: string, givenMs: number, leastMs: number): string {
-  return `${wholeMs(name, givenMs, leastMs)}ms`
+export function duration(name: string, givenMs: number, leastMs: number, mostMs?: number): string {
+  return `${wholeMs(name, givenMs, leastMs, mostMs)}ms`
 }
 
 export function wholeMs(
