@@ -84,7 +84,23 @@ function publishedManifest({ private: _, scripts: _ofTheSources, exports, ...res
     const file = source.replace(/^\.\/src\/(.*)\.ts$/, './$1')
     return [door, { types: `${file}.d.ts`, default: `${file}.js` }]
   })
-  return { ...rest, exports: Object.fromEntries(doors) }
+  return { ...rest, ...forOldResolution(Object.fromEntries(doors)), exports: Object.fromEntries(doors) }
+}
+
+type Door = { readonly types: string; readonly default: string }
+
+/**
+ * The same doors for who does not read `exports`: TypeScript with `"module": "commonjs"`, as long as that resolves as Node 10 did.
+ * The code that it writes is resolved by Node, which reads them.
+ */
+function forOldResolution({ '.': front, ...others }: Readonly<Record<string, Door>>): object {
+  const elsewhere = Object.entries(others).filter(([door, { types }]) => types !== `${door}.d.ts`)
+  const types = elsewhere.map(([door, of]) => [door.slice(2), [of.types]])
+  return {
+    main: front?.default,
+    types: front?.types,
+    ...(types.length === 0 ? {} : { typesVersions: { '*': Object.fromEntries(types) } }),
+  }
 }
 
 function place(file: string, text: string): void {

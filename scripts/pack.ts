@@ -102,10 +102,14 @@ async function checkManifest(folder: string): Promise<void> {
   )
 }
 
-/** As ECMAScript modules alone: Node gives them to `require`, too, from the versions on that `engines` names. */
-function checkTypes(tarball: string): void {
+/**
+ * In every way in which TypeScript resolves a package. They are ECMAScript modules alone: Node gives them to `require`, too, from the
+ * versions on that `engines` names.
+ */
+export function checkTypes(tarball: string): void {
   const attw = join(root, 'node_modules/@arethetypeswrong/cli/dist/index.js')
-  node(attw, '--profile', 'esm-only', '--no-definitely-typed', '--no-color', '--no-emoji', tarball)
+  const ways = ['--profile', 'strict', '--ignore-rules', 'cjs-resolves-to-esm']
+  node(attw, ...ways, '--no-definitely-typed', '--no-color', '--no-emoji', tarball)
 }
 
 /** `SHA256SUMS`, as `sha256sum --check` reads it, of every file beside it. */

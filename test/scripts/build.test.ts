@@ -26,7 +26,7 @@ import manifest from '../../package.json' with { type: 'json' }
 import client from '../../packages/client/package.json' with { type: 'json' }
 import kit from '../../packages/saga/package.json' with { type: 'json' }
 import { withoutFacades } from '../../scripts/bundle.ts'
-import { packAll } from '../../scripts/pack.ts'
+import { checkTypes, packAll } from '../../scripts/pack.ts'
 import { TestProcess } from '../support/processes.ts'
 
 const root = join(import.meta.dirname, '../..')
@@ -280,6 +280,11 @@ describe('the packages, installed', () => {
     )
     const said = await done(process.execPath, ['--input-type=module', '-e', program.join('\n')], empty)
     expect(said.trim().split('\n')).toEqual(doors.map((door) => `${door} true`))
+  })
+
+  // Bug: with "module": "commonjs", where TypeScript reads no `exports` before its version 6, no type of the packages was found.
+  test.each(['client', 'saga'] as const)('%s: its types are found in every way to resolve them', (name) => {
+    expect(() => checkTypes(tarballs[name])).not.toThrow()
   })
 
   test('every export has its types', async () => {
