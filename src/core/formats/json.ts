@@ -40,6 +40,26 @@ export function parseJson(bytes: Uint8Array): ParsedJson {
   return value === undefined ? refused(reader.fault.reason, reader.fault.detail) : { kind: 'json', value }
 }
 
+/**
+ * Whether the arrays and objects of a JSON text nest deeper than that: `JSON.parse` takes any depth, and what writes it again may run
+ * out of stack. It goes over the text without recursion of its own.
+ */
+export function nestsDeeperThan(levels: number, text: string): boolean {
+  let depth = 0
+  let quoted = false
+  for (let at = 0; at < text.length; at += 1) {
+    const character = text[at]
+    if (quoted) {
+      if (character === '\\') at += 1
+      else quoted = character !== '"'
+    } else if (character === '"') quoted = true
+    else if (character === '[' || character === '{') depth += 1
+    else if (character === ']' || character === '}') depth -= 1
+    if (depth > levels) return true
+  }
+  return false
+}
+
 const NULL: Json = { kind: 'null' }
 const TRUE: Json = { kind: 'boolean', value: true }
 const FALSE: Json = { kind: 'boolean', value: false }

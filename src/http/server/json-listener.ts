@@ -7,6 +7,7 @@
 
 import type { FastifyError, FastifyInstance, FastifyReply } from 'fastify'
 import { decodeUtf8 } from '../../core/formats/framing.ts'
+import { nestsDeeperThan } from '../../core/formats/json.ts'
 import { type Problem, problemDocument } from '../message/problems.ts'
 import { createConnectionFaults } from './connection-faults.ts'
 import { createRoutedListener, type RoutedLimits } from './routed-listener.ts'
@@ -48,11 +49,16 @@ export function createJsonListener(
   app.setValidatorCompiler(({ schema }) => validatorOf(schema))
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => {
+    const text = decodeUtf8(body as Buffer) ?? ''
+    let parsed: unknown
     try {
-      done(null, JSON.parse(decodeUtf8(body as Buffer) ?? ''))
+      parsed = JSON.parse(text)
     } catch {
-      done(Object.assign(new Error('The body is no JSON in UTF-8.'), { code: NOT_JSON }))
+      return done(Object.assign(new Error('The body is no JSON in UTF-8.'), { code: NOT_JSON }))
     }
+    if (nestsDeeperThan(BODY_LEVELS_MAX, text))
+      return done(Object.assign(new Error('The body nests too deep.'), { code: TOO_DEEP }))
+    done(null, parsed)
   })
   app.setErrorHandler((error: FastifyError, request, reply) => {
     if (reply.sent) return reply
@@ -68,6 +74,12 @@ export function createJsonListener(
 }
 
 const NOT_JSON = 'FENCEPOST_NOT_JSON'
+const TOO_DEEP = 'FENCEPOST_TOO_DEEP'
+/**
+ * What is stored of a body is written again in every answer to a duplicate, whose writing recurses: some thousands of levels end the
+ * stack there. Half of where the readers of callers stop (Python, Jackson).
+ */
+const BODY_LEVELS_MAX = 500
 const BROKEN_OFF: Problem = { code: 'malformed-request', detail: 'The body broke off. Nothing was done.' }
 
 function problemOf(error: FastifyError, bodyBytesMax: number): Problem | undefined {
@@ -83,6 +95,11 @@ function problemOf(error: FastifyError, bodyBytesMax: number): Problem | undefin
     case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
     case NOT_JSON:
       return { code: 'request-invalid', detail: 'The body is no JSON in UTF-8. Nothing was done.' }
+    case TOO_DEEP:
+      return {
+        code: 'request-invalid',
+        detail: `The body nests arrays and objects deeper than ${BODY_LEVELS_MAX} levels, which is the limit. Nothing was done.`,
+      }
     case 'FST_ERR_VALIDATION': {
       const errors = (error.validation ?? []).map(({ instancePath, message }) => ({
         path: instancePath,

@@ -49,6 +49,28 @@ test('an intent is reserved, extended and completed, and answered from its recor
   expect(await api.call(`/v1/reservations/${id}`)).toMatchObject({ body: { state: 'COMPLETED' } })
 })
 
+// Bug: a result of some thousand levels was recorded, and every duplicate got 500, because writing it again ended the stack.
+test.each<[what: string, result: string, status: number, state: string]>([
+  ['499 levels', `${'[{"a":'.repeat(249)}[]${'}]'.repeat(249)}`, 200, 'COMPLETED'],
+  ['500 levels', `${'[{"a":'.repeat(249)}[[]]${'}]'.repeat(249)}`, 400, 'HELD'],
+  ['20,000 levels', `${'['.repeat(20_000)}${']'.repeat(20_000)}`, 400, 'HELD'],
+  ['brackets in texts', JSON.stringify([`\\"${'[{'.repeat(999)}`, '"', '\\', ['[']]), 200, 'COMPLETED'],
+])('a result of %s', async (_what, result, status, state) => {
+  await using api = await startReservationApi({ options: { resultBytesMax: 60_000 } })
+  const { id, token } = await api.reserve({ session_id: 's', reserved_value: 'v' })
+  const completed = await fetch(`${api.origin}/v1/reservations/${id}/complete`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: `{"fencing_token":${token},"result":${result}}`,
+  })
+  expect(completed.status).toBe(status)
+  expect(await api.call(`/v1/reservations/${id}`)).toMatchObject({ body: { state } })
+  const other = await api.call('/v1/reservations', { session_id: 'other', reserved_value: 'v' })
+  expect(other.status).toBe(409)
+  if (status === 200) expect(other.body.result).toEqual(JSON.parse(result))
+  expect(api.failures).toEqual([])
+})
+
 test('a released value can be reserved again, with a larger token and as a first attempt', async () => {
   await using api = await startReservationApi()
   const first = await api.reserve({ session_id: 's', reserved_value: 'v' })
