@@ -41,7 +41,8 @@ checks itself: a pod with settings that do not go together ends at its start wit
 before. How to size, upgrade and rotate: docs/operations/deploy.md.`,
   'fencepost-lib': `Add it to the dependencies of your chart, and include its parts in the pod of your application; the chart \`example\` beside it
 does that. The pod also needs the label \`fencepost.dev/client: "true"\` where the nodes have the network policy of the chart
-\`fencepost\`.
+\`fencepost\`. The Service of the application leads to port 8080 by number (\`targetPort: 8080\`): before Kubernetes 1.33 it finds no port of a native
+sidecar by its name.
 
 | part | where |
 |---|---|

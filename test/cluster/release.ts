@@ -109,7 +109,7 @@ export class Release {
       metadata: { name: 'payments', namespace: NAMESPACE },
       spec: {
         selector: { 'app.kubernetes.io/instance': 'payments' },
-        ports: [{ name: 'http', port: 80, targetPort: 'fencepost' }],
+        ports: [{ name: 'http', port: 80, targetPort: 8080 }],
       },
     })
     await this.settled()

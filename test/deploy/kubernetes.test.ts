@@ -223,7 +223,7 @@ describe('the example', () => {
   test('the Service of the example leads to fencepost, and never around it', () => {
     const [{ targetPort }] = one('example', 'Service').spec.ports
     const pod = podOf(one('example', 'Deployment'))
-    expect(pod.initContainers[0].ports.map(({ name }: { name: string }) => name)).toContain(targetPort)
+    expect(pod.initContainers[0].ports).toContainEqual({ name: 'fencepost', containerPort: targetPort })
     expect(pod.containers[0].ports).toBeUndefined()
   })
 })
