@@ -150,3 +150,23 @@ test('all listeners open on Unix sockets, and a token is changed by changing its
     rmSync(folder, { recursive: true, force: true })
   }
 })
+
+// Bug: on a listener for both families the application was told that an IPv4 client is ::ffff:127.0.0.1.
+test('on [::] all listeners are reached over IPv6 and IPv4, and the application is told the address as it is', async () => {
+  await using application = await startCountingApplication()
+  await using sidecar = await startSidecar({
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_UPSTREAM: application.url,
+    FENCEPOST_PROXY_LISTEN: '[::]:0',
+    FENCEPOST_ADMIN_LISTEN: '[::]:0',
+  })
+  for (const host of ['127.0.0.1', '[::1]']) {
+    const on = (listener: string) => `http://${host}:${new URL(listener).port}`
+    expect(await ask(`${on(sidecar.admin)}/startupz`)).toMatchObject({ status: 200 })
+    expect(await ask(`${on(sidecar.proxy)}/x`)).toMatchObject({ status: 201 })
+  }
+  expect(application.executions.map(({ headers }) => headers['x-forwarded-for'])).toEqual([
+    '127.0.0.1',
+    '::1',
+  ])
+})

@@ -52,6 +52,11 @@ test.each<[what: string, members: Readonly<Record<string, unknown>>, told: strin
     { nodes: null, nodesFrom: { configMap: 'a', secret: 'b', key: 'c' } },
     'nodesFrom has configMap,key,secret: it takes configMap or secret, and key.',
   ],
+  [
+    'another address to listen on',
+    { listenHost: '::' },
+    'listenHost is "::": it takes 0.0.0.0, or [::] where',
+  ],
   ['a user that is no text', { redisUsername: 7 }, 'redisUsername is 7: it takes text.'],
   [
     'a setting that a member gives',
@@ -202,5 +207,47 @@ test.each([
   const secrets = pod.volumes.map(({ secret }: Manifest) => secret?.secretName)
   expect(secrets).toContain('people')
   expect(secrets.includes('certificate')).toBe(isPort)
+  expect(await schemaFaults(manifests, 'v1.37.0')).toEqual([])
+})
+
+/** The listeners that are reached from beyond the pod, by where each listens. */
+function listensIn(container: Manifest): Record<string, string> {
+  const entries = container.env
+    .filter(({ name, value }: Manifest) => name.endsWith('_LISTEN') && !['off', undefined].includes(value))
+    .map(({ name, value }: Manifest) => [name, value])
+  return Object.fromEntries(entries)
+}
+
+/**
+ * Bug: every listener was on 0.0.0.0, and the charts refused another address. In a cluster whose pods have IPv6 addresses the kubelet asks
+ * one of these: no startup probe was ever answered.
+ */
+test('where pods have IPv6 addresses the sidecar, the service and the probe listen on them', async () => {
+  const operator = { tokensSecret: 'people', tlsSecret: 'certificate' }
+  const [example] = charts.rendered('example', given({ listenHost: '[::]', operator }))
+  expect(listensIn(podOf(example).initContainers[0])).toEqual({
+    FENCEPOST_ADMIN_LISTEN: '[::]:9090',
+    FENCEPOST_PROXY_LISTEN: '[::]:8080',
+    FENCEPOST_OPERATOR_LISTEN: '[::]:8084',
+  })
+  const values =
+    'listenHost=[::],service.tokenSecret=token,redis.bundled.openToAll=true,probe.enabled=true,injection.enabled=true'
+  const manifests = charts.rendered('fencepost', ['--set', values])
+  const podNamed = (name: string) =>
+    podOf(manifests.find(({ kind, metadata }) => kind === 'Deployment' && metadata.name === name))
+  expect(listensIn(podNamed('rel').containers[0])).toEqual({
+    FENCEPOST_ADMIN_LISTEN: '[::]:9090',
+    FENCEPOST_API_LISTEN: '[::]:8081',
+    FENCEPOST_GATEWAY_LISTEN: '[::]:8082',
+    FENCEPOST_GATEWAY_GRPC_LISTEN: '[::]:8083',
+  })
+  const probe = podNamed('rel-probe')
+  expect(listensIn(probe.initContainers[0])).toMatchObject({
+    FENCEPOST_ADMIN_LISTEN: '[::]:9090',
+    FENCEPOST_PROXY_LISTEN: '127.0.0.1:8080',
+  })
+  expect(probe.containers[0].args).toContain('--prometheus=[::]:9464')
+  const parameters = manifests.find(({ metadata }) => metadata.name === 'rel-injection')
+  expect(parameters.data.listenHost).toBe('[::]')
   expect(await schemaFaults(manifests, 'v1.37.0')).toEqual([])
 })

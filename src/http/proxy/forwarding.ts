@@ -18,7 +18,12 @@ export type ForwardPorts = { readonly application: Application; readonly tracing
 
 export function hopOf(req: IncomingMessage, { host, httpVersion }: AdmittedRequest): Hop {
   const scheme = 'encrypted' in req.socket ? 'https' : 'http'
-  return { peerAddress: req.socket.remoteAddress, scheme, host, httpVersion }
+  return { peerAddress: plainAddress(req.socket.remoteAddress), scheme, host, httpVersion }
+}
+
+/** On a listener for both families (`[::]`) an IPv4 peer is ::ffff:10.0.0.1, which lists of addresses in applications do not know. */
+function plainAddress(address: string | undefined): string | undefined {
+  return address?.replace(/^::ffff:(?=[0-9]+\.)/i, '')
 }
 
 export function protectedCall(

@@ -12,7 +12,7 @@ with. All faults are said at once. Owns no knowledge of a setting: that is in _s
 {{- end }}
 
 {{- define "fencepost-lib.memberFaults" -}}
-{{- $members := list "image" "nodes" "nodesFrom" "upstream" "redisUsername" "redisPasswordSecret" "redisCaSecret" "apiTokenSecret" "configMap" "settings" "secretFiles" "resources" "securityContext" "probes" "operator" "shared" }}
+{{- $members := list "image" "nodes" "nodesFrom" "upstream" "redisUsername" "redisPasswordSecret" "redisCaSecret" "apiTokenSecret" "configMap" "settings" "secretFiles" "resources" "securityContext" "probes" "listenHost" "operator" "shared" }}
 {{- range $name, $_ := . }}
 {{- if not (has $name $members) }}
 {{ printf "%s is given, which no part takes: the members are %s." $name (join ", " $members) }}
@@ -23,6 +23,9 @@ with. All faults are said at once. Owns no knowledge of a setting: that is in _s
 {{- if and (not (kindIs "invalid" $value)) (not (kindIs "string" $value)) }}
 {{ printf "%s is %s: it takes text." $name (toJson $value) }}
 {{- end }}
+{{- end }}
+{{- if and .listenHost (not (has .listenHost (list "0.0.0.0" "[::]"))) }}
+{{ printf "listenHost is %s: it takes 0.0.0.0, or [::] where pods have IPv6 addresses." (toJson .listenHost) }}
 {{- end }}
 {{- include "fencepost-lib.imageFaults" (.image | default dict) }}
 {{- include "fencepost-lib.nodeFaults" . }}
@@ -39,7 +42,7 @@ with. All faults are said at once. Owns no knowledge of a setting: that is in _s
 
 {{/* Settings that a part gives already: a container may not have one variable twice. */}}
 {{- define "fencepost-lib.ownFaults" -}}
-{{- $own := dict "FENCEPOST_INSTANCE" "the name of the pod" "FENCEPOST_REDIS_NODES" "nodes or nodesFrom" "FENCEPOST_ADMIN_LISTEN" "the ports of its probes" }}
+{{- $own := dict "FENCEPOST_INSTANCE" "the name of the pod" "FENCEPOST_REDIS_NODES" "nodes or nodesFrom" "FENCEPOST_ADMIN_LISTEN" "the port of its probes and listenHost" }}
 {{- range $member, $name := dict "redisUsername" "FENCEPOST_REDIS_USERNAME" "redisPasswordSecret" "FENCEPOST_REDIS_PASSWORD_FILE" "redisCaSecret" "FENCEPOST_REDIS_CA_FILE" "upstream" "FENCEPOST_UPSTREAM" "apiTokenSecret" "FENCEPOST_API_TOKEN_FILE" "configMap" "FENCEPOST_CONFIG" }}
 {{- if index $ $member }}{{ $_ := set $own $name $member }}{{ end }}
 {{- end }}

@@ -8,7 +8,7 @@ or tool a line; and `tlsSecret`, a Secret with `tls.crt` and `tls.key`. Without 
 
 {{- define "fencepost-lib.operatorEnv" -}}
 {{- with .operator }}
-- { name: FENCEPOST_OPERATOR_LISTEN, value: "{{ ternary "0.0.0.0" "127.0.0.1" (not (empty .tlsSecret)) }}:{{ include "fencepost-lib.operatorPort" . }}" }
+- { name: FENCEPOST_OPERATOR_LISTEN, value: "{{ ternary ($.listenHost | default "0.0.0.0") "127.0.0.1" (not (empty .tlsSecret)) }}:{{ include "fencepost-lib.operatorPort" . }}" }
 - { name: FENCEPOST_OPERATOR_TOKENS_FILE, value: /etc/fencepost/operator/tokens }
 {{- if .tlsSecret }}
 - { name: FENCEPOST_TLS_LISTENERS, value: operator }

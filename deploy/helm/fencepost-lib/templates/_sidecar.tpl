@@ -15,6 +15,7 @@ What fencepost needs of a pod, in parts. Each takes a dictionary (`npm run gener
   -- resources: of the container; no CPU limit, being throttled is to miss renewals
   -- securityContext: of the container, instead of the part of that name; on OpenShift without runAsUser and runAsGroup
   -- probes: times of its probes, such as `{ startup: { failureThreshold: 60 } }`; also `readiness` and `liveness`
+  -- listenHost: where the listeners are that are reached from beyond the pod: `0.0.0.0`, or `[::]` (IPv6, and IPv4 too) where pods have IPv6 addresses
   -- operator: opens the operator listener (docs/operations/one-key.md): `tokensSecret`, a Secret with the key `tokens`; `tlsSecret`, a Secret with `tls.crt` and `tls.key`, without which it listens in the pod alone
   -- shared: opens the reservation API and the gateway listener beyond the pod, as the chart `fencepost` does
 
@@ -129,15 +130,23 @@ seccompProfile: { type: RuntimeDefault }
 {{- if .redisCaSecret }}
 - { name: FENCEPOST_REDIS_CA_FILE, value: /etc/fencepost/redis-ca/ca.crt }
 {{- end }}
+{{- /* The program's own defaults are 0.0.0.0. */}}
+{{- if eq (.listenHost | default "") "[::]" }}
+- { name: FENCEPOST_ADMIN_LISTEN, value: "[::]:9090" }
+{{- if and .upstream (not (hasKey (.settings | default dict) "FENCEPOST_PROXY_LISTEN")) }}
+- { name: FENCEPOST_PROXY_LISTEN, value: "[::]:8080" }
+{{- end }}
+{{- end }}
 {{- if .upstream }}
 - { name: FENCEPOST_UPSTREAM, value: {{ .upstream | quote }} }
 {{- else }}
 - { name: FENCEPOST_PROXY_LISTEN, value: "off" }
 {{- end }}
 {{- if .shared }}
-- { name: FENCEPOST_API_LISTEN, value: "0.0.0.0:8081" }
-- { name: FENCEPOST_GATEWAY_LISTEN, value: "0.0.0.0:8082" }
-- { name: FENCEPOST_GATEWAY_GRPC_LISTEN, value: "0.0.0.0:8083" }
+{{- $host := .listenHost | default "0.0.0.0" }}
+- { name: FENCEPOST_API_LISTEN, value: "{{ $host }}:8081" }
+- { name: FENCEPOST_GATEWAY_LISTEN, value: "{{ $host }}:8082" }
+- { name: FENCEPOST_GATEWAY_GRPC_LISTEN, value: "{{ $host }}:8083" }
 {{- end }}
 {{- if .apiTokenSecret }}
 - { name: FENCEPOST_API_TOKEN_FILE, value: /etc/fencepost/api/token }

@@ -99,10 +99,10 @@
 {{- end }}
 {{- end }}
 {{- if hasKey .settings "FENCEPOST_ADMIN_LISTEN" }}
-{{- fail "settings.FENCEPOST_ADMIN_LISTEN is given: probes and Prometheus ask port 9090 of the pod. Leave it out." }}
+{{- fail "settings.FENCEPOST_ADMIN_LISTEN is given: probes and Prometheus ask port 9090 of the pod. Leave it out; where pods have IPv6 addresses set listenHost." }}
 {{- end }}
 {{- if dig "listen" "admin" "" .config }}
-{{- fail "config.listen.admin is given: probes and Prometheus ask port 9090 of the pod. Leave it out." }}
+{{- fail "config.listen.admin is given: probes and Prometheus ask port 9090 of the pod. Leave it out; where pods have IPv6 addresses set listenHost." }}
 {{- end }}
 {{- if contains "admin" (dig "FENCEPOST_TLS_LISTENERS" (dig "tls" "listeners" "" .config | toString) .settings | toString) }}
 {{- fail "settings.FENCEPOST_TLS_LISTENERS (tls.listeners) names admin: probes and Prometheus ask it in plain text. Leave admin out of it." }}

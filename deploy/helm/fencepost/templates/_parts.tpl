@@ -52,7 +52,7 @@ imagePullSecrets:
   "operator" (ternary (dict "tokensSecret" .Values.operator.tokensSecret "tlsSecret" .Values.operator.tlsSecret) dict .Values.operator.enabled)
   "redisPasswordSecret" .Values.redis.passwordSecret "redisCaSecret" .Values.redis.caSecret
   "apiTokenSecret" .Values.service.tokenSecret "configMap" (ternary (include "fencepost.fullname" .) "" (not (empty .Values.config)))
-  "settings" $settings "nodesFrom" .Values.redis.nodesFrom "probes" .Values.service.probes "securityContext" .Values.securityContext "secretFiles" .Values.secretFiles "resources" .Values.resources) }}
+  "settings" $settings "nodesFrom" .Values.redis.nodesFrom "probes" .Values.service.probes "listenHost" .Values.listenHost "securityContext" .Values.securityContext "secretFiles" .Values.secretFiles "resources" .Values.resources) }}
 {{- end }}
 
 {{/* The rules with the values of this release. In the file a threshold's name stands behind its number, as a comment. */}}
