@@ -105,6 +105,39 @@ test('the library refuses a text for exactly those settings whose parser refuses
   }
 })
 
+/**
+ * Bug: YAML makes 1.1 of 1.10 and false of no. Records stood under another version or tenant than the one that was written, without a word;
+ * `on` was refused as "true", and a listener that is off ended the pod with 78.
+ */
+test.each<[written: string, became: string]>([
+  ['FENCEPOST_API_VERSION: 1.10', 'settings.FENCEPOST_API_VERSION is the number 1.1: put it in quotes'],
+  ['FENCEPOST_TENANT: 007', 'settings.FENCEPOST_TENANT is the number 7: put it in quotes'],
+  ['FENCEPOST_TENANT: no', 'settings.FENCEPOST_TENANT is the switch false: put it in quotes'],
+  ['FENCEPOST_PROXY_LISTEN: on', 'settings.FENCEPOST_PROXY_LISTEN is the switch true: put it in quotes'],
+])('a text that YAML has changed is refused: %s', (written, told) => {
+  expect(charts.refusal('example', ['--values', settingsFile(written)])).toContain(told)
+})
+
+test('on and off are what they are in the documentation, also where YAML reads true and false', () => {
+  const written =
+    'FENCEPOST_TRACING: on, FENCEPOST_LOG_RAW_KEYS: off, FENCEPOST_API_LISTEN: off, OTEL_SDK_DISABLED: true'
+  const [{ spec }] = charts.rendered('example', ['--values', settingsFile(written)])
+  expect(spec.template.spec.initContainers[0].env).toEqual(
+    expect.arrayContaining([
+      { name: 'FENCEPOST_TRACING', value: 'on' },
+      { name: 'FENCEPOST_LOG_RAW_KEYS', value: 'off' },
+      { name: 'FENCEPOST_API_LISTEN', value: 'off' },
+      { name: 'OTEL_SDK_DISABLED', value: 'true' },
+    ]),
+  )
+})
+
+function settingsFile(settings: string): string {
+  const file = join(charts.folder, 'settings.yaml')
+  writeFileSync(file, `fencepost:\n  settings: { ${settings} }\n`)
+  return file
+}
+
 test('what no pattern says is left to fencepost, and only that', () => {
   expect([...UNCHECKED].sort()).toEqual([
     'FENCEPOST_API_LISTEN',

@@ -168,7 +168,10 @@ with. All faults are said at once. Owns no knowledge of a setting: that is in _s
 
 {{/* A sentence, or nothing. Takes name, value and the row of the table. */}}
 {{- define "fencepost-lib.settingFault" -}}
-{{- $text := include "fencepost-lib.text" .value }}
+{{- if include "fencepost-lib.isAltered" . }}
+{{- printf "%s is the %s %s: put it in quotes (--set-string), or it is not what you wrote." .name (ternary "switch" "number" (kindIs "bool" .value)) (toJson .value) }}
+{{- else }}
+{{- $text := include "fencepost-lib.settingText" . }}
 {{- $good := regexMatch .row.pattern $text }}
 {{- if and $good (has .row.kind (list "duration" "size" "integer")) }}
 {{- $amount := include "fencepost-lib.amount" $text | int64 }}
@@ -182,6 +185,22 @@ with. All faults are said at once. Owns no knowledge of a setting: that is in _s
 {{- end }}
 {{- end }}
 {{- if not $good }}{{ printf "%s is %s: accepted is %s." .name (toJson $text) .row.accepts }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/*
+Whether YAML has made another thing of a text before it gets here: 1.10 has lost its zero, 007 is 7, and no, the country, is false.
+Takes value and the row of the table.
+*/}}
+{{- define "fencepost-lib.isAltered" -}}
+{{- $isText := has .row.kind (list "pattern" "text") }}
+{{- $isSwitch := or (eq .row.pattern "^(on|off)$") (and (regexMatch "\\boff\\b" .row.accepts) (eq (toJson .value) "false")) }}
+{{- if or (and (kindIs "bool" .value) $isText (not $isSwitch)) (and $isText (has (kindOf .value) (list "float64" "int64" "int"))) }}true{{ end }}
+{{- end }}
+
+{{/* A setting as fencepost reads it: YAML knows on and off as true and false. Takes value and the row of the table, where it has one. */}}
+{{- define "fencepost-lib.settingText" -}}
+{{- if and .row (kindIs "bool" .value) }}{{ ternary "on" "off" .value }}{{ else }}{{ include "fencepost-lib.text" .value }}{{ end }}
 {{- end }}
 
 {{/* 30s, 256KiB or 7 in its smallest unit. */}}

@@ -10,7 +10,7 @@ What fencepost needs of a pod, in parts. Each takes a dictionary (`npm run gener
   -- redisCaSecret: Secret with the key `ca.crt`, for rediss:// nodes
   -- apiTokenSecret: Secret with the key `token`, which callers of the reservation API and gateways must show
   -- configMap: ConfigMap with the key `fencepost.yaml`, as FENCEPOST_CONFIG takes it
-  -- settings: further settings by their environment variables, such as `FENCEPOST_LEASE: 60s`
+  -- settings: further settings by their environment variables, such as `FENCEPOST_LEASE: 60s`; text that looks like a number, or like yes or no, is put in quotes
   -- secretFiles: settings that name a file, such as `FENCEPOST_TLS_KEY_FILE: { secret: NAME, key: tls.key }`, each mounted from a Secret
   -- resources: of the container; no CPU limit, being throttled is to miss renewals
   -- securityContext: of the container, instead of the part of that name; on OpenShift without runAsUser and runAsGroup
@@ -155,8 +155,9 @@ seccompProfile: { type: RuntimeDefault }
 {{- if .configMap }}
 - { name: FENCEPOST_CONFIG, value: /etc/fencepost/config/fencepost.yaml }
 {{- end }}
+{{- $table := include "fencepost-lib.settingsTable" . | fromJson }}
 {{- range $name, $value := .settings }}
-- { name: {{ $name }}, value: {{ include "fencepost-lib.text" $value | quote }} }
+- { name: {{ $name }}, value: {{ include "fencepost-lib.settingText" (dict "value" $value "row" (get $table $name)) | quote }} }
 {{- end }}
 {{- range $name, $file := .secretFiles }}
 - { name: {{ $name }}, value: {{ printf "/etc/fencepost/files/%s/%s" (include "fencepost-lib.volumeOf" $name) $file.key | quote }} }
