@@ -48,7 +48,7 @@ sidecar by its name.
 |---|---|
 | \`fencepost-lib.sidecar\` | in \`initContainers\`: a native sidecar, started before the application and ended after it |
 | \`fencepost-lib.volumes\` | in \`volumes\` |
-| \`fencepost-lib.podAnnotations\` | in \`annotations\` of the pod: \`helm upgrade\` replaces the pods when a Secret or ConfigMap that they were given has changed |
+| \`fencepost-lib.podAnnotations\` | in \`annotations\` of the pod: \`helm upgrade\` replaces the pods when what \`nodesFrom\`, \`redisPasswordSecret\`, \`redisCaSecret\` or \`secretFiles\` name has changed. For \`configMap\` give the pod a checksum of your own template |
 | \`fencepost-lib.appEnv\` | in \`env\` of the application: \`FENCEPOST_URL\`, where the reservation API of its own sidecar is |
 | \`fencepost-lib.securityContext\` | of any container: what Pod Security "restricted" asks for |`,
   example:

@@ -6,8 +6,9 @@ valueFrom:
 {{- end }}
 
 {{/*
-Of the pod: what stands in the ConfigMaps and Secrets that it is given, as a checksum, so that `helm upgrade` replaces the pods when one
-of them has changed. Takes `fencepost`, what the other parts take, and `namespace`. Without a cluster, as in `helm template`, there is
+Of the pod: what stands in the Secrets that it is given, and where its nodes stand, as a checksum, so that `helm upgrade` replaces the pods when
+one of them has changed. Not what is read again while it runs (the tokens). Nor `configMap`: that is mostly an object of the same chart, and
+Helm would look up what it was before the upgrade. Takes `fencepost`, what the other parts take, and `namespace`. Without a cluster, as in `helm template`, there is
 nothing to look up: there the checksum is that of the names, and a controller that watches Secrets has to roll the pods.
 */}}
 {{- define "fencepost-lib.podAnnotations" -}}
@@ -25,6 +26,10 @@ nothing to look up: there the checksum is that of the names, and a controller th
 {{- with .fencepost.redisPasswordSecret }}
 {{- $object := lookup "v1" "Secret" $namespace . | default dict }}
 {{- $found = append $found (list . (dig "data" "password" "" $object)) }}
+{{- end }}
+{{- range $name, $file := .fencepost.secretFiles }}
+{{- $object := lookup "v1" "Secret" $namespace $file.secret | default dict }}
+{{- $found = append $found (list $name $file.secret $file.key (dig "data" $file.key "" $object)) }}
 {{- end }}
 fencepost.dev/given: {{ toJson $found | sha256sum }}
 {{- end }}
