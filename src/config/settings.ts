@@ -11,6 +11,7 @@ import { listeners } from './listeners.ts'
 import { peers } from './networks.ts'
 import {
   choice,
+  databaseFile,
   duration,
   file,
   fraction,
@@ -632,7 +633,7 @@ export const SETTINGS = {
   sagaDatabase: optional({
     env: 'FENCEPOST_SAGA_DATABASE_FILE',
     path: 'trust.sagaDatabaseFile',
-    kind: secretFile(),
+    kind: databaseFile(),
     summary:
       'File with the URL of the PostgreSQL database that services of the saga kit use (`postgres://user:password@host/database`); with it the reservation API answers about sagas, dead letters and the outbox.',
     source: 'Without it those calls are not there.',
