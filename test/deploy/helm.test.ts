@@ -252,6 +252,47 @@ describe('values of the rules', () => {
   })
 })
 
+// Bug: the pod of `helm test` asked for user 65532 whatever the values said, which OpenShift refuses, and was not in the priority class.
+test('where the cluster chooses the user no pod of the chart names one, that of helm test neither', () => {
+  const manifests = rendered('fencepost', [
+    ...TOKEN,
+    '--set',
+    'probe.enabled=true,priorityClassName=high',
+    '--set-json',
+    `podSecurityContext=${JSON.stringify({ supplementalGroups: [7] })}`,
+    ...['securityContext', 'redis.bundled.podSecurityContext'].flatMap((context) => [
+      '--set',
+      `${context}.runAsUser=null,${context}.runAsGroup=null`,
+    ]),
+    '--set',
+    'redis.bundled.podSecurityContext.fsGroup=null',
+  ])
+  expect(JSON.stringify(manifests)).not.toContain('"runAsUser"')
+  expect(manifests.flatMap(restrictedFaults)).toEqual([])
+  const pods = manifests.filter((manifest) => podOf(manifest) !== undefined)
+  expect(pods.map(({ metadata }) => metadata.name).sort()).toEqual([
+    'rel',
+    'rel-probe',
+    'rel-redis',
+    'rel-selftest',
+  ])
+  for (const pod of pods) {
+    expect(podOf(pod).priorityClassName).toBe('high')
+    if (pod.metadata.name !== 'rel-redis')
+      expect(podOf(pod).securityContext).toEqual({ supplementalGroups: [7] })
+  }
+})
+
+// Bug: the rolling update of the default was still beside it, and an API server refuses the two together.
+test('a service that is to be recreated has no times of a rolling update', () => {
+  const strategyWith = (...set: string[]) =>
+    rendered('fencepost', [...TOKEN, ...set]).find(({ kind }) => kind === 'Deployment').spec.strategy
+  expect(strategyWith('--set', 'service.updateStrategy.type=Recreate')).toEqual({ type: 'Recreate' })
+  expect(strategyWith('--set', 'service.updateStrategy.rollingUpdate.maxSurge=2')).toEqual({
+    rollingUpdate: { maxSurge: 2, maxUnavailable: 0 },
+  })
+})
+
 test('the PodMonitor makes a job of each application, by a label that pods have', () => {
   const manifests = rendered('fencepost', withFile('monitoring-values.yaml'))
   const { spec } = manifests.find(({ kind }) => kind === 'PodMonitor')
