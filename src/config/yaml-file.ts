@@ -2,7 +2,7 @@
  * The YAML file, as plain values.
  *
  * YAML 1.2 without its traps: no anchors (a small file could unfold to a large one), no merge keys, no tags, no
- * repeated key.
+ * repeated key, no second document (only the first would be read).
  */
 
 import { parseDocument } from 'yaml'
@@ -37,8 +37,11 @@ export function readYaml(path: string | undefined, readFile: ReadFile, errors: C
     uniqueKeys: true,
     stringKeys: true,
     prettyErrors: true,
-    logLevel: 'silent',
+    // The quietest that still tells of a second document.
+    logLevel: 'error',
   })
+  if (document.errors.some(({ code }) => code === 'MULTIPLE_DOCS'))
+    return fail('it has more than one document, and only one is read: leave out the line --- between them')
   const faults = [...document.errors, ...document.warnings]
   if (faults.length > 0)
     return fail(`it is not YAML: ${faults.map((fault) => fault.message.split('\n')[0]).join('; ')}`)

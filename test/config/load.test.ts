@@ -282,6 +282,13 @@ describe('the file', () => {
       [expect.stringContaining('it is not YAML: Map keys must be unique')],
     ],
     ['a: &x 1\nb: *x', [expect.stringMatching(/^FENCEPOST_CONFIG: \/c.yaml: .*alias/i)]],
+    // Bug: whatever stood behind the second --- was left out without a word, routes too.
+    [
+      '---\n# common\n---\nroutes: []\n',
+      [
+        'FENCEPOST_CONFIG: /c.yaml: it has more than one document, and only one is read: leave out the line --- between them',
+      ],
+    ],
     ['a: !!js/function "x"', [expect.stringContaining('it is not YAML: ')]],
     ['record: 3', ['record: it is not a mapping of settings']],
     ['recrod: { lease: 3s }', ['recrod: no such setting; did you mean record?']],
