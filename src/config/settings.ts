@@ -185,7 +185,8 @@ export const SETTINGS = {
     env: 'FENCEPOST_UPSTREAM',
     path: 'upstream.address',
     kind: upstreamAddress(),
-    summary: 'The application behind the proxy; required unless the proxy is off.',
+    summary:
+      'The application behind the proxy, and no address of fencepost itself; required unless the proxy is off.',
     source: 'The target is fixed here and never taken from a request.',
   }),
   upstreamConnectTimeoutMs: setting({

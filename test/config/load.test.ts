@@ -270,6 +270,46 @@ describe('what is refused', () => {
   })
 })
 
+/**
+ * Bug: with the proxy's own address as that of the application a GET came back to the proxy until it had 201 header lines and got 431, and a
+ * payment waited for itself: 409 to every attempt.
+ */
+describe('an application whose address is one of fencepost itself', () => {
+  test.each<[upstream: string, env: Readonly<Record<string, string>>]>([
+    ['http://127.0.0.1:8080', {}],
+    ['http://localhost:8080', {}],
+    ['http://[::1]:8080', { FENCEPOST_PROXY_LISTEN: '[::]:8080' }],
+    ['http://127.0.0.1', { FENCEPOST_PROXY_LISTEN: '0.0.0.0:80' }],
+    ['https://127.0.0.1', { FENCEPOST_PROXY_LISTEN: '0.0.0.0:443' }],
+    ['http://10.0.0.7:8080', { FENCEPOST_PROXY_LISTEN: '10.0.0.7:8080' }],
+    ['http://127.0.0.1:8081', {}],
+    ['http://127.0.0.1:9090', {}],
+  ])('%s is refused with %j', (upstream, env) => {
+    expect(errorsOf({ FENCEPOST_UPSTREAM: upstream, ...env })).toEqual([
+      expect.stringMatching(
+        /^FENCEPOST_UPSTREAM: address \(.*\) ≠ where fencepost itself listens \(.*, FENCEPOST_(PROXY|API|ADMIN)_LISTEN\) does not hold: /,
+      ),
+    ])
+  })
+
+  test.each<[upstream: string, env: Readonly<Record<string, string>>]>([
+    ['http://127.0.0.1:3000', {}],
+    // Of another machine, and of another address of this one.
+    ['http://app:8080', {}],
+    ['http://10.0.0.8:8080', { FENCEPOST_PROXY_LISTEN: '10.0.0.7:8080' }],
+    ['http://127.0.0.2:8081', {}],
+    ['http://127.0.0.1:8080', { FENCEPOST_PROXY_LISTEN: '[::1]:8080' }],
+    ['http://[::1]:8080', {}],
+    // A port that the system chooses.
+    ['http://127.0.0.1:0', { FENCEPOST_PROXY_LISTEN: '127.0.0.1:0' }],
+    ['unix:/run/app.sock', {}],
+    // Nobody asks it.
+    ['http://127.0.0.1:8081', { FENCEPOST_PROXY_LISTEN: 'off' }],
+  ])('%s is none with %j', (upstream, env) => {
+    expect(errorsOf({ FENCEPOST_UPSTREAM: upstream, ...env })).toEqual([])
+  })
+})
+
 describe('the file', () => {
   test.each<[content: string, errors: unknown[]]>([
     ['', []],
