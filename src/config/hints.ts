@@ -8,16 +8,26 @@ import { printDuration } from '../core/quantity.ts'
 import { isByAuthorization } from '../core/request/passing-credentials.ts'
 import type { ProtectedRoute } from '../core/routes/route.ts'
 import type { Config } from './load.ts'
+import { SETTINGS } from './settings.ts'
 
 /** How long access tokens usually live at most. */
 const USUAL_TOKEN_LIFE_MS = 3_600_000
 
 export function hintsFor(
-  config: Pick<Config, 'routes' | 'gatewayListen' | 'gatewayGrpcListen'>,
+  config: Pick<Config, 'routes' | 'gatewayListen' | 'gatewayGrpcListen' | 'tlsListeners' | 'tlsCert'>,
 ): readonly string[] {
   const guarded = config.routes.filter((route) => route.mode !== 'bypass')
   const checks = config.gatewayListen.kind !== 'off' || config.gatewayGrpcListen.kind !== 'off'
-  return [...renewedTokens(guarded), ...(checks ? shortLeases(guarded) : [])]
+  return [...renewedTokens(guarded), ...(checks ? shortLeases(guarded) : []), ...namedInVain(config)]
+}
+
+/** The default names the proxy, and counts on nothing. */
+function namedInVain({ tlsListeners, tlsCert }: Pick<Config, 'tlsListeners' | 'tlsCert'>): readonly string[] {
+  if (tlsCert !== undefined || tlsListeners.join() === 'proxy') return []
+  const { tlsListeners: named, tlsCert: cert, tlsKey: key, requireTls } = SETTINGS
+  return [
+    `${named.env} names ${tlsListeners.join(', ')}, and without a certificate no listener speaks TLS: tokens and requests cross the network in clear text. Give ${cert.env} and ${key.env}. ${requireTls.env}=on refuses such a start.`,
+  ]
 }
 
 function renewedTokens(routes: readonly ProtectedRoute[]): readonly string[] {

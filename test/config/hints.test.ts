@@ -1,4 +1,4 @@
-/** `config check` warns of leases that end before an application may answer, where nobody renews them. */
+/** What `config check` warns of, among it leases that end before an application may answer, where nobody renews them. */
 import { expect, test } from 'vitest'
 import { hintsFor } from '../../src/config/hints.ts'
 import { loadConfig } from '../../src/config/load.ts'
@@ -17,4 +17,27 @@ test.each<[env: Record<string, string>, warned: number]>([
   if (loaded.kind === 'invalid') throw new Error(JSON.stringify(loaded.errors))
   const hints = hintsFor(loaded.config).filter((hint) => hint.includes('2 to 3 times the p99'))
   expect(hints.length).toBe(warned)
+})
+
+// Bug: an API that was to speak TLS spoke clear text without a word where its certificate had been forgotten.
+test.each<[env: Record<string, string>, warned: string | undefined]>([
+  [{}, undefined],
+  [{ FENCEPOST_TLS_LISTENERS: 'proxy' }, undefined],
+  [{ FENCEPOST_TLS_LISTENERS: 'api' }, 'FENCEPOST_TLS_LISTENERS names api, and without a certificate'],
+  [
+    { FENCEPOST_TLS_LISTENERS: 'proxy,api' },
+    'FENCEPOST_TLS_LISTENERS names proxy, api, and without a certificate',
+  ],
+  [
+    { FENCEPOST_TLS_LISTENERS: 'api', FENCEPOST_TLS_CERT_FILE: '/c', FENCEPOST_TLS_KEY_FILE: '/k' },
+    undefined,
+  ],
+])('%j: listeners that are to speak TLS and have no certificate: %s', (env, warned) => {
+  const loaded = loadConfig(
+    { FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_UPSTREAM: 'http://127.0.0.1:3000', ...env },
+    () => 'content',
+  )
+  if (loaded.kind === 'invalid') throw new Error(JSON.stringify(loaded.errors))
+  const hints = hintsFor(loaded.config).filter((hint) => hint.includes('TLS_LISTENERS'))
+  expect(hints).toEqual(warned === undefined ? [] : [expect.stringContaining(warned)])
 })
