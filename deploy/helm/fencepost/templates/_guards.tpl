@@ -15,6 +15,7 @@
 {{- if and .Values.injection.enabled (eq .Values.redis.mode "embedded") }}
 {{- fail "injection.enabled is true with redis.mode embedded: each pod would decide by itself, and nothing would be deduplicated between them. Use bundled or external nodes." }}
 {{- end }}
+{{- include "fencepost.renamedNodesGuard" . }}
 {{- include "fencepost.operatorGuards" .Values }}
 {{- include "fencepost.imageGuards" .Values }}
 {{- include "fencepost.memoryGuard" .Values }}
@@ -136,6 +137,27 @@
 {{- if le (mul (int64 .redis.bundled.minReadySeconds) 1000) $quarantine }}
 {{- fail (printf "redis.bundled.minReadySeconds is %d with redis.bundled.readiness connects, and a node that forgot does not vote for %dms (longest lease · 1.01 + 2ms + FENCEPOST_CLOCK_STEP, or FENCEPOST_QUARANTINE): a rollout would take the next node before. Give it more, or set redis.bundled.readiness to votes." (int .redis.bundled.minReadySeconds) $quarantine) }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /*
+Nodes of another name have volumes of their own, which are empty: the release would forget what was executed. Of several fencepost in a chart of
+charts each has its own name in the label of the chart. Without a cluster there is nothing to look up.
+*/ -}}
+{{- define "fencepost.renamedNodesGuard" -}}
+{{- if and .Release.IsUpgrade (eq .Values.redis.mode "bundled") }}
+{{- $name := include "fencepost.nodesName" . }}
+{{- $others := list }}
+{{- $isThere := false }}
+{{- range (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items }}
+{{- $labels := .metadata.labels | default dict }}
+{{- $chart := regexReplaceAll "-[0-9]+[.][0-9]+[.][0-9]+.*$" (get $labels "helm.sh/chart") "" }}
+{{- $isOurs := and (eq (get $labels "app.kubernetes.io/name") "fencepost-redis") (eq $chart $.Chart.Name) (eq (get (.metadata.annotations | default dict) "meta.helm.sh/release-name") $.Release.Name) }}
+{{- if eq .metadata.name $name }}{{ $isThere = true }}{{ else if $isOurs }}{{ $others = append $others .metadata.name }}{{ end }}
+{{- end }}
+{{- if and $others (not $isThere) }}
+{{- fail (printf "the nodes of this release are called %s, and would be called %s: those would be empty, and requests that were executed would be executed again. Keep the name: set fullnameOverride to %s, or leave it out where that is the name of the release. Where the records may be lost, uninstall the release first." (first $others) $name (first $others | trimSuffix "-redis")) }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -1,0 +1,55 @@
+/** `helm upgrade` of a release whose nodes would get another name: refused, because nodes of another name are empty ones. */
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { FETCH_MS_MAX } from '../support/fetched-programs.ts'
+import { type Charts, prepareCharts } from '../support/helm-charts.ts'
+import type { Manifest } from '../support/kubernetes-objects.ts'
+import { renderedAmong } from '../support/lookup-api.ts'
+
+let charts: Charts
+beforeAll(async () => {
+  charts = await prepareCharts()
+}, FETCH_MS_MAX)
+afterAll(() => charts?.[Symbol.dispose]())
+
+const SET = 'service.tokenSecret=token,redis.bundled.openToAll=true'
+
+const nodes = (
+  name: string,
+  { release = 'rel', chart = 'fencepost-0.1.0', app = 'fencepost-redis' } = {},
+) => ({
+  apiVersion: 'apps/v1',
+  kind: 'StatefulSet',
+  metadata: {
+    name,
+    namespace: 'shop',
+    annotations: { 'meta.helm.sh/release-name': release, 'meta.helm.sh/release-namespace': 'shop' },
+    labels: { 'helm.sh/chart': chart, 'app.kubernetes.io/name': app },
+  },
+})
+const upgraded = (objects: readonly Manifest[], set = SET, ...more: string[]) =>
+  renderedAmong(objects, charts.folder, 'fencepost', ['--is-upgrade', '--set', set, ...more])
+
+// Bug: fullnameOverride at an upgrade put five empty nodes in the place of those with all records. Every retry was executed again.
+test('an upgrade that would put other nodes in the place of those of the release is refused', async () => {
+  await expect(upgraded([nodes('rel-redis')], `${SET},fullnameOverride=other`)).rejects.toThrow(
+    /the nodes of this release are called rel-redis, and would be called other-redis.*set fullnameOverride to rel\b/s,
+  )
+  await expect(upgraded([nodes('other-redis', { chart: 'fencepost-0.0.9-rc.1' })])).rejects.toThrow(
+    /called other-redis, and would be called rel-redis/,
+  )
+})
+
+test.each<[what: string, objects: readonly Manifest[], set: string]>([
+  ['the nodes that there are', [nodes('rel-redis')], SET],
+  ['no node yet', [], SET],
+  ['nodes of another release', [nodes('other-redis', { release: 'other' })], SET],
+  ['nodes of another part of the release', [nodes('other-redis', { chart: 'fencepost-two-0.1.0' })], SET],
+  ['another program of the release', [nodes('database', { app: 'postgres' })], SET],
+  [
+    'nodes of somebody else',
+    [nodes('rel-redis')],
+    'service.tokenSecret=token,redis.mode=external,redis.nodes={redis://a,redis://b,redis://c},fullnameOverride=other',
+  ],
+])('an upgrade with %s is rendered', async (_, objects, set) => {
+  expect((await upgraded(objects, set)).length).toBeGreaterThan(0)
+})
