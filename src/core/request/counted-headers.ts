@@ -9,42 +9,90 @@
 import { linesOf } from '../formats/header-lines.ts'
 import type { HeaderList } from '../header-list.ts'
 
-/** What is asked for, beside method, path, query and body. They are part of every fingerprint. */
-export const SAYING_WHAT: ReadonlySet<string> = new Set([
-  // Which part of the whole the body is: RFC 9110, section 14.5.
-  'content-range',
-  // Resumable uploads: tus 1.0 (https://tus.io/protocols/resumable-upload), draft-ietf-httpbis-resumable-upload, Google's.
-  'upload-offset',
-  'upload-length',
-  'upload-defer-length',
-  'upload-metadata',
-  'upload-concat',
-  'upload-complete',
-  'x-goog-upload-command',
-  'x-goog-upload-offset',
-  // WebDAV: RFC 4918, section 10. Atom: RFC 5023, section 9.7.
-  'destination',
-  'depth',
-  'overwrite',
-  'slug',
-  // Another method than that of the request line.
-  'x-http-method-override',
-  'x-http-method',
-  'x-method-override',
-  // Which procedure: SOAP 1.1, section 6.1.1; JSON protocols of AWS; functions of Next.js, SolidStart, Qwik.
-  'soapaction',
-  'x-amz-target',
-  'next-action',
-  'x-server-id',
-  'x-qrl',
-  // What the user clicked, and typed into a prompt: htmx.
-  'hx-trigger',
-  'hx-trigger-name',
-  'hx-target',
-  'hx-prompt',
-  // What is copied, without a body: S3.
-  'x-amz-copy-source',
-])
+/**
+ * What is asked for, beside method, path, query and body. They are part of every fingerprint. Every sender of events calls what happened,
+ * and the event itself, by names of its own, so the end of a name counts as well.
+ */
+export const SAYING_WHAT = {
+  names: [
+    // Which part of the whole the body is: RFC 9110, section 14.5.
+    'content-range',
+    // Resumable uploads: tus 1.0 (https://tus.io/protocols/resumable-upload), draft-ietf-httpbis-resumable-upload, Google's.
+    'upload-offset',
+    'upload-length',
+    'upload-defer-length',
+    'upload-metadata',
+    'upload-concat',
+    'upload-complete',
+    'x-goog-upload-command',
+    'x-goog-upload-offset',
+    // WebDAV: RFC 4918, section 10. Atom: RFC 5023, section 9.7.
+    'destination',
+    'depth',
+    'overwrite',
+    'slug',
+    // Another method than that of the request line.
+    'x-http-method-override',
+    'x-http-method',
+    'x-method-override',
+    // Which procedure: SOAP 1.1, section 6.1.1; JSON protocols of AWS; functions of Next.js, React Router and Parcel, SolidStart, Qwik;
+    // October and Winter.
+    'soapaction',
+    'x-amz-target',
+    'next-action',
+    'rsc-action-id',
+    'x-server-id',
+    'x-qrl',
+    'x-october-request-handler',
+    'x-winter-request-handler',
+    // The form is validated and not submitted: Laravel Precognition, Unpoly.
+    'precognition',
+    'precognition-validate-only',
+    'x-up-validate',
+    // What the user clicked, and typed into a prompt: htmx.
+    'hx-trigger',
+    'hx-trigger-name',
+    'hx-target',
+    'hx-prompt',
+    // What is copied, without a body: S3.
+    'x-amz-copy-source',
+    // Which of several stores: PostgREST, ClickHouse, SurrealDB, Vault.
+    'content-profile',
+    'accept-profile',
+    'x-clickhouse-database',
+    'surreal-ns',
+    'surreal-db',
+    'x-vault-namespace',
+    // Which event, where the body is its data alone: CloudEvents over HTTP, section 3.1 (binary mode); webhooks.
+    'ce-id',
+    'ce-source',
+    'ce-type',
+    'ce-subject',
+    'svix-id',
+    'sentry-hook-resource',
+    // Which run of a schedule: Google Cloud Scheduler, Elastic Beanstalk.
+    'x-cloudscheduler-jobname',
+    'x-cloudscheduler-scheduletime',
+    'x-aws-sqsd-scheduled-at',
+  ],
+  /** Whole names, or behind a dash. Senders keep all of them when they deliver the same event again. */
+  endings: [
+    'event',
+    'event-type',
+    'event-name',
+    'event-key',
+    'event-id',
+    'event-uuid',
+    'topic',
+    'webhook-id',
+    'delivery',
+    'delivery-id',
+    'message-id',
+    'message-type',
+    'msgid',
+    'taskname',
+  ],
+} as const
 
 /**
  * Who asks, beside `Authorization`: sessions, keys, and the names that authenticating gateways state. They count where the content is
@@ -92,7 +140,8 @@ export const SAYING_WHO = {
   except: ['sec-fetch', 'csrf', 'xsrf'],
 } as const
 
-const WHO = new RegExp(`^(${SAYING_WHO.names.join('|')})$|(^|-)(${SAYING_WHO.endings.join('|')})$`)
+const WHAT = named(SAYING_WHAT)
+const WHO = named(SAYING_WHO)
 const NOT_WHO = new RegExp(SAYING_WHO.except.join('|'))
 
 /** @param name in lower case */
@@ -102,7 +151,17 @@ export function saysWho(name: string): boolean {
 
 /** @param name in lower case */
 export function saysWhat(name: string): boolean {
-  return SAYING_WHAT.has(name)
+  return WHAT.test(name)
+}
+
+function named({
+  names,
+  endings,
+}: {
+  readonly names: readonly string[]
+  readonly endings: readonly string[]
+}) {
+  return new RegExp(`^(${names.join('|')})$|(^|-)(${endings.join('|')})$`)
 }
 
 const NONE: readonly string[] = Object.freeze([])

@@ -8,7 +8,7 @@
 
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
-import { SAYING_WHAT } from '../../core/request/counted-headers.ts'
+import { saysWhat } from '../../core/request/counted-headers.ts'
 import { namedByConnection } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 
@@ -48,7 +48,7 @@ export type AdmissionRules = {
   readonly endToEnd: ReadonlySet<string>
 }
 
-/** `Connection` may never name these, whatever the configuration. */
+/** `Connection` may never name these, whatever the configuration, nor what says what is asked for. */
 export const ALWAYS_END_TO_END = [
   'idempotency-key',
   'authorization',
@@ -58,7 +58,6 @@ export const ALWAYS_END_TO_END = [
   'content-digest',
   'cookie',
   'host',
-  ...SAYING_WHAT,
 ] as const
 
 /** RFC 3986, section 3.2.2, without the parts of it that no Host header has: user, spaces, controls. */
@@ -149,7 +148,7 @@ function framingFault(headers: HeaderList, httpVersion: string): Problem | undef
 
 function connectionFault(headers: HeaderList, endToEnd: ReadonlySet<string>): Problem | undefined {
   for (const name of namedByConnection(headers)) {
-    if (endToEnd.has(name) || name.startsWith('fencepost-'))
+    if (endToEnd.has(name) || saysWhat(name) || name.startsWith('fencepost-'))
       return bad(`Connection names ${name}, which belongs to the whole way of the request.`)
   }
   return undefined

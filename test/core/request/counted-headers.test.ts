@@ -19,7 +19,9 @@ function namesBehind(text: string, mark: string): readonly string[] {
 
 test('the reference names each of them', () => {
   const page = textOf('docs/reference/fingerprint.md')
-  expect(namesBehind(page, '### Headers that count without being chosen')).toEqual([...SAYING_WHAT].sort())
+  expect(namesBehind(page, '### Headers that count without being chosen')).toEqual(
+    [...SAYING_WHAT.names, ...SAYING_WHAT.endings].sort(),
+  )
   expect(namesBehind(page, 'the identity has `said:`')).toEqual(
     [...SAYING_WHO.names, ...SAYING_WHO.endings].sort(),
   )
@@ -78,6 +80,41 @@ test.each([
   'supertoken',
 ])('%s does not', (name) => expect(saysWho(name)).toBe(false))
 
+test.each([
+  'x-shopify-topic',
+  'x-shopify-webhook-id',
+  'x-wc-webhook-topic',
+  'x-wc-webhook-delivery-id',
+  'x-github-event',
+  'x-github-delivery',
+  'x-gitlab-event-uuid',
+  'x-event-key',
+  'x-gitea-event-type',
+  'aeg-event-type',
+  'x-razorpay-event-id',
+  'webhook-id',
+  'linear-event',
+  'x-amz-sns-message-id',
+  'x-goog-pubsub-message-id',
+  'x-aws-sqsd-msgid',
+  'x-cloudtasks-taskname',
+])('%s says what happened', (name) => expect(saysWhat(name)).toBe(true))
+
+// A sender counts its attempts, and says when and in which trace each of them is.
+test.each([
+  'webhook-timestamp',
+  'webhook-signature',
+  'ce-traceparent',
+  'x-cloudtasks-taskretrycount',
+  'upstash-retried',
+  'x-attempt-number',
+  'x-slack-retry-num',
+  'x-amz-sns-topic-arn',
+  'if-match',
+  'accept',
+])('%s does not', (name) => expect(saysWhat(name)).toBe(false))
+
 test('no header says both who and what', () => {
-  expect([...SAYING_WHAT].filter(saysWho)).toEqual([])
+  const { names, endings } = SAYING_WHAT
+  expect([...names, ...endings.map((ending) => `x-${ending}`)].filter(saysWho)).toEqual([])
 })

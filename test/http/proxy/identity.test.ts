@@ -191,6 +191,13 @@ test.each<[what: string, header: string, first: string, second: string]>([
   ['another action of SOAP', 'SOAPAction', '"urn:pay"', '"urn:refund"'],
   ['another procedure', 'x-amz-target', 'Payments.Pay', 'Payments.Refund'],
   ['another server action', 'next-action', '00aa', '00bb'],
+  // Bug: whoever paid an order after its form had been validated got the answer of the validation, and no order.
+  ['a form that is only validated', 'Precognition-Validate-Only', 'email', 'email,name'],
+  // Bug: of two events about one order that a shop sent to one address, the second was dropped.
+  ['an event of another topic', 'X-Shopify-Topic', 'orders/create', 'orders/paid'],
+  ['an event of another type', 'ce-type', 'order.paid', 'order.cancelled'],
+  ['another message', 'x-amz-sns-message-id', 'm-1', 'm-2'],
+  ['another run of a schedule', 'X-CloudScheduler-ScheduleTime', '10:00:00', '10:01:00'],
 ])('%s is another request', async (_what, header, first, second) => {
   const tenant = { 'x-tenant-id': `what-${round}` }
   const of = (value: string): Asked => ({ headers: { [header]: value, ...tenant } })
