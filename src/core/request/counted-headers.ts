@@ -102,11 +102,15 @@ export const SAYING_WHAT = {
 export const SAYING_WHO = {
   names: [
     'cookie',
-    // Gateways: Cloudflare, Envoy, ingress-nginx, Kubernetes.
-    'cf-access-authenticated-user-email',
+    // Certificates, as Envoy, Azure and AWS state them.
     'x-forwarded-client-cert',
-    'ssl-client-subject-dn',
+    'x-arr-clientcert',
+    'x-amzn-mtls-clientcert',
+    'x-amzn-mtls-clientcert-subject',
+    // On behalf of somebody else: Kubernetes, GitLab, Stripe.
     'impersonate-user',
+    'sudo',
+    'stripe-context',
   ],
   /** Whole names, or behind a dash. */
   endings: [
@@ -135,6 +139,29 @@ export const SAYING_WHO = {
     'tenant-id',
     'principal-id',
     'oidc-identity',
+    'account',
+    'client-id',
+    'company-id',
+    'email',
+    'jwt-assertion',
+    'merchant-id',
+    'on-behalf-of',
+    'organization',
+    'project',
+    'project-id',
+    'role',
+    'shop-domain',
+    'store-id',
+    'team-id',
+    'user-login',
+    'userinfo',
+    // Certificates: RFC 9440, nginx, HAProxy, Traefik.
+    'client-cert',
+    'client-cert-info',
+    'client-cn',
+    'client-dn',
+    's-dn',
+    'subject-dn',
   ],
   /** Parts of names that have such an ending, and say what a browser or a form did. */
   except: ['sec-fetch', 'csrf', 'xsrf'],
