@@ -78,8 +78,20 @@ const STORED_NAMES = new Set([
   'operation-location',
   'azure-asyncoperation',
   'request-id',
+  // What a browser may do with the page, where to it goes on, and what it forgets.
+  'referrer-policy',
+  'permissions-policy',
+  'origin-agent-cluster',
+  'refresh',
+  'clear-site-data',
+  // RFC 9421: whose answer it is, for clients that refuse one without.
+  'signature',
+  'signature-input',
 ])
-/** Without `access-control-` a browser hides a replay from the page that requested it. Uploads: tus, OCI. OData, htmx, gRPC-Web. */
+/**
+ * Without `access-control-` and `cross-origin-` a browser hides a replay from the page that requested it. Uploads: tus, OCI. OData, htmx,
+ * Datastar, gRPC-Web, the trailers of Connect, an event in answer to one (CloudEvents), Laravel Precognition.
+ */
 const STORED_PREFIXES = [
   'content-',
   'x-',
@@ -90,7 +102,12 @@ const STORED_PREFIXES = [
   'docker-',
   'odata-',
   'hx-',
+  'datastar-',
   'grpc-',
+  'trailer-',
+  'ce-',
+  'cross-origin-',
+  'precognition',
 ]
 const NEVER_STORED = new Set([
   'set-cookie',

@@ -93,6 +93,18 @@ describe('which headers are stored', () => {
     'OData-EntityId',
     'HX-Redirect',
     'Preference-Applied',
+    // Bug: a form of Laravel that was validated twice took the replay for a broken server; a broker of events got one that was none; a
+    // page that isolates itself did not see the replay.
+    'Precognition',
+    'Precognition-Success',
+    'ce-id',
+    'Cross-Origin-Resource-Policy',
+    'Trailer-Checksum',
+    'datastar-selector',
+    'Referrer-Policy',
+    'Refresh',
+    'Clear-Site-Data',
+    'Signature-Input',
   ])('%s is', (name) => expect(kept(name)).toBe(true))
   test.each([
     'Set-Cookie',
