@@ -1,7 +1,7 @@
 /**
  * Headers that count without being chosen, wherever a request has them.
  *
- * Owns the two lists. A header belongs here when two requests that differ in it alone are two requests in the applications that
+ * Owns the three lists. A header belongs here when two requests that differ in it alone are two requests in the applications that
  * read it, and when a client that tries again sends it again as it was: no counters of attempts, times, traces, signatures. One that
  * is missing here can merge two requests; one too many makes a retry another request.
  */
@@ -9,60 +9,65 @@
 import { linesOf } from '../formats/header-lines.ts'
 import type { HeaderList } from '../header-list.ts'
 
+/** What is asked for, beside method, path, query and body. They are part of every fingerprint. */
+export const SAYING_WHAT: ReadonlySet<string> = new Set([
+  // Which part of the whole the body is: RFC 9110, section 14.5.
+  'content-range',
+  // Resumable uploads: tus 1.0 (https://tus.io/protocols/resumable-upload), draft-ietf-httpbis-resumable-upload, Google's.
+  'upload-offset',
+  'upload-length',
+  'upload-defer-length',
+  'upload-metadata',
+  'upload-concat',
+  'upload-complete',
+  'x-goog-upload-command',
+  'x-goog-upload-offset',
+  // WebDAV: RFC 4918, section 10. Atom: RFC 5023, section 9.7.
+  'destination',
+  'depth',
+  'overwrite',
+  'slug',
+  // Another method than that of the request line.
+  'x-http-method-override',
+  'x-http-method',
+  'x-method-override',
+  // Which procedure: SOAP 1.1, section 6.1.1; JSON protocols of AWS; functions of Next.js, React Router and Parcel, SolidStart, Qwik;
+  // October and Winter.
+  'soapaction',
+  'x-amz-target',
+  'next-action',
+  'rsc-action-id',
+  'x-server-id',
+  'x-qrl',
+  'x-october-request-handler',
+  'x-winter-request-handler',
+  // The form is validated and not submitted: Laravel Precognition, Unpoly.
+  'precognition',
+  'precognition-validate-only',
+  'x-up-validate',
+  // What the user clicked, and typed into a prompt: htmx.
+  'hx-trigger',
+  'hx-trigger-name',
+  'hx-target',
+  'hx-prompt',
+  // What is copied, without a body: S3.
+  'x-amz-copy-source',
+  // Which of several stores: PostgREST, ClickHouse, SurrealDB, Vault.
+  'content-profile',
+  'accept-profile',
+  'x-clickhouse-database',
+  'surreal-ns',
+  'surreal-db',
+  'x-vault-namespace',
+])
+
 /**
- * What is asked for, beside method, path, query and body. They are part of every fingerprint. Every sender of events calls what happened,
- * and the event itself, by names of its own, so the end of a name counts as well.
+ * Which event, message or run of a schedule: a sender may put that into headers alone, and the thing itself into the body. They count where
+ * the content is all that identifies a request. Where a key does, that key says which event it is, and a sender that numbers its attempts
+ * must not be refused for it. Every sender has names of its own, so the end of a name counts.
  */
-export const SAYING_WHAT = {
+export const SAYING_WHICH = {
   names: [
-    // Which part of the whole the body is: RFC 9110, section 14.5.
-    'content-range',
-    // Resumable uploads: tus 1.0 (https://tus.io/protocols/resumable-upload), draft-ietf-httpbis-resumable-upload, Google's.
-    'upload-offset',
-    'upload-length',
-    'upload-defer-length',
-    'upload-metadata',
-    'upload-concat',
-    'upload-complete',
-    'x-goog-upload-command',
-    'x-goog-upload-offset',
-    // WebDAV: RFC 4918, section 10. Atom: RFC 5023, section 9.7.
-    'destination',
-    'depth',
-    'overwrite',
-    'slug',
-    // Another method than that of the request line.
-    'x-http-method-override',
-    'x-http-method',
-    'x-method-override',
-    // Which procedure: SOAP 1.1, section 6.1.1; JSON protocols of AWS; functions of Next.js, React Router and Parcel, SolidStart, Qwik;
-    // October and Winter.
-    'soapaction',
-    'x-amz-target',
-    'next-action',
-    'rsc-action-id',
-    'x-server-id',
-    'x-qrl',
-    'x-october-request-handler',
-    'x-winter-request-handler',
-    // The form is validated and not submitted: Laravel Precognition, Unpoly.
-    'precognition',
-    'precognition-validate-only',
-    'x-up-validate',
-    // What the user clicked, and typed into a prompt: htmx.
-    'hx-trigger',
-    'hx-trigger-name',
-    'hx-target',
-    'hx-prompt',
-    // What is copied, without a body: S3.
-    'x-amz-copy-source',
-    // Which of several stores: PostgREST, ClickHouse, SurrealDB, Vault.
-    'content-profile',
-    'accept-profile',
-    'x-clickhouse-database',
-    'surreal-ns',
-    'surreal-db',
-    'x-vault-namespace',
     // Which event, where the body is its data alone: CloudEvents over HTTP, section 3.1 (binary mode); webhooks.
     'ce-id',
     'ce-source',
@@ -167,7 +172,7 @@ export const SAYING_WHO = {
   except: ['sec-fetch', 'csrf', 'xsrf'],
 } as const
 
-const WHAT = named(SAYING_WHAT)
+const WHICH = named(SAYING_WHICH)
 const WHO = named(SAYING_WHO)
 const NOT_WHO = new RegExp(SAYING_WHO.except.join('|'))
 
@@ -178,7 +183,12 @@ export function saysWho(name: string): boolean {
 
 /** @param name in lower case */
 export function saysWhat(name: string): boolean {
-  return WHAT.test(name)
+  return SAYING_WHAT.has(name)
+}
+
+/** @param name in lower case */
+export function saysWhich(name: string): boolean {
+  return WHICH.test(name)
 }
 
 function named({

@@ -18,7 +18,7 @@ import { linesOf } from '../formats/header-lines.ts'
 import { type Member, parseJson } from '../formats/json.ts'
 import type { HeaderList } from '../header-list.ts'
 import type { PrincipalSource, ProtectedRoute, VerifiedJwt } from '../routes/route.ts'
-import { asLists, countedIn, saysWho } from './counted-headers.ts'
+import { asLists, countedIn, saysWhich, saysWho } from './counted-headers.ts'
 
 export const ANONYMOUS = 'anonymous'
 
@@ -121,26 +121,27 @@ export function principalFrom(
 }
 
 /**
- * Whose content it is, where the content is what identifies a request: two users that say the same are two, also where their sessions
- * or keys are in headers that the route does not know of. Merged, the second user's request would be dropped and answered with what
- * belongs to the first. The price is that a retry after such a header has changed is executed again. With a key of its own the
- * request is that client's whatever its cookies are, so there the principal alone counts.
+ * The principal in the identity of a request that its content identifies, with what its headers say besides. Two users that say the same are
+ * two, also where their sessions or keys are in headers that the route does not know of, and two events are two. Merged, the second
+ * request would be dropped and answered with what belongs to the first. The price is that a retry after such a header has changed is
+ * executed again. With a key of its own the request is that client's whatever its cookies are, so there the principal alone counts.
  *
  * @param principal what {@link principalOfRequest} made of the same request
  */
-export function ownerOfContent(principal: string, source: PrincipalSource, headers: HeaderList): string {
-  const names = headersOfOwner(principal, source, headers)
+export function principalOfContent(principal: string, source: PrincipalSource, headers: HeaderList): string {
+  const names = headersOfContent(principal, source, headers)
   return names.length === 0 ? principal : `said:${hashOf([principal, ...asLists(headers, names)])}`
 }
 
-/** @returns the headers that tell owners of a content apart besides the principal, in lower case */
-export function headersOfOwner(
+/** @returns the headers that count there, in lower case: who asks only where nobody has said by what the route knows its clients */
+export function headersOfContent(
   principal: string,
   source: PrincipalSource,
   headers: HeaderList,
 ): readonly string[] {
   const byDefault = source.kind === 'authorization' && linesOf(headers, 'authorization').length > 0
-  return principal === ANONYMOUS || byDefault ? countedIn(headers, saysWho) : []
+  const unnamed = principal === ANONYMOUS || byDefault
+  return countedIn(headers, (name) => saysWhich(name) || (unnamed && saysWho(name)))
 }
 
 function namedBy(header: string, headers: HeaderList): string | undefined {

@@ -18,10 +18,10 @@ import {
 import { contentMarkOf, recordKey, type Scope } from '../../core/request/identity.ts'
 import { joinKeyParts, type KeyCarrier, keyOf } from '../../core/request/key-parts.ts'
 import {
-  ownerOfContent,
   type Principal,
   type PrincipalRules,
   principalFrom,
+  principalOfContent,
   principalOfRequest,
   type TokenFault,
 } from '../../core/request/principal.ts'
@@ -103,7 +103,7 @@ export async function identify(
   const byContent = () =>
     recordKey({
       ...of,
-      principal: ownerOfContent(principal, source, headers),
+      principal: principalOfContent(principal, source, headers),
       mode: 'content',
       fingerprint: printed.hash,
     })

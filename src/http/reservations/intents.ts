@@ -5,7 +5,7 @@
 import { explain } from '../../core/request/explain.ts'
 import { fingerprint } from '../../core/request/fingerprint.ts'
 import { fingerprintOfName, type Scope } from '../../core/request/identity.ts'
-import { headersOfOwner, principalOfRequest } from '../../core/request/principal.ts'
+import { headersOfContent, principalOfRequest } from '../../core/request/principal.ts'
 import type { Intent } from '../../core/reservations/reservations.ts'
 import type { ProtectedRoute } from '../../core/routes/route.ts'
 import type { Problem } from '../message/problems.ts'
@@ -103,6 +103,6 @@ export async function explained(
   return {
     route: guarded?.name ?? null,
     ...explain(printed),
-    owner_headers: byContent ? headersOfOwner(principal, source, headers) : [],
+    identity_headers: byContent ? headersOfContent(principal, source, headers) : [],
   }
 }

@@ -268,9 +268,9 @@ export const Fingerprinted = Type.Object(
     hash: Type.String({ pattern: '^[0-9a-f]{64}$' }),
     components: Type.Array(Type.Unknown()),
     body: Type.Unknown(),
-    owner_headers: Type.Array(Type.String(), {
+    identity_headers: Type.Array(Type.String(), {
       description:
-        'Headers of the request that say who asks: where its content is the key, requests that differ in one of them are two, although their hash is one.',
+        'Headers of the request that say who asks, or of which event: where its content is the key, requests that differ in one of them are two, although their hash is one.',
     }),
   },
   closed,

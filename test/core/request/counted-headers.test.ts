@@ -4,8 +4,10 @@ import { expect, test } from 'vitest'
 import {
   countedIn,
   SAYING_WHAT,
+  SAYING_WHICH,
   SAYING_WHO,
   saysWhat,
+  saysWhich,
   saysWho,
 } from '../../../src/core/request/counted-headers.ts'
 
@@ -19,12 +21,12 @@ function namesBehind(text: string, mark: string): readonly string[] {
 
 test('the reference names each of them', () => {
   const page = textOf('docs/reference/fingerprint.md')
-  expect(namesBehind(page, '### Headers that count without being chosen')).toEqual(
-    [...SAYING_WHAT.names, ...SAYING_WHAT.endings].sort(),
-  )
-  expect(namesBehind(page, 'the identity has `said:`')).toEqual(
-    [...SAYING_WHO.names, ...SAYING_WHO.endings].sort(),
-  )
+  expect(namesBehind(page, '### Headers that count without being chosen')).toEqual([...SAYING_WHAT].sort())
+  for (const [mark, { names, endings }] of [
+    ['**Who asks**', SAYING_WHO],
+    ['**Which event**', SAYING_WHICH],
+  ] as const)
+    expect(namesBehind(page, mark)).toEqual([...names, ...endings].sort())
 })
 
 test('they are found in any case, each once, sorted', () => {
@@ -123,7 +125,7 @@ test.each([
   'x-goog-pubsub-message-id',
   'x-aws-sqsd-msgid',
   'x-cloudtasks-taskname',
-])('%s says what happened', (name) => expect(saysWhat(name)).toBe(true))
+])('%s says what happened', (name) => expect(saysWhich(name)).toBe(true))
 
 // A sender counts its attempts, and says when and in which trace each of them is.
 test.each([
@@ -137,9 +139,11 @@ test.each([
   'x-amz-sns-topic-arn',
   'if-match',
   'accept',
-])('%s does not', (name) => expect(saysWhat(name)).toBe(false))
+])('%s does not', (name) => expect(saysWhich(name)).toBe(false))
 
-test('no header says both who and what', () => {
-  const { names, endings } = SAYING_WHAT
-  expect([...names, ...endings.map((ending) => `x-${ending}`)].filter(saysWho)).toEqual([])
+test('each header is in one of the lists at most', () => {
+  const { names, endings } = SAYING_WHICH
+  const which = [...names, ...endings.map((ending) => `x-${ending}`)]
+  expect([...SAYING_WHAT, ...which].filter(saysWho)).toEqual([])
+  expect([...SAYING_WHAT].filter(saysWhich)).toEqual([])
 })

@@ -3,9 +3,9 @@ import { expect, test } from 'vitest'
 import type { HeaderList } from '../../../src/core/header-list.ts'
 import {
   ANONYMOUS,
-  ownerOfContent,
   principalFrom as principalBy,
   principalOf,
+  principalOfContent,
 } from '../../../src/core/request/principal.ts'
 import type { PrincipalSource as AnySource, VerifiedJwt } from '../../../src/core/routes/route.ts'
 
@@ -129,7 +129,7 @@ test.each<[what: string, source: PrincipalSource, headers: HeaderList, told: boo
   (_what, source, headers, told) => {
     const ownerOf = (...more: HeaderList) => {
       const all = [...headers, ...more]
-      return ownerOfContent(principalFrom(source, all), source, all)
+      return principalOfContent(principalFrom(source, all), source, all)
     }
     const owners = [
       ownerOf(),

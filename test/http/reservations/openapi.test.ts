@@ -86,10 +86,10 @@ test('the fingerprint of a request whose content is the key says which of its he
     return (await api.call('/v1/fingerprint', { request })).body as Record<string, unknown>
   }
   const one = await of({ Cookie: 'session=a', 'X-Api-Key': 'b', Accept: 'text/html' })
-  expect(one).toMatchObject({ route: 'unsafe-by-content', owner_headers: ['cookie', 'x-api-key'] })
+  expect(one).toMatchObject({ route: 'unsafe-by-content', identity_headers: ['cookie', 'x-api-key'] })
   expect((await of({})).hash).toBe(one.hash)
   expect(await of({ Cookie: 'session=a', 'Idempotency-Key': 'k' })).toMatchObject({
     route: 'unsafe-with-key',
-    owner_headers: [],
+    identity_headers: [],
   })
 })
