@@ -119,8 +119,9 @@ function questionFrom({ attributes }: CheckRequest, rules: AdmissionRules): Ques
       const { request } = admission
       const known = knownOf(http, lines)
       const bytes = known === 'whole' && http.rawBody !== undefined ? http.rawBody : Buffer.alloc(0)
-      // Envoy repeats its own number of the request with every retry of a check, and no client can set it.
-      const hopId = id === undefined || id === '' ? linesOf(lines, 'x-request-id')[0] : `envoy\0${id}`
+      // Envoy repeats its own number of the request with every retry of a check, and no client can set it. Without one every
+      // check is a new one: X-Request-Id may be a client's, and two of its requests would be let through under one claim.
+      const hopId = id === undefined || id === '' ? undefined : `envoy\0${id}`
       const original = { dialect: 'ext-authz', request, hopId, body: known } as const
       return {
         kind: 'question',

@@ -55,6 +55,13 @@ describe('ext_authz', () => {
       : `${answer.deniedResponse.status.code} ${JSON.parse(answer.deniedResponse.body).code}`
   const whole = (text: string): CheckedHttpRequest => ({ rawBody: Buffer.from(text), size: text.length })
 
+  /** Bug: X-Request-Id stood in for it: two requests of a client that sent the same one were both let through, under one claim. */
+  test('a check without Envoy’s number of the request is a new one, whatever X-Request-Id says', async () => {
+    const headers = { 'idempotency-key': randomUUID(), 'x-request-id': 'same' }
+    expect(codeOf(await ask(headers))).toBe('let through')
+    expect(codeOf(await ask(headers))).toBe('409 request-in-progress')
+  })
+
   test('a retry of Envoy’s check is the same check: let through again, with the same token', async () => {
     const key = randomUUID()
     const first = await ask({ 'idempotency-key': key }, { id: '17' })
