@@ -100,9 +100,17 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     await Promise.all(
       this.members.map(async (member) => {
         const { client } = member
-        client.on('close', () => this.#down(member, 'connection closed'))
+        // A wrong password, an unknown host: each ends its connection, and the end says less than the error before it.
+        let failure: string | undefined
+        client.on('close', () => {
+          this.#down(member, failure ?? 'connection closed')
+          failure = undefined
+        })
         // Without a listener a refused connection would end the process; the reason is kept for the state of the node.
-        client.on('error', (error: Error) => this.#down(member, error.message))
+        client.on('error', (error: NodeJS.ErrnoException) => {
+          failure = error.message || error.code
+          this.#down(member, failure ?? error.name)
+        })
         client.on('ready', () => void this.inspect(member))
         // A suspended process accepts the connection and never gets ready.
         const ready = within(clock, readyMs, client.connect(), 'not ready in time')

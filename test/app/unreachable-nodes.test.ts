@@ -1,0 +1,39 @@
+/**
+ * What `/readyz` says of a node that a sidecar can't use: why, so that an operator knows what to repair.
+ *
+ * Bug: it was `connection closed` whatever had happened, because each failure ends its connection.
+ */
+import { test } from 'vitest'
+import { eventually } from '../support/eventually.ts'
+import { freePort } from '../support/free-port.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+import { startSidecar } from '../support/sidecar.ts'
+
+test('each node that can not be used says why, for as long as it is so', async () => {
+  await using locked = await startRedisServers(2, { config: ['requirepass secret'] })
+  await using plain = await startRedisServers(1)
+  const [withoutLogin, wrongLogin] = [0, 1].map((index) => new URL(locked.at(index).url))
+  wrongLogin!.password = 'guessed'
+  const nobody = `redis://127.0.0.1:${await freePort()}`
+  const noTls = plain.at(0).url.replace('redis:', 'rediss:')
+  const nodes = [withoutLogin, wrongLogin, nobody, 'redis://nodes.invalid:6379', noTls]
+  await using sidecar = await startSidecar({ FENCEPOST_REDIS_NODES: nodes.join() })
+  const reasons = async () => {
+    const answer = await fetch(`${sidecar.admin}/readyz`)
+    const { nodes: seen } = (await answer.json()) as { nodes: { state: string; reason?: string }[] }
+    return seen.map(({ state, reason }) => `${state}: ${reason}`)
+  }
+  const expected = [
+    /down: NOAUTH/,
+    /down: WRONGPASS/,
+    /down: .*ECONNREFUSED/,
+    /down: .*(ENOTFOUND|EAI_AGAIN|ETIMEDOUT)/,
+    /down: ./,
+  ]
+  await eventually('every node says why', async () => {
+    const told = await reasons()
+    return expected.every(
+      (why, index) => why.test(told[index] ?? '') && !told[index]?.includes('connection closed'),
+    )
+  })
+})
