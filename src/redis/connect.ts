@@ -59,3 +59,17 @@ export function createRedisClient(address: RedisAddress, connectTimeoutMs: numbe
       ),
   })
 }
+
+/** Tells why there is no connection, each time: a wrong password or an unknown host ends it, and the end itself says less than that. */
+export function onDown(client: Redis, tell: (reason: string) => void): void {
+  let failure: string | undefined
+  client.on('close', () => {
+    tell(failure ?? 'connection closed')
+    failure = undefined
+  })
+  // Without a listener a refused connection would end the process.
+  client.on('error', (error: NodeJS.ErrnoException) => {
+    failure = error.message || error.code || error.name
+    tell(failure)
+  })
+}

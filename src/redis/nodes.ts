@@ -17,7 +17,7 @@ import { nodeName } from '../core/nodes/groups.ts'
 import { memberList } from '../core/nodes/members.ts'
 import { within } from '../core/retry.ts'
 import type { ClusterNodes, RedisNodesOptions } from './cluster-nodes.ts'
-import { createRedisClient } from './connect.ts'
+import { createRedisClient, onDown } from './connect.ts'
 import { NodeContinuity } from './continuity.ts'
 import { Enroller } from './enroller.ts'
 import { RedisEnrolmentNode } from './enrolment.ts'
@@ -100,17 +100,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     await Promise.all(
       this.members.map(async (member) => {
         const { client } = member
-        // A wrong password, an unknown host: each ends its connection, and the end says less than the error before it.
-        let failure: string | undefined
-        client.on('close', () => {
-          this.#down(member, failure ?? 'connection closed')
-          failure = undefined
-        })
-        // Without a listener a refused connection would end the process; the reason is kept for the state of the node.
-        client.on('error', (error: NodeJS.ErrnoException) => {
-          failure = error.message || error.code
-          this.#down(member, failure ?? error.name)
-        })
+        onDown(client, (reason) => this.#down(member, reason))
         client.on('ready', () => void this.inspect(member))
         // A suspended process accepts the connection and never gets ready.
         const ready = within(clock, readyMs, client.connect(), 'not ready in time')

@@ -27,9 +27,12 @@ nothing to look up: there the checksum is that of the names, and a controller th
 {{- $object := lookup "v1" "Secret" $namespace . | default dict }}
 {{- $found = append $found (list . (dig "data" "password" "" $object)) }}
 {{- end }}
+{{- /* An incomplete one is refused by the check of the container, with a sentence. */}}
 {{- range $name, $file := .fencepost.secretFiles }}
+{{- if and (kindIs "map" $file) (dig "secret" "" $file) (dig "key" "" $file) }}
 {{- $object := lookup "v1" "Secret" $namespace $file.secret | default dict }}
 {{- $found = append $found (list $name $file.secret $file.key (dig "data" $file.key "" $object)) }}
+{{- end }}
 {{- end }}
 fencepost.dev/given: {{ toJson $found | sha256sum }}
 {{- end }}
