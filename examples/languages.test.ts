@@ -1,5 +1,8 @@
 /** The examples in Python, as they stand, against a real sidecar. Those that are compiled are in languages.long.test.ts. */
 import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { type Respond, startApplication } from '../test/support/application.ts'
+import { TestProcess } from '../test/support/processes.ts'
 import { requireProgram } from '../test/support/programs.ts'
 import { reservesOnce, sendsUntilAnswered, setLanguageStage } from './support/languages.ts'
 
@@ -10,3 +13,49 @@ const python = (file: string) => async () => ({
 setLanguageStage()
 reservesOnce('python', python('reserve.py'))
 sendsUntilAnswered('python', python('send.py'))
+
+const HEARTBEAT = `
+import sys, time
+sys.path.insert(0, sys.argv[1])
+import reserve
+heartbeat = reserve.Heartbeat("/v1/reservations/r1_x", {"fencing_token": 1}, 300, time.monotonic())
+heartbeat.start()
+print(heartbeat.lost.wait(20))
+`
+
+const half: Respond = (_, response) => {
+  response.writeHead(200, { 'content-length': 100 }).write('{"status":')
+  response.socket?.end()
+}
+
+// Bug: its thread ended with an error, and the work went on under a lease that nobody extended.
+test.each<[what: string, respond: Respond]>([
+  ['a page', (_, response) => void response.writeHead(502).end('<html>Bad Gateway</html>')],
+  ['half an answer', half],
+])('python: a heartbeat that gets %s says that its lease is lost', async (_what, respond) => {
+  await using server = await startApplication(respond)
+  const args = ['-c', HEARTBEAT, join(import.meta.dirname, 'python')]
+  await using child = new TestProcess(requireProgram('python'), args, {
+    env: { FENCEPOST_URL: server.origin },
+  })
+  expect(await child.exited, child.output).toEqual({ code: 0, signal: null })
+  expect(child.output).toBe('True\n')
+  expect(server.seen.length).toBeGreaterThan(0)
+})
+
+// Bug: it gave up with a stack trace, and the payment may have been made.
+test('python: a payment whose answer came in half is sent again', async () => {
+  await using server = await startApplication((request, response, execution) => {
+    if (execution === 1) return half(request, response, execution)
+    response.writeHead(201, { 'Idempotency-Status': 'replayed' }).end('charge 1')
+  })
+  const program = join(import.meta.dirname, 'python/send.py')
+  const env = { FENCEPOST_PROXY: server.origin }
+  await using child = new TestProcess(requireProgram('python'), [program, 'order-half'], { env })
+  expect(await child.exited, child.output).toEqual({ code: 0, signal: null })
+  expect(child.output).toBe('replayed charge 1\n')
+  expect(server.seen.map((request) => request.values('idempotency-key'))).toEqual([
+    ['payment-order-half'],
+    ['payment-order-half'],
+  ])
+})

@@ -5,6 +5,7 @@
 The table is SQLite's here, so that the program needs nothing else; the statement is the same on PostgreSQL.
 """
 
+import http.client
 import json
 import os
 import sqlite3
@@ -38,6 +39,14 @@ class Heartbeat(threading.Thread):
         self.lost, self.done, self.extended = threading.Event(), threading.Event(), threading.Event()
 
     def run(self):
+        try:
+            self.extend_while_time_is_left()
+        finally:
+            # Whatever ended it, also an error of its own: nothing extends the lease any more.
+            if not self.done.is_set():
+                self.lost.set()
+
+    def extend_while_time_is_left(self):
         while not self.done.wait(max(0.0, min(self.lease / 3, self.good_until - time.monotonic()))):
             sent_at = time.monotonic()
             left = self.good_until - sent_at
@@ -45,15 +54,13 @@ class Heartbeat(threading.Thread):
                 break
             try:
                 status, _ = call(self.path + "/extend", self.token, left)  # one try gets no more than the time that is left
-            except OSError:
-                continue  # the sidecar did not answer: while time is left, another try
+            except (OSError, http.client.HTTPException, ValueError):
+                continue  # no answer, half of one, or the page of a gateway: while time is left, another try
             if status == 200:
                 self.good_until = sent_at + self.lease * 0.95
                 self.extended.set()
             elif status == 410:
                 break
-        if not self.done.is_set():
-            self.lost.set()
 
 
 def pay_once(database, order, amount, work=lambda heartbeat: None):

@@ -3,6 +3,7 @@
     FENCEPOST_PROXY=http://127.0.0.1:8080 python3 send.py order-4711
 """
 
+import http.client
 import os
 import sys
 import time
@@ -29,7 +30,7 @@ def pay(order, tries=5):
             if refused.code not in AGAIN:
                 raise
             delay = float(refused.headers.get("Retry-After", delay))
-        except (urllib.error.URLError, TimeoutError, ConnectionError):
+        except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException):
             pass  # the connection broke, perhaps after the payment: the same key gets the answer of the first copy
         time.sleep(delay)
     raise SystemExit(f"no answer after {tries} tries")
