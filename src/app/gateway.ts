@@ -12,7 +12,7 @@ export function openGateway(
   config: Config,
   core: Pick<
     GatewayPorts,
-    'leases' | 'quotas' | 'secret' | 'clock' | 'random' | 'events' | 'tracing' | 'bodyMemory'
+    'leases' | 'quotas' | 'secret' | 'outstanding' | 'clock' | 'random' | 'events' | 'tracing' | 'bodyMemory'
   >,
   secrets: Secrets,
   scope: ScopeRules,

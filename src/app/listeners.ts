@@ -3,13 +3,16 @@
  */
 
 import type { Config } from '../config/load.ts'
+import type { Clock } from '../core/clock.ts'
 import {
   agreedSecret,
   givenSecret,
   type ReservationSecret,
   type SecretPorts,
 } from '../core/reservations/reservation-secret.ts'
+import type { Reservation } from '../core/reservations/reservations.ts'
 import type { ScopeRules } from '../http/request/identify.ts'
+import { type Outstanding, trackOutstanding } from '../http/request/outstanding.ts'
 import type { ReservationApiPorts } from '../http/reservations/server.ts'
 import { openEnvoy } from './envoy.ts'
 import { openGateway } from './gateway.ts'
@@ -37,7 +40,7 @@ export type ListenersPorts = {
   /** For listeners that answer an application, which executes requests. */
   readonly answering: Omit<
     Parameters<typeof openReservationApi>[2] & Parameters<typeof openGateway>[1],
-    'secret'
+    'secret' | 'outstanding'
   >
   /** For the operator listener, besides the application. */
   readonly operating: Omit<OperatorListenerPorts, 'secret' | 'application' | 'onFailure'>
@@ -68,9 +71,12 @@ export async function openListeners(
 ): Promise<Listeners> {
   const proxy = openProxy(config, executing, secrets, scope, onFailure)
   const secret = secretOf(config, answering)
-  const api = openReservationApi(config, version, { ...answering, secret }, secrets, scope, onFailure)
-  const gateway = openGateway(config, { ...answering, secret }, secrets, scope, onFailure)
-  const envoy = await openEnvoy(config, { ...executing, secret }, secrets, scope, onFailure)
+  const { reserved, checked } = outstandingOf(config, answering.clock)
+  const reserving = { ...answering, secret, outstanding: reserved }
+  const checking = { secret, outstanding: checked }
+  const api = openReservationApi(config, version, reserving, secrets, scope, onFailure)
+  const gateway = openGateway(config, { ...answering, ...checking }, secrets, scope, onFailure)
+  const envoy = await openEnvoy(config, { ...executing, ...checking }, secrets, scope, onFailure)
   const application = proxy?.application
   const operator = openOperatorApi(config, secrets, scope, { ...operating, secret, application, onFailure })
   return {
@@ -96,6 +102,26 @@ export async function openListeners(
       await Promise.all([proxy, api, gateway, envoy, operator].map((one) => one?.close(graceMs)))
     },
   }
+}
+
+/**
+ * What the reservation API has given out, and what checks have claimed. Each is counted by itself, but what a check has claimed may end
+ * over either listener, so that both stay open for it.
+ */
+function outstandingOf(
+  config: Config,
+  clock: Clock,
+): { readonly reserved: Outstanding; readonly checked: Outstanding } {
+  const reserved = trackOutstanding(clock, config.reservationsPerSession)
+  const checked = trackOutstanding(clock, config.reservationsPerSession)
+  const ended = (reservation: Reservation): void => {
+    reserved.ended(reservation)
+    checked.ended(reservation)
+  }
+  const none = async (graceMs: number): Promise<void> => {
+    await Promise.all([reserved.none(graceMs), checked.none(graceMs)])
+  }
+  return { reserved: { ...reserved, ended, none }, checked: { ...checked, ended } }
 }
 
 /** One for all listeners: an id of one is served by the others. */

@@ -14,7 +14,7 @@ export function openReservationApi(
   version: string,
   core: Pick<
     ReservationApiPorts,
-    'leases' | 'quotas' | 'secret' | 'clock' | 'random' | 'events' | 'tracing' | 'sagas'
+    'leases' | 'quotas' | 'secret' | 'outstanding' | 'clock' | 'random' | 'events' | 'tracing' | 'sagas'
   >,
   secrets: Secrets,
   principal: PrincipalRules,
@@ -48,7 +48,6 @@ export function openReservationApi(
         keepAliveTimeoutMs: config.keepAliveTimeoutMs,
         inFlightMax: config.maxInFlight,
         connectionsMax: config.connectionsMax,
-        perSessionMax: config.reservationsPerSession,
       },
     },
     {

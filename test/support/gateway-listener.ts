@@ -9,6 +9,7 @@ import { agreedSecret } from '../../src/core/reservations/reservation-secret.ts'
 import { UNTRACED } from '../../src/core/tracing.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
 import { createGateway, type GatewayOptions } from '../../src/http/gateway/server.ts'
+import { trackOutstanding } from '../../src/http/request/outstanding.ts'
 import { createBodyMemory } from '../../src/http/server/body-memory.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { systemClock } from '../../src/system/clock.ts'
@@ -66,6 +67,7 @@ export async function startGatewayListener(given: GatewayListenerOptions = {}): 
         given.quotaClock ?? clock,
       ),
       secret: agreedSecret({ leases, clock, random }),
+      outstanding: trackOutstanding(clock, 1_000),
       clock,
       random,
       events,

@@ -14,6 +14,7 @@ import { agreedSecret, type ReservationSecret } from '../../src/core/reservation
 import type { SagaAdmin } from '../../src/core/saga-admin.ts'
 import { UNTRACED } from '../../src/core/tracing.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
+import { trackOutstanding } from '../../src/http/request/outstanding.ts'
 import { createReservationApi, type ReservationApiOptions } from '../../src/http/reservations/server.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { systemClock } from '../../src/system/clock.ts'
@@ -28,6 +29,8 @@ export type TestApiOptions = {
   readonly clock?: Clock
   readonly secret?: ReservationSecret
   readonly maxWaiters?: number
+  /** Reservations that one session may hold. */
+  readonly perSessionMax?: number
   readonly sagas?: SagaAdmin
   readonly tenants?: Partial<TenantLimits>
   /** Default: all are kept, for the test to look at. */
@@ -94,13 +97,13 @@ export async function startReservationApi(given: TestApiOptions = {}): Promise<T
         keepAliveTimeoutMs: 5_000,
         inFlightMax: 1_000,
         connectionsMax: 1_000,
-        perSessionMax: 1_000,
         ...given.limits,
       },
     },
     {
       leases,
       waiters: createWaiters(given.maxWaiters ?? 256, 256),
+      outstanding: trackOutstanding(clock, given.perSessionMax ?? 1_000),
       secret: given.secret ?? agreedSecret({ leases, clock, random }),
       quotas: createTenantQuotas(
         { inFlightMax: 1_000, newRecordsPerSecondMax: 1_000_000, ...given.tenants },

@@ -76,7 +76,7 @@ export const reservationProblems = {
         await api.reserve(mine)
         return post(api, '/v1/reservations', { ...mine, reserved_value: 'another' })
       },
-      { limits: { perSessionMax: 1 } },
+      { perSessionMax: 1 },
     ),
   'entity-busy': () =>
     asked(async (api) => {

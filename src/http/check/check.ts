@@ -32,6 +32,7 @@ import type { Tracing } from '../../core/tracing.ts'
 import { type Problem, quotaProblem } from '../message/problems.ts'
 import { routeFor } from '../request/described-route.ts'
 import { type Identification, identify, type ScopeRules, type Subject, scopeOf } from '../request/identify.ts'
+import type { Outstanding } from '../request/outstanding.ts'
 import type { Body } from '../server/inbound.ts'
 import type { Original } from './original-request.ts'
 
@@ -41,6 +42,7 @@ export type CheckPorts = {
   readonly leases: Leases
   readonly quotas: TenantQuotas
   readonly secret: ReservationSecret
+  readonly outstanding: Pick<Outstanding, 'held'>
   readonly clock: Clock
   readonly random: Random
   readonly tracing: Tracing
@@ -123,7 +125,7 @@ async function claim(
   intent: Intent,
   route: ProtectedRoute,
   idempotencyKey: string,
-  { leases, secret, clock, random, tracing }: CheckPorts,
+  { leases, secret, outstanding, clock, random, tracing }: CheckPorts,
 ): Promise<Decided> {
   const startedMonoMs = clock.monoMs()
   const [signing] = await secret.current(route.budgetMs)
@@ -152,6 +154,7 @@ async function claim(
   if (result.kind === 'unavailable' && isQuorumLost(result)) return lost(result)
   if (result.kind !== 'reserved') return result
   const { reservation, validity } = result
+  outstanding.held(reservation, validity)
   // A later call may be served by another sidecar: the signed id tells it the claim's span.
   const trace = tracing.claimed(intent.recordKey)
   const lockId = lockIdOf({ key: intent.recordKey, token: reservation.token })

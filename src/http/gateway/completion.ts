@@ -21,6 +21,7 @@ import type { Problem } from '../message/problems.ts'
 import { type ReportedAnswer, reportedAnswerIn } from '../message/reported-answer.ts'
 import { ID_UNCHECKED } from '../message/unavailable.ts'
 import type { AdmittedRequest } from '../request/admission.ts'
+import type { Outstanding } from '../request/outstanding.ts'
 import type { Body } from '../server/inbound.ts'
 
 function reportFrom(bytes: Buffer): ReportedAnswer | undefined {
@@ -35,6 +36,7 @@ const POLICY: StoringPolicy = { store: {}, storedHeaders: [], bodyStorage: 'full
 
 export type CompletionPorts = SettlePorts & {
   readonly secret: ReservationSecret
+  readonly outstanding: Pick<Outstanding, 'ended'>
   readonly newInstance: () => string
   readonly tracing: Tracing
 }
@@ -61,9 +63,12 @@ export async function endClaim(
   if ('code' in reservation) return problem(reservation)
   const { intents, token, trace } = reservation
   if (trace !== undefined) for (const { recordKey } of intents) ports.tracing.resumed(recordKey, token, trace)
-  if (call === '/v1/gateway/release') return endOf(await release(reservation, ports.leases), problem)
-  const report = reportFrom(body.bytes)
-  return report === undefined ? problem(NO_REPORT) : endOf(await settle(reservation, report, ports), problem)
+  const report = call === '/v1/gateway/release' ? 'release' : reportFrom(body.bytes)
+  if (report === undefined) return problem(NO_REPORT)
+  const end =
+    report === 'release' ? await release(reservation, ports.leases) : await settle(reservation, report, ports)
+  if (end.kind !== 'unavailable') ports.outstanding.ended(reservation)
+  return endOf(end, problem)
 }
 
 type SettlePorts = { readonly leases: Leases; readonly clock: Clock }

@@ -20,6 +20,7 @@ import { type Admission, type AdmittedRequest, admit } from '../request/admissio
 import { endToEndHeaders, rawOf } from '../request/arrival.ts'
 import { decidedEvent } from '../request/decided-event.ts'
 import { routeFor } from '../request/described-route.ts'
+import type { Outstanding } from '../request/outstanding.ts'
 import { DRAINING, type FailurePorts, failureAnswer, NO_UPGRADE, overloaded } from '../request/refusals.ts'
 import type { BodyMemory } from '../server/body-memory.ts'
 import { hasBody, type Inbound, readBody } from '../server/inbound.ts'
@@ -42,13 +43,18 @@ export type GatewayOptions = CheckOptions & {
 }
 
 export type GatewayPorts = CheckPorts &
-  FailurePorts & { readonly clock: Clock; readonly events: Events; readonly bodyMemory: BodyMemory }
+  FailurePorts & {
+    readonly outstanding: Outstanding
+    readonly clock: Clock
+    readonly events: Events
+    readonly bodyMemory: BodyMemory
+  }
 
 export interface GatewayServer {
   listen(at: ListenAt): Promise<string>
   /** Each answer ends its connection from now on. */
   leave(): void
-  /** Admits nothing new; accepts completions for `graceMs`, or until nothing is in flight. */
+  /** Admits nothing new; accepts completions until all that was claimed has ended or lapsed, at most for `graceMs`. */
   close(graceMs: number): Promise<void>
 }
 
@@ -147,7 +153,13 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
   return {
     listen: (at) => server.listen(at),
     leave: server.inFlight.leave,
-    close: (graceMs) => server.close(graceMs),
+    close: async (graceMs) => {
+      const endMonoMs = ports.clock.monoMs() + graceMs
+      server.inFlight.drain()
+      // Open until then: a gateway may make a connection for each report.
+      await ports.outstanding.none(graceMs)
+      await server.close(Math.max(0, endMonoMs - ports.clock.monoMs()))
+    },
   }
 }
 

@@ -15,8 +15,8 @@ import type { Events } from '../../core/events.ts'
 import type { Leases } from '../../core/ports.ts'
 import { renewReservation } from '../../core/reservations/reservation-wait.ts'
 import type { Reservation, Validity } from '../../core/reservations/reservations.ts'
+import { keyOf } from '../request/outstanding.ts'
 import { type ReservedNow, times } from './answers.ts'
-import { keyOf } from './outstanding.ts'
 import type { HeartbeatLineOutput } from './schemas.ts'
 
 /** How much a caller may leave unread before its connection counts as closed. */

@@ -17,6 +17,7 @@ import { inOrder, type ReserveRequest } from '../../core/reservations/reserve.ts
 import type { Tracing } from '../../core/tracing.ts'
 import { type Problem, quotaProblem } from '../message/problems.ts'
 import type { Describing } from '../request/described-request.ts'
+import type { Outstanding } from '../request/outstanding.ts'
 import {
   type ApiAnswer,
   NO_SECRET,
@@ -27,7 +28,6 @@ import {
   reservedBody,
 } from './answers.ts'
 import { type Wanted, wantedBy } from './intents.ts'
-import type { Outstanding } from './outstanding.ts'
 import type { ReserveInput } from './schemas.ts'
 
 /** Routes and principal are the proxy's own. */

@@ -22,7 +22,6 @@ import { CALL_NAMES, CALLS, type CallName } from './calls.ts'
 import { createHandlers, type HandlerOptions, type HandlerPorts, type Handlers } from './handlers.ts'
 import { createHeartbeats, type HeartbeatPorts } from './heartbeat.ts'
 import { openApiDocument } from './openapi.ts'
-import { trackOutstanding } from './outstanding.ts'
 import { createReserveCall, type ReserveCallOptions } from './reserve-call.ts'
 import { sagaPaths, serveSagaCalls } from './saga-calls.ts'
 import { traceCalls } from './traced.ts'
@@ -35,12 +34,10 @@ export type ReservationApiOptions = HandlerOptions &
     readonly tls?: ListenerTls
     readonly limits: RoutedLimits & {
       readonly inFlightMax: number
-      /** Reservations that one session may hold through this sidecar. */
-      readonly perSessionMax: number
     }
   }
 
-export type ReservationApiPorts = Omit<HandlerPorts, 'outstanding' | 'heartbeats'> &
+export type ReservationApiPorts = Omit<HandlerPorts, 'heartbeats'> &
   Omit<HeartbeatPorts, 'onRenewed'> &
   JsonListenerPorts & {
     readonly events: Events
@@ -68,7 +65,7 @@ export function createReservationApi(
 ): ReservationApi {
   const { limits } = options
   const inFlight = trackInFlight(ports.clock)
-  const outstanding = trackOutstanding(ports.clock, limits.perSessionMax)
+  const { outstanding } = ports
   const heartbeats = createHeartbeats({ ...ports, onRenewed: outstanding.held })
   const ended = (reservation: Reservation): void => {
     outstanding.ended(reservation)

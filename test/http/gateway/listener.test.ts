@@ -4,6 +4,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { eventually } from '../../support/eventually.ts'
 import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
 const stack = new AsyncDisposableStack()
@@ -24,8 +25,8 @@ beforeAll(async () => {
 })
 afterAll(() => stack.disposeAsync())
 
-const ask = (key: string, headers: Record<string, string> = {}, uri = '/payments') =>
-  fetch(`${sidecar.gateway}/v1/gateway/forward-auth`, {
+const ask = (key: string, headers: Record<string, string> = {}, uri = '/payments', of = sidecar) =>
+  fetch(`${of.gateway}/v1/gateway/forward-auth`, {
     headers: {
       'X-Forwarded-Method': 'POST',
       'X-Forwarded-Uri': uri,
@@ -35,8 +36,8 @@ const ask = (key: string, headers: Record<string, string> = {}, uri = '/payments
     },
   })
 
-const say = (call: 'complete' | 'release', reservationId: string, report: unknown = {}) =>
-  fetch(`${sidecar.gateway}/v1/gateway/${call}`, {
+const say = (call: 'complete' | 'release', reservationId: string, report: unknown = {}, of = sidecar) =>
+  fetch(`${of.gateway}/v1/gateway/${call}`, {
     method: 'POST',
     headers: { 'Fencepost-Reservation-Id': reservationId, 'Content-Type': 'application/json' },
     body: JSON.stringify(report),
@@ -125,6 +126,34 @@ test.each(['bm8=\n', 'b m8=', 'bm8-', 'n\u00f6', 'bm8=bm8=', 'b', 7])(
     expect((await say('complete', idOf(granted), { status: 201, body_base64: body })).status).toBe(400)
     expect((await say('complete', idOf(granted), { status: 201, body_base64: 'bm8' })).status).toBe(204)
     expect((await ask(key)).status).toBe(409)
+  },
+)
+
+/** Bug: the listeners closed at once where no call was in flight: the outcome was lost, and a duplicate executed after the lease. */
+test.each<'gateway' | 'api'>(['gateway', 'api'])(
+  'a draining sidecar takes the end of what a check has claimed, over the %s listener, and then ends',
+  async (listener) => {
+    await using leaving = await startSidecar({
+      FENCEPOST_REDIS_NODES: 'embedded',
+      FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
+      FENCEPOST_CLAIM_BUDGET: '2s',
+      FENCEPOST_DRAIN_TIMEOUT: '25s',
+    })
+    const key = randomUUID()
+    const granted = await ask(key, {}, '/payments', leaving)
+    const ended = leaving.process.end({ signal: 'SIGTERM', withinMs: 15_000 })
+    await eventually('it drains', async () => (await ask(key, {}, '/payments', leaving)).status === 503)
+    const id = idOf(granted)
+    const report =
+      listener === 'gateway'
+        ? await say('complete', id, { status: 201 }, leaving)
+        : await fetch(`${leaving.api}/v1/reservations/${id}/complete`, {
+            method: 'POST',
+            headers: { 'Content-Type': 'application/json' },
+            body: JSON.stringify({ fencing_token: Number(granted.headers.get('fencepost-fencing-token')) }),
+          })
+    expect(report.ok).toBe(true)
+    await ended
   },
 )
 

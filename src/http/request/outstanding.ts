@@ -1,5 +1,5 @@
 /**
- * The open reservations of this sidecar: for its drain, and for the limit of one session.
+ * Open reservations of this sidecar, of its reservation API or of its checks: for its drain, and for the limit of one session.
  *
  * Owns no truth: the nodes have what is reserved. A session on several sidecars has its limit on each of them, and a restarted
  * sidecar counts anew. The limit bounds what one caller can make a sidecar hold.
@@ -17,15 +17,18 @@ export interface Outstanding {
    * @param recordKey of the first intent: reserving again what the session holds needs no further place
    */
   full(sessionTag: string, recordKey: string): number | undefined
+  count(): number
+  /** Resolves when all of them have ended or lapsed, at most after `graceMs`. */
+  none(graceMs: number): Promise<void>
 }
 
 type Held = { readonly untilMonoMs: number; readonly recordKey: string }
 
-export function trackOutstanding(clock: Clock, perSessionMax: number) {
+export function trackOutstanding(clock: Clock, perSessionMax: number): Outstanding {
   /** By session, then by reservation. */
   const sessions = new Map<string, Map<string, Held>>()
   let size = 0
-  let wake: (() => void) | undefined
+  const waiting = new Set<() => void>()
 
   function forget(session: string, key: string): void {
     const held = sessions.get(session)
@@ -60,7 +63,7 @@ export function trackOutstanding(clock: Clock, perSessionMax: number) {
     },
     ended: (reservation: Reservation): void => {
       forget(sessionOf(reservation), keyOf(reservation))
-      if (size === 0) wake?.()
+      if (size === 0) for (const wake of waiting) wake()
     },
     full: (sessionTag: string, recordKey: string): number | undefined => {
       const held = sessions.get(sessionTag)
@@ -81,8 +84,13 @@ export function trackOutstanding(clock: Clock, perSessionMax: number) {
         const leftMs = Math.min(endMonoMs, latestMonoMs()) - clock.monoMs()
         if (size === 0 || leftMs <= 0) return
         await new Promise<void>((resolve) => {
-          wake = resolve
-          clock.timer(leftMs, resolve)
+          const wake = (): void => {
+            timer.cancel()
+            waiting.delete(wake)
+            resolve()
+          }
+          const timer = clock.timer(leftMs, wake)
+          waiting.add(wake)
         })
       }
     },
