@@ -11,7 +11,8 @@ import { EXIT, type Io, type StopSignal } from './cli/command.ts'
 import { program } from './cli/program.ts'
 import { lastWords } from './core/fault.ts'
 
-const STOP_SIGNALS: readonly StopSignal[] = ['SIGTERM', 'SIGINT']
+/** SIGHUP, too: whoever sends it to have files read again, or closes the terminal, must not cut off what is under way. */
+const STOP_SIGNALS: readonly StopSignal[] = ['SIGTERM', 'SIGINT', 'SIGHUP']
 
 const readFile = (path: string): string => readFileSync(path, 'utf8')
 const { version } = JSON.parse(readFile(fileURLToPath(new URL('../package.json', import.meta.url)))) as {

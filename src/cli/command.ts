@@ -40,7 +40,7 @@ interface Signals {
   onLeave(listener: () => void): void
 }
 
-export type StopSignal = 'SIGTERM' | 'SIGINT'
+export type StopSignal = 'SIGTERM' | 'SIGINT' | 'SIGHUP'
 
 /** sysexits(3), as far as we use it. */
 export const EXIT = { ok: 0, failure: 1, usage: 64, unavailable: 69, configuration: 78 } as const

@@ -1,10 +1,13 @@
 /** How the process ends once its work is done: at once, and without losing what it wrote. */
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import type { ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
+import { startApplication } from '../support/application.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
+import { eventually } from '../support/eventually.ts'
 import { MAIN_PROGRAM } from '../support/main-program.ts'
 import { startOtlpReceiver } from '../support/otlp-receiver.ts'
 import { startFencepost } from '../support/processes.ts'
@@ -72,6 +75,34 @@ test('nothing that was written is lost where the reader of a pipe takes it later
   expect(text.startsWith('x'.repeat(1_000_000))).toBe(true)
   expect(() => JSON.parse(text.slice(1_000_001))).not.toThrow()
 })
+
+// Bug: SIGHUP, which has other servers read their files again, ended the process in the middle of a payment.
+test.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)(
+  '%s: what is under way is finished first',
+  async (signal) => {
+    const asked = Promise.withResolvers<ServerResponse>()
+    await using application = await startApplication((_request, response) => asked.resolve(response))
+    await using sidecar = await startSidecar({
+      FENCEPOST_REDIS_NODES: 'embedded',
+      FENCEPOST_UPSTREAM: application.origin,
+    })
+    const answer = fetch(`${sidecar.proxy}/payments`, {
+      method: 'POST',
+      headers: { 'idempotency-key': signal },
+    })
+    const payment = await asked.promise
+    sidecar.process.signal(signal)
+    await eventually('the port is closed', () =>
+      fetch(sidecar.proxy).then(
+        () => false,
+        () => true,
+      ),
+    )
+    payment.writeHead(201).end('paid')
+    expect(await (await answer).text()).toBe('paid')
+    expect(await sidecar.process.exited).toEqual({ code: 0, signal: null })
+  },
+)
 
 test('the spans of the last request are sent before the process ends', async () => {
   await using collector = await startOtlpReceiver()
