@@ -38,11 +38,11 @@ export type ProxyPorts = Omit<DispatchPorts, 'waitersOf'> & FailurePorts
 export interface ProxyServer {
   /** Where it listens: `http://host:port`, or `unix:/path`. */
   listen(at: ListenAt): Promise<string>
-  /** Requests in flight. */
+  /** Requests and tunnels in flight. */
   inFlight(): number
   /** Each answer ends its connection from now on. */
   leave(): void
-  /** From now on new protected requests get 503. Resolves when the last one is answered, or after `graceMs`. */
+  /** From now on new protected requests get 503. Resolves when the last request is answered and the last tunnel has ended, or after `graceMs`. */
   close(graceMs: number): Promise<void>
 }
 
@@ -51,9 +51,10 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
   const arrive = createArrival(options)
   const load: Load = {
     draining: () => server.inFlight.draining,
-    inFlight: () => server.inFlight.count + tunnels.count,
+    inFlight: () => server.inFlight.count,
   }
-  const tunnels = createTunnels(options, { ...ports, arrive, load, publish })
+  const inFlight = { begin: () => server.inFlight.begin(), end: () => server.inFlight.end() }
+  const tunnels = createTunnels(options, { ...ports, arrive, load, inFlight, publish })
   const server = createRequestServer(options, { handle, upgrade: tunnels.take }, ports)
 
   function handle(inbound: Inbound, startedMonoMs: number): Promise<void> {

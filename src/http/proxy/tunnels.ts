@@ -1,7 +1,7 @@
 /**
  * Requests for a WebSocket: which of them are forwarded, and the connections that become tunnels.
  *
- * Owns the set of tunnels, which count as in flight and are cut at the end of a drain. `upgrade.ts` connects the two ends.
+ * Owns the set of tunnels, which count as in flight: a drain waits for them, and cuts those that are left at its end. `upgrade.ts` connects the two ends.
  */
 
 import type { IncomingMessage } from 'node:http'
@@ -11,6 +11,7 @@ import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
 import type { Arrived } from '../request/arrival.ts'
 import { DRAINING, NO_UPGRADE, overloaded } from '../request/refusals.ts'
+import type { InFlight } from '../server/in-flight.ts'
 import { writeRaw } from '../server/send.ts'
 import type { DispatchOptions, Load } from './dispatch.ts'
 import { type ForwardPorts, hopOf } from './forwarding.ts'
@@ -22,11 +23,11 @@ export type TunnelPorts = ForwardPorts & {
   readonly onFailure: (error: unknown, instance: string) => void
   readonly arrive: (req: IncomingMessage) => Arrived
   readonly load: Load
+  readonly inFlight: Pick<InFlight, 'begin' | 'end'>
   readonly publish: (answer: Answer, arrived: Arrived, startedMonoMs: number) => void
 }
 
 export interface Tunnels {
-  readonly count: number
   /** Resolves when the tunnel has ended, or the request is refused. Never rejects. */
   take(req: IncomingMessage, socket: Duplex, first: Buffer): Promise<void>
   cut(): void
@@ -56,6 +57,7 @@ export function createTunnels(options: DispatchOptions, ports: TunnelPorts): Tun
     const answerWithinMs = route?.upstreamTimeoutMs ?? options.upstreamTimeoutMs
     const hop = hopOf(req, request)
     tunnels.add(socket)
+    ports.inFlight.begin()
     try {
       const call = { socket, first, request, hop, answerWithinMs, forwarded: options.forwarded }
       publish(await passUpgrade(call, ports), arrived, startedMonoMs)
@@ -64,13 +66,11 @@ export function createTunnels(options: DispatchOptions, ports: TunnelPorts): Tun
       socket.destroy()
     } finally {
       tunnels.delete(socket)
+      ports.inFlight.end()
     }
   }
 
   return {
-    get count() {
-      return tunnels.size
-    },
     take,
     cut: () => {
       for (const tunnel of tunnels) tunnel.destroy()

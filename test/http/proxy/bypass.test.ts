@@ -202,6 +202,21 @@ test('a WebSocket is forwarded, with the bytes right behind its handshake', asyn
   await wire.ended
 })
 
+// Bug: it was cut as soon as no request was under way, though the listener had time left.
+test('a drain waits for a WebSocket until one side ends it', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin)
+  await using wire = await openWire(proxy.port)
+  wire.send(`${HANDSHAKE}first`)
+  await eventually('both directions', () => wire.received().endsWith('first'))
+  const closed = proxy.proxy.close(60_000)
+  wire.send('-last')
+  await eventually('both directions', () => wire.received().endsWith('first-last'))
+  await wire[Symbol.asyncDispose]()
+  await closed
+  expect(proxy.proxy.inFlight()).toBe(0)
+})
+
 test('a WebSocket is forwarded where the application says 100 before it agrees', async () => {
   const agrees = 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n'
   await using application = await startRawApplication(`HTTP/1.1 100 Continue\r\n\r\n${agrees}hello`)
