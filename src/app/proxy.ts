@@ -20,6 +20,7 @@ export function openProxy(
   if (at.kind === 'off' || config.upstream === undefined) return undefined
   const application = createApplication({
     address: config.upstream,
+    host: config.upstreamHost,
     connectTimeoutMs: config.upstreamConnectTimeoutMs,
     bodyIdleMs: config.upstreamBodyTimeoutMs,
     connectionsMax: config.upstreamConnections,

@@ -189,6 +189,14 @@ export const SETTINGS = {
       'The application behind the proxy, and no address of fencepost itself; required unless the proxy is off.',
     source: 'The target is fixed here and never taken from a request.',
   }),
+  upstreamHost: setting({
+    env: 'FENCEPOST_UPSTREAM_HOST',
+    path: 'upstream.host',
+    kind: choice('client', 'application'),
+    default: 'client',
+    summary: "What the application reads in Host: the client's host, or its own address.",
+    source: 'Applications compare it with Origin, and build links and redirects of it.',
+  }),
   upstreamConnectTimeoutMs: setting({
     env: 'FENCEPOST_UPSTREAM_CONNECT_TIMEOUT',
     path: 'upstream.connectTimeout',

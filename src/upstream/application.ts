@@ -1,15 +1,15 @@
 /**
  * The application behind the sidecar: one address, fixed by configuration, and a pool of connections to it.
  *
- * Owns the pool with every option written out, and the choice between an answer in memory (which may be stored) and one
- * that is streamed. No redirects, no retries, no decompression, no cookies.
+ * Owns the pool with every option written out, which host a request is for, and the choice between an answer in memory (which may
+ * be stored) and one that is streamed. No redirects, no retries, no decompression, no cookies.
  */
 
 import type { Readable } from 'node:stream'
-import { Pool } from 'undici'
+import { buildConnector, type Dispatcher, Pool } from 'undici'
 import type { Clock } from '../core/clock.ts'
 import { linesOf } from '../core/formats/header-lines.ts'
-import type { HeaderList } from '../core/header-list.ts'
+import type { HeaderLine, HeaderList } from '../core/header-list.ts'
 import type { ForwardResult } from '../core/ports.ts'
 import { type ApplicationRequest, exchange, type Reply } from './exchange.ts'
 import { AnswerLate, type Failure, failureOf } from './failure.ts'
@@ -22,6 +22,8 @@ export type ApplicationAddress =
 
 export type ApplicationOptions = {
   readonly address: ApplicationAddress
+  /** What `Host` says: what the client's says, where it says anything, or the address of the application. */
+  readonly host: 'client' | 'application'
   readonly connectTimeoutMs: number
   /** Longest silence between two parts of an answer; after it the answer counts as cut. */
   readonly bodyIdleMs: number
@@ -34,8 +36,6 @@ export type ApplicationOptions = {
 export const ANSWER_HEAD_BYTES_MAX = 64 * 1024
 
 export interface Application extends AsyncDisposable {
-  /** The authority for `Host`. */
-  readonly authority: string
   /** Keeps a whole answer in memory, up to `storedLimitBytes`. Never rejects. */
   forward(request: ApplicationRequest, limits: ForwardLimits): Promise<ForwardResult>
   /** Passes the answer on as it comes. `answerWithinMs` is for its head. Never rejects. */
@@ -76,11 +76,18 @@ export type ForwardLimits = {
 export function createApplication(options: ApplicationOptions): Application {
   const { address, clock } = options
   const origin = address.kind === 'http' ? address.origin : 'http://localhost'
+  const connect = buildConnector({
+    timeout: options.connectTimeoutMs,
+    allowH2: false,
+    autoSelectFamily: true,
+    ...(address.kind === 'unix' ? { socketPath: address.path } : {}),
+  })
   const pool = new Pool(origin, {
     connections: options.connectionsMax,
     // One request per connection at a time: a request must not depend on the fate of the one before it.
     pipelining: 1,
-    connectTimeout: options.connectTimeoutMs,
+    // Without the name that undici takes from a request's Host: the certificate is that of the address.
+    connect: ({ servername: _, ...at }, connected) => connect(at, connected),
     // The exchange has its own deadline, which also covers the time before the head.
     headersTimeout: 0,
     bodyTimeout: options.bodyIdleMs,
@@ -93,30 +100,44 @@ export function createApplication(options: ApplicationOptions): Application {
     allowH2: false,
     // The other parser is an experiment, which an environment variable of undici would choose.
     useMilo: false,
-    autoSelectFamily: true,
-    ...(address.kind === 'unix' ? { socketPath: address.path } : {}),
   })
   passOverContinue(pool)
+  const connections = ofOneName(pool, origin)
+  const addressed = (request: ApplicationRequest): ApplicationRequest =>
+    options.host === 'client' ? request : { ...request, headers: request.headers.filter(isNotHost) }
   return {
-    authority: new URL(origin).host,
     forward: async (request, limits) => {
       const { answerWithinMs, mayBegin } = limits
-      const reply = await exchange(pool, request, { answerWithinMs, clock, mayBegin })
+      const reply = await exchange(connections, addressed(request), { answerWithinMs, clock, mayBegin })
       return reply.kind === 'answered' ? keepInMemory(reply, request.method, limits, clock) : reply
     },
     stream: async (request, answerWithinMs, signal) => {
-      const reply = await exchange(pool, request, { answerWithinMs, clock, signal })
+      const reply = await exchange(connections, addressed(request), { answerWithinMs, clock, signal })
       if (reply.kind !== 'answered') return reply
       const whole = isStream(reply, request.method) ? undefined : reply.body.whole()
       if (whole === undefined) reply.noDeadline()
       return passedOn(reply, whole)
     },
     upgrade: async (request, protocol, answerWithinMs) => {
-      const reply = await tunnel(pool, request, protocol, { answerWithinMs, clock })
+      const reply = await tunnel(connections, addressed(request), protocol, { answerWithinMs, clock })
       return reply.kind === 'answered' ? passedOn(reply, undefined) : reply
     },
     [Symbol.asyncDispose]: () => pool.destroy(),
   }
+}
+
+/** Over TLS undici ends a connection before a request for another name than the last one's, and takes the name from `Host`. */
+function ofOneName(pool: Pool, origin: string): Dispatcher {
+  if (!origin.startsWith('https:')) return pool
+  const { hostname: servername } = new URL(origin)
+  return pool.compose((dispatch) => (request, handler) => {
+    const named: typeof request & { servername: string } = { ...request, servername }
+    return dispatch(named, handler)
+  })
+}
+
+function isNotHost([name]: HeaderLine): boolean {
+  return name.toLowerCase() !== 'host'
 }
 
 function passedOn({ status, headers, body }: Reply, whole: Buffer | undefined): PassedOn {

@@ -31,6 +31,7 @@ beforeAll(async () => {
       bodyIdleMs: 60_000,
       connectionsMax: 1,
       keepAliveMs: 4_000,
+      host: 'client',
       clock: systemClock,
     }),
   )

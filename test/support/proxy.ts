@@ -128,6 +128,7 @@ export async function startProxy(
     bodyIdleMs: given.bodyIdleMs ?? 5_000,
     connectionsMax: 256,
     keepAliveMs: 4_000,
+    host: 'client',
     clock,
   })
   const proxy = createProxy(

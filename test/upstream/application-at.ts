@@ -9,6 +9,7 @@ import {
 export function applicationAt(origin: string, options: Partial<ApplicationOptions> = {}): Application {
   return createApplication({
     address: { kind: 'http', origin },
+    host: 'client',
     connectTimeoutMs: 500,
     bodyIdleMs: 5_000,
     connectionsMax: 1,

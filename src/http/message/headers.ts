@@ -32,7 +32,7 @@ const HOP_BY_HOP = new Set([
 ])
 
 /** Set anew by each sender. */
-const FRAMING = new Set(['content-length', 'host', 'expect'])
+const FRAMING = new Set(['content-length', 'expect'])
 
 /**
  * A name as an application behind CGI, WSGI or Rack reads it: in any case, and `_` is `-`. Where a header may come from some senders
@@ -110,7 +110,7 @@ export type Claimed = ForwardContext & {
   readonly idempotencyKey: string
 }
 
-/** The header lines for the application, without `Host` and framing: undici writes those. */
+/** The header lines for the application, without framing: undici writes that, and `Host` where the client names none. */
 export function towardsApplication(
   headers: HeaderList,
   hop: Hop,
@@ -122,6 +122,7 @@ export function towardsApplication(
     const lower = name.toLowerCase()
     if (HOP_BY_HOP.has(lower) || FRAMING.has(lower) || dropped.has(lower) || isSidecarHeader(lower))
       return false
+    if (lower === 'host') return hop.host !== undefined
     const read = readName(lower)
     if (isForwarding(read)) return forwarded === 'off' || (forwarded === 'append' && !REWRITTEN.has(read))
     return claimed === undefined || read !== 'idempotency-key'

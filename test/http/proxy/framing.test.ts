@@ -193,7 +193,8 @@ test.each<[what: string, bytes: string, target: string]>([
   expect(answer).toMatchObject({ status: 201, called: 1 })
   const seen = application.seen.at(-1)
   expect(seen?.target).toBe(target)
-  expect(seen?.values('host')).toEqual([new URL(application.origin).host])
+  // Of a target that is a URL, its host (RFC 9112, section 3.2.2).
+  expect(seen?.values('host')).toEqual([bytes.includes('//evil.example') ? 'evil.example' : 'a'])
 })
 
 test('an offer of HTTP/2 is declined by answering in HTTP/1.1', async () => {

@@ -325,7 +325,7 @@ test('the application may listen on a Unix socket; a missing one is 502, and no 
     await using application = await startApplication(undefined, path)
     const response = await proxy.post('k')
     expect([response.status, response.headers.get('idempotency-status')]).toEqual([201, 'created'])
-    expect(application.seen[0]?.values('host')).toEqual(['localhost'])
+    expect(application.seen[0]?.values('host')).toEqual([new URL(proxy.origin).host])
   }
   await rm(folder, { recursive: true })
 })

@@ -17,6 +17,7 @@
   "FENCEPOST_ADMIN_LISTEN": {"path":"listen.admin","accepts":"host:port, [IPv6]:port, unix:/path or off","kind":"text","pattern":".","default":"0.0.0.0:9090"},
   "FENCEPOST_OPERATOR_LISTEN": {"path":"listen.operator","accepts":"host:port, [IPv6]:port, unix:/path or off","kind":"text","pattern":".","default":"off"},
   "FENCEPOST_UPSTREAM": {"path":"upstream.address","accepts":"http://host:port or https://host:port without path, query and password, or unix:/path","kind":"pattern","pattern":"^(https?://|unix:/).+"},
+  "FENCEPOST_UPSTREAM_HOST": {"path":"upstream.host","accepts":"client or application","kind":"pattern","pattern":"^(client|application)$","default":"client"},
   "FENCEPOST_UPSTREAM_CONNECT_TIMEOUT": {"path":"upstream.connectTimeout","accepts":"a duration with its unit, such as 500ms, 30s, 5m or 24h, from 1ms to 1m","kind":"duration","pattern":"^(0|[1-9][0-9]*)(ms|s|m|h|d)$","min":1,"max":60000,"default":"1s"},
   "FENCEPOST_UPSTREAM_TIMEOUT": {"path":"upstream.timeout","accepts":"a duration with its unit, such as 500ms, 30s, 5m or 24h, from 10ms to 1h","kind":"duration","pattern":"^(0|[1-9][0-9]*)(ms|s|m|h|d)$","min":10,"max":3600000,"default":"60s"},
   "FENCEPOST_UPSTREAM_BODY_TIMEOUT": {"path":"upstream.bodyTimeout","accepts":"a duration with its unit, such as 500ms, 30s, 5m or 24h, from 10ms to 1h","kind":"duration","pattern":"^(0|[1-9][0-9]*)(ms|s|m|h|d)$","min":10,"max":3600000,"default":"60s"},
