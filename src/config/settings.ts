@@ -553,7 +553,8 @@ export const SETTINGS = {
     path: 'limits.requestTimeout',
     kind: duration({ minMs: 10 * MILLISECOND, maxMs: DAY }),
     default: '60s',
-    summary: 'How long a client may take to send a whole request.',
+    summary:
+      'How long a client may take to send a whole request; how long it may be silent in a body that is passed on as it arrives.',
     source: 'The default of nginx for a silent body (`client_body_timeout`).',
   }),
   keepAliveTimeoutMs: setting({

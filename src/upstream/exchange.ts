@@ -32,7 +32,10 @@ export type Reply = {
 }
 
 export type ExchangeOptions = {
-  /** From sending the request to the last byte of the answer, unless `noDeadline` is called. */
+  /**
+   * From sending the request to the last byte of the answer, unless `noDeadline` is called. Of a body that is a stream each part begins
+   * it anew: how long the client takes is not the application's silence.
+   */
   readonly answerWithinMs: number
   readonly clock: Clock
   /** Ends the exchange: for requests that no client waits for and no record needs. */
@@ -53,7 +56,7 @@ export function exchange(
   options: ExchangeOptions,
 ): Promise<Reply | Failure> {
   return new Promise((resolve) => {
-    const under = new Exchange(options, resolve)
+    const under = new Exchange(options, request.body, resolve)
     try {
       dispatcher.dispatch(
         {
@@ -77,7 +80,12 @@ class Exchange implements Dispatcher.DispatchHandler {
   readonly #signal: AbortSignal | undefined
   readonly #mayBegin: (() => boolean) | undefined
   readonly #resolve: (end: Reply | Failure) => void
-  readonly #deadline: Timer
+  readonly #clock: Clock
+  readonly #answerWithinMs: number
+  readonly #sent: Readable | undefined
+  /** When the exchange began, or the last part of the body was sent. */
+  #movedMonoMs: number
+  #deadline: Timer
   /** For the signal, which keeps nothing else. */
   readonly #onAbort: (() => void) | undefined
   #control: Dispatcher.DispatchController | undefined
@@ -86,14 +94,17 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   constructor(
     { answerWithinMs, clock, signal, mayBegin }: ExchangeOptions,
+    body: ApplicationRequest['body'],
     resolve: (end: Reply | Failure) => void,
   ) {
     this.#signal = signal
     this.#mayBegin = mayBegin
     this.#resolve = resolve
-    this.#deadline = clock.timer(answerWithinMs, () => {
-      this.#giveUp(new AnswerLate(`no whole answer within ${answerWithinMs} ms`))
-    })
+    this.#clock = clock
+    this.#answerWithinMs = answerWithinMs
+    this.#sent = Buffer.isBuffer(body) ? undefined : body
+    this.#movedMonoMs = clock.monoMs()
+    this.#deadline = clock.timer(answerWithinMs, this.#onDeadline)
     if (signal === undefined) return
     this.#onAbort = () => this.#giveUp(new Error(NOBODY_WAITS))
     signal.addEventListener('abort', this.#onAbort)
@@ -106,6 +117,10 @@ class Exchange implements Dispatcher.DispatchHandler {
     if (this.#control !== undefined) throw new Error('this request was already handed to a connection once')
     if (this.#mayBegin?.() === false) throw new ClaimEnded('the claim ended before there was a connection')
     this.#control = controller
+    // undici listens in the same turn, before the first part.
+    this.#sent?.on('data', () => {
+      this.#movedMonoMs = this.#clock.monoMs()
+    })
   }
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
@@ -138,6 +153,12 @@ class Exchange implements Dispatcher.DispatchHandler {
     const reason = this.#given ?? error
     if (this.#body !== undefined) this.#body.cut(reason)
     else this.#resolve(failureOf(reason, this.#control !== undefined))
+  }
+
+  readonly #onDeadline = (): void => {
+    const leftMs = this.#movedMonoMs + this.#answerWithinMs - this.#clock.monoMs()
+    if (this.#sent !== undefined && leftMs > 0) this.#deadline = this.#clock.timer(leftMs, this.#onDeadline)
+    else this.#giveUp(new AnswerLate(`no whole answer within ${this.#answerWithinMs} ms`))
   }
 
   #giveUp(error: Error): void {

@@ -3,7 +3,8 @@
  *
  * Owns the answer to them and, above all, which request it answers. While an earlier request on the same connection waits for
  * its answer, nothing is written: the client would take it for that answer. Malformed bytes inside a body that is being read
- * are a problem of that request.
+ * are a problem of that request. Node limits how long a whole request takes; of a body that is passed on as it arrives, this limits
+ * the silence.
  */
 
 import type { Duplex } from 'node:stream'
@@ -46,7 +47,9 @@ export function createConnectionFaults(limits: FaultLimits, newInstance: () => s
       }
       const { latest, unanswered = new Set<Inbound>() } = connections.get(socket) ?? {}
       if (latest !== undefined && !latest.req.complete && unanswered.has(latest)) {
-        cuts.get(latest)?.abort(problem)
+        const cut = cuts.get(latest)
+        if (latest.streamed === true && problem.code === 'request-timeout') cutWhenSilent(latest, limits, cut)
+        else cut?.abort(problem)
         return
       }
       const refuse = (): void => {
@@ -65,6 +68,24 @@ export type FaultLimits = {
   readonly headerBytesMax: number
   readonly headersTimeoutMs: number
   readonly requestTimeoutMs: number
+}
+
+/** Node tells of each request once that it takes too long. */
+function cutWhenSilent({ req, res }: Inbound, limits: FaultLimits, cut: AbortController | undefined): void {
+  const { requestTimeoutMs } = limits
+  let heardBytes = req.socket.bytesRead
+  const timer = setInterval(() => {
+    const { bytesRead } = req.socket
+    if (req.complete) clearInterval(timer)
+    // While the application does not read, the client can't send: that is the application's silence.
+    else if (bytesRead !== heardBytes || req.isPaused()) heardBytes = bytesRead
+    else cut?.abort({ code: 'request-timeout', detail: silent(requestTimeoutMs) })
+  }, requestTimeoutMs)
+  res.once('close', () => clearInterval(timer))
+}
+
+function silent(forMs: number): string {
+  return `No part of the body came for ${forMs} ms, which is the limit. What came before was passed on: the request may have been carried out.`
 }
 
 const CHECK_MS_MIN = 50

@@ -18,6 +18,8 @@ export type Inbound = {
   readonly expectsContinue: boolean
   /** Aborts, with a {@link Problem} as its reason, where the rest of the request will not arrive. */
   readonly cut: AbortSignal
+  /** Its body is passed on as it arrives: it may take as long as it likes, but not fall silent. */
+  streamed?: boolean
 }
 
 export type Body =
@@ -98,6 +100,7 @@ export function tooLarge(limitBytes: number): Body {
  */
 export function bodyStream(inbound: Inbound): Readable {
   const { req, res, cut } = inbound
+  inbound.streamed = true
   if (inbound.expectsContinue) res.writeContinue()
   const stream = new PassThrough({ highWaterMark: 64 * 1024 })
   const fail = (): void => {

@@ -7,6 +7,9 @@ import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
 import { hold, openWire, route, startProxy } from '../../support/proxy.ts'
 
+/** Long enough for the pauses of a busy machine. */
+const LIMIT_MS = 1_000
+
 /** Resolves when a count above zero has stayed the same for twenty looks. */
 async function standsStill(count: () => number): Promise<void> {
   let last = 0
@@ -39,6 +42,43 @@ test('a body arrives while it is being sent, and an answer while it is being mad
   wire.send('0\r\n\r\n')
   await eventually('the end', () => wire.received().endsWith('0\r\n\r\n'))
   expect(heard).toEqual(['one', 'two'])
+})
+
+/** Bug: an upload of more than a minute got 408, or 504 as if the application had been silent, however steadily its client sent. */
+test('an upload may take longer than a request and its answer may, as long as parts of it come', async () => {
+  let heardBytes = 0
+  await using application = await startApplication()
+  application.onRequest = (request, response) => {
+    request.on('data', (part: Buffer) => {
+      heardBytes += part.length
+    })
+    request.on('end', () => response.end('stored'))
+  }
+  await using proxy = await startProxy(application.origin, {
+    limits: { headersTimeoutMs: LIMIT_MS, requestTimeoutMs: LIMIT_MS },
+    options: { upstreamTimeoutMs: LIMIT_MS },
+  })
+  await using wire = await openWire(proxy.port)
+  const beganMs = performance.now()
+  wire.send('PUT /files/1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n')
+  for (let parts = 1; performance.now() - beganMs < 3 * LIMIT_MS; parts++) {
+    wire.send('1\r\n.\r\n')
+    await eventually('the part arrives', () => heardBytes === parts)
+  }
+  wire.send('0\r\n\r\n')
+  await eventually('the answer', () => wire.received().endsWith('stored'))
+})
+
+test('an upload that falls silent is cut with 408, which says that it may have been carried out', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin, {
+    limits: { headersTimeoutMs: 200, requestTimeoutMs: 200 },
+  })
+  await using wire = await openWire(proxy.port)
+  wire.send('PUT /files/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nsome of it')
+  await wire.ended
+  expect(wire.received()).toMatch(/^HTTP\/1\.1 408 [\s\S]*may have been carried out/)
+  await eventually('no request is left', () => proxy.proxy.inFlight() === 0)
 })
 
 test('an unasked 100, in two parts and while the body is being sent, does not end the request', async () => {
