@@ -11,6 +11,7 @@ import type { Clock } from '../core/clock.ts'
 import { linesOf } from '../core/formats/header-lines.ts'
 import type { HeaderLine, HeaderList } from '../core/header-list.ts'
 import type { ForwardResult } from '../core/ports.ts'
+import { readPastFailedWrites } from './early-answer.ts'
 import { type ApplicationRequest, exchange, type Reply } from './exchange.ts'
 import { AnswerLate, type Failure, failureOf } from './failure.ts'
 import { type Tunnel, tunnel } from './tunnel.ts'
@@ -87,7 +88,11 @@ export function createApplication(options: ApplicationOptions): Application {
     // One request per connection at a time: a request must not depend on the fate of the one before it.
     pipelining: 1,
     // Without the name that undici takes from a request's Host: the certificate is that of the address.
-    connect: ({ servername: _, ...at }, connected) => connect(at, connected),
+    connect: ({ servername: _, ...at }, connected) =>
+      connect(at, (...made) => {
+        if (made[0] === null) readPastFailedWrites(made[1])
+        connected(...made)
+      }),
     // The exchange has its own deadline, which also covers the time before the head.
     headersTimeout: 0,
     bodyTimeout: options.bodyIdleMs,

@@ -1,4 +1,10 @@
-/** Requests whose claim ends while they wait for a connection to the application; and streams without a reader. */
+/**
+ * Requests whose claim ends while they wait for a connection to the application; streams without a reader; answers that come
+ * before the body was read.
+ */
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
+import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { expect, test } from 'vitest'
 import { systemClock } from '../../src/system/clock.ts'
@@ -108,4 +114,53 @@ test.each<[answer: string, Respond, passedOn: 'whole' | 'stream']>([
   expect(Buffer.isBuffer(reply.body) ? 'whole' : 'stream').toBe(passedOn)
   const body = Buffer.isBuffer(reply.body) ? reply.body : await buffer(reply.body)
   expect(body.toString()).toBe(body.length > 4 ? 'x'.repeat(2_000_000) : 'paid')
+})
+
+/**
+ * Bug: an application that answers an upload without having read it, and closes, was taken for one that broke off, though its answer was there: the
+ * client got 502 in place of a refusal, or of a success.
+ */
+test('an answer that comes before the body was read is the answer, also where the connection is closed behind it', async () => {
+  const part = Buffer.alloc(64 * 1024)
+  const upload = new Readable({ read: () => {} })
+  const server = createServer((socket) => {
+    socket
+      .on('error', () => {})
+      .once('data', () => {
+        socket.pause()
+        socket.end(
+          'HTTP/1.1 413 Content Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge',
+          () => {
+            // Closing with bytes unread resets the connection. The next part is written before anybody looks at what came.
+            socket.destroy().once('close', () => upload.push(part))
+          },
+        )
+      })
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  await using application = applicationAt(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+  upload.push(part)
+  upload.push(part)
+  const passed = await application.stream(
+    { method: 'PUT', target: '/files/1', headers: [], body: upload },
+    5_000,
+    new AbortController().signal,
+  )
+  expect(passed).toMatchObject({ kind: 'answered', status: 413, body: Buffer.from('large') })
+  server.close()
+})
+
+test('a connection that is closed before the body was read, without an answer, is a reset', async () => {
+  const server = createServer((socket) => {
+    socket.on('error', () => {}).once('data', () => socket.destroy())
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  await using application = applicationAt(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+  expect(
+    await application.forward(
+      { method: 'POST', target: '/payments', headers: [], body: Buffer.alloc(16 * 1024 * 1024) },
+      { answerWithinMs: 5_000, storedLimitBytes: 1_024 },
+    ),
+  ).toMatchObject({ kind: 'no_answer', cause: 'reset' })
+  server.close()
 })
