@@ -1,7 +1,7 @@
 /**
  * Headers that count without being chosen, wherever a request has them.
  *
- * Owns the three lists. A header belongs here when two requests that differ in it alone are two requests in the applications that
+ * Owns the three lists, and which cookies say nothing of who asks. A header belongs here when two requests that differ in it alone are two requests in the applications that
  * read it, and when a client that tries again sends it again as it was: no counters of attempts, times, traces, signatures. One that
  * is missing here can merge two requests; one too many makes a retry another request.
  */
@@ -171,6 +171,23 @@ export const SAYING_WHO = {
   /** Parts of names that have such an ending, and say what a browser or a form did. */
   except: ['sec-fetch', 'csrf', 'xsrf'],
 } as const
+
+/**
+ * Cookies that are written anew while a user does one thing, beside others that say who it is: the clock of a visit (Google Analytics
+ * beside `_ga`, Clarity beside `_clck`), and which server answered last (AWS). With them the second of two clicks on one button would be
+ * another user's. Only such belong here, by their exact names: one that alone tells two visitors apart does not.
+ */
+const CHANGING_COOKIE = /^(_ga_[0-9A-Z]+|_clsk|AWSALB(TG)?(CORS)?)=/
+
+/** The lines of `Cookie` that say who asks: without those cookies, and otherwise as they came. */
+export function lastingCookies(lines: readonly string[]): readonly string[] {
+  return lines.flatMap((line) => {
+    const pairs = line.split(';').map((pair) => pair.replaceAll(/^[\t ]+|[\t ]+$/g, ''))
+    const lasting = pairs.filter((pair) => !CHANGING_COOKIE.test(pair))
+    if (lasting.length === pairs.length) return [line]
+    return lasting.length === 0 ? [] : [lasting.join('; ')]
+  })
+}
 
 const WHICH = named(SAYING_WHICH)
 const WHO = named(SAYING_WHO)

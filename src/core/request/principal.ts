@@ -18,7 +18,7 @@ import { linesOf } from '../formats/header-lines.ts'
 import { type Member, parseJson } from '../formats/json.ts'
 import type { HeaderList } from '../header-list.ts'
 import type { PrincipalSource, ProtectedRoute, VerifiedJwt } from '../routes/route.ts'
-import { asLists, countedIn, saysWhich, saysWho } from './counted-headers.ts'
+import { asLists, countedIn, lastingCookies, saysWhich, saysWho } from './counted-headers.ts'
 
 export const ANONYMOUS = 'anonymous'
 
@@ -129,19 +129,32 @@ export function principalFrom(
  * @param principal what {@link principalOfRequest} made of the same request
  */
 export function principalOfContent(principal: string, source: PrincipalSource, headers: HeaderList): string {
-  const names = headersOfContent(principal, source, headers)
-  return names.length === 0 ? principal : `said:${hashOf([principal, ...asLists(headers, names)])}`
+  const said = saidOfContent(principal, source, headers)
+  return said.length === 0 ? principal : `said:${hashOf([principal, ...said])}`
 }
 
-/** @returns the headers that count there, in lower case: who asks only where nobody has said by what the route knows its clients */
+/** @returns the headers that count there, in lower case */
 export function headersOfContent(
   principal: string,
   source: PrincipalSource,
   headers: HeaderList,
 ): readonly string[] {
+  return saidOfContent(principal, source, headers).flatMap(([name]) => name ?? [])
+}
+
+/** Each header with its lines: who asks only where nobody has said by what the route knows its clients. */
+function saidOfContent(
+  principal: string,
+  source: PrincipalSource,
+  headers: HeaderList,
+): readonly (readonly string[])[] {
   const byDefault = source.kind === 'authorization' && linesOf(headers, 'authorization').length > 0
   const unnamed = principal === ANONYMOUS || byDefault
-  return countedIn(headers, (name) => saysWhich(name) || (unnamed && saysWho(name)))
+  const names = countedIn(headers, (name) => saysWhich(name) || (unnamed && saysWho(name)))
+  return asLists(headers, names).flatMap(([name = '', ...lines]) => {
+    const lasting = name === 'cookie' ? lastingCookies(lines) : lines
+    return lasting.length === 0 ? [] : [[name, ...lasting]]
+  })
 }
 
 function namedBy(header: string, headers: HeaderList): string | undefined {

@@ -163,6 +163,39 @@ test.each<[what: string, first: Record<string, string>, second: Record<string, s
   ])
 })
 
+/** Bug: where a page measures its visits the second click on a button was another user's, and was executed. */
+test('by content, cookies that change while a user does one thing make no other user', async () => {
+  const tenant = { 'x-tenant-id': 'clicks' }
+  const by = (cookie: string): Asked => ({ headers: { cookie, ...tenant } })
+  expect(
+    await statuses(
+      byContent,
+      by('_ga=GA1.1.7; session=a; _ga_X1=GS2.1.s1; AWSALB=srv1'),
+      by('_ga=GA1.1.7; session=a; _ga_X1=GS2.1.s2; AWSALB=srv2'),
+      by('_ga=GA1.1.7; session=a'),
+      by('_ga=GA1.1.7; session=b; _ga_X1=GS2.1.s2; AWSALB=srv2'),
+      by('_ga=GA1.1.8; session=a; _ga_X1=GS2.1.s1; AWSALB=srv1'),
+      by('_ga_X1=GS2.1.s1'),
+      { headers: tenant },
+      // Sessions of applications with such names.
+      by('_ga_session=a; _gateway_session=a'),
+      by('_ga_session=b; _gateway_session=a'),
+      by('_ga_session=b; _gateway_session=b'),
+    ),
+  ).toEqual([
+    '201 created',
+    '201 replayed',
+    '201 replayed',
+    '201 created',
+    '201 created',
+    '201 created',
+    '201 replayed',
+    '201 created',
+    '201 created',
+    '201 created',
+  ])
+})
+
 test('with a key, a retry is the same request after a cookie has changed', async () => {
   const before = { headers: { cookie: 'session=a; seen=1' } }
   const after = { headers: { cookie: 'session=a; seen=2' } }
