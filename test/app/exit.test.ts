@@ -81,7 +81,10 @@ test.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)(
   '%s: what is under way is finished first',
   async (signal) => {
     const asked = Promise.withResolvers<ServerResponse>()
-    await using application = await startApplication((_request, response) => asked.resolve(response))
+    await using application = await startApplication((request, response) => {
+      if (request.method === 'POST') asked.resolve(response)
+      else response.end()
+    })
     await using sidecar = await startSidecar({
       FENCEPOST_REDIS_NODES: 'embedded',
       FENCEPOST_UPSTREAM: application.origin,
