@@ -1,11 +1,12 @@
 /**
  * Headers that count without being chosen, wherever a request has them.
  *
- * Owns the three lists, and which cookies say nothing of who asks. A header belongs here when two requests that differ in it alone are two requests in the applications that
- * read it, and when a client that tries again sends it again as it was: no counters of attempts, times, traces, signatures. One that
- * is missing here can merge two requests; one too many makes a retry another request.
+ * Owns the three lists, and which cookies say nothing of who asks. A header belongs here when two requests that differ in it alone
+ * are two requests in the applications that read it, and when a client that tries again sends it again as it was: no counters of
+ * attempts, times, traces, signatures. One that is missing here can merge two requests; one too many makes a retry another request.
  */
 
+import { trimOws } from '../formats/field-value.ts'
 import { linesOf } from '../formats/header-lines.ts'
 import type { HeaderList } from '../header-list.ts'
 
@@ -182,7 +183,7 @@ const CHANGING_COOKIE = /^(_ga_[0-9A-Z]+|_clsk|AWSALB(TG)?(CORS)?)=/
 /** The lines of `Cookie` that say who asks: without those cookies, and otherwise as they came. */
 export function lastingCookies(lines: readonly string[]): readonly string[] {
   return lines.flatMap((line) => {
-    const pairs = line.split(';').map((pair) => pair.replaceAll(/^[\t ]+|[\t ]+$/g, ''))
+    const pairs = line.split(';').map(trimOws)
     const lasting = pairs.filter((pair) => !CHANGING_COOKIE.test(pair))
     if (lasting.length === pairs.length) return [line]
     return lasting.length === 0 ? [] : [lasting.join('; ')]
@@ -222,7 +223,7 @@ const NONE: readonly string[] = Object.freeze([])
 
 /** @returns the names of those that the request has, in lower case, sorted, each once */
 export function countedIn(headers: HeaderList, counts: (name: string) => boolean): readonly string[] {
-  // Nearly no request has one.
+  // Most requests have none.
   let found: Set<string> | undefined
   for (const [header] of headers) {
     const name = header.toLowerCase()

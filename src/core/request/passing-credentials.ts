@@ -40,11 +40,14 @@ export function noticePassingCredentials(
 }
 
 /** Schemes with a signature, a counter or a ticket of one request. */
-const SIGNED = /^(aws4-\S+|digest|hawk|signature|ntlm|negotiate|\S*hmac\S*|oauth(?= .*oauth_signature))(?= )/i
+const SIGNED = /^(aws4-.+|digest|hawk|signature|ntlm|negotiate)$|hmac/i
 
+/** The scheme is cut off first: a client chooses how long a line without a space is. */
 function signedBy(line: string, { name }: ProtectedRoute): Passing | undefined {
-  const scheme = SIGNED.exec(line)?.[0]
-  return scheme === undefined ? undefined : { route: name, kind: 'signed', scheme }
+  const scheme = line.slice(0, Math.max(0, line.indexOf(' ')))
+  // OAuth 2 has the name of a scheme in common with OAuth 1, which signs.
+  const signed = SIGNED.test(scheme) || (/^oauth$/i.test(scheme) && line.includes('oauth_signature'))
+  return signed ? { route: name, kind: 'signed', scheme } : undefined
 }
 
 function endsBefore(

@@ -3,11 +3,13 @@
  *
  * Owns their grammar and how a request's path is compared with them. A path is compared in a normal form, because an
  * application behind us may well take `/%70ayments`, `//payments`, `/x/../payments/` and, on a Java server,
- * `/payments;jsessionid=1` and `/x/..;/payments` for `/payments`, and a request must not slip past its protection by its spelling. The identity of a request uses its actual path, not this form.
+ * `/payments;jsessionid=1` and `/x/..;/payments` for `/payments`, and a request must not slip past its protection by its
+ * spelling. The identity of a request uses its actual path, not this form.
  *
  * Letters keep their case. There are no regular expressions: a pattern of the configuration can't be made to hang.
  *
- * Source: RFC 3986, sections 3.3 (parameters of a segment), 5.2.4 (dot segments) and 6.2.2 (normalisation of case and percent-encoding).
+ * Source: RFC 3986, sections 3.3 (parameters of a segment), 5.2.4 (dot segments) and 6.2.2 (normalisation of case and
+ * percent-encoding).
  */
 
 export type Segment =

@@ -1,7 +1,8 @@
 /**
  * Requests for a WebSocket: which of them are forwarded, and the connections that become tunnels.
  *
- * Owns the set of tunnels, which count as in flight: a drain waits for them, and cuts those that are left at its end. `upgrade.ts` connects the two ends.
+ * Owns the set of tunnels, which count as in flight: a drain waits for them, and cuts those that are left at its end. `upgrade.ts`
+ * connects the two ends.
  */
 
 import type { IncomingMessage } from 'node:http'

@@ -214,6 +214,22 @@ test('where a route knows its clients by a header, the content is that client’
   ])
 })
 
+async function toldApartByContent(
+  header: string,
+  first: string,
+  second: string,
+): Promise<(value: string) => Asked> {
+  const tenant = { 'x-tenant-id': `apart-${round}` }
+  const of = (value: string): Asked => ({ headers: { [header]: value, ...tenant } })
+  expect(await statuses(byContent, of(first), of(first), of(second), { headers: tenant })).toEqual([
+    '201 created',
+    '201 replayed',
+    '201 created',
+    '201 created',
+  ])
+  return of
+}
+
 /**
  * Bug: a chunk of an upload was dropped where it had the bytes of the one before, and a procedure that a header names was answered with
  * what another one had said.
@@ -229,14 +245,7 @@ test.each<[what: string, header: string, first: string, second: string]>([
   // Bug: whoever paid an order after its form had been validated got the answer of the validation, and no order.
   ['a form that is only validated', 'Precognition-Validate-Only', 'email', 'email,name'],
 ])('%s is another request', async (_what, header, first, second) => {
-  const tenant = { 'x-tenant-id': `what-${round}` }
-  const of = (value: string): Asked => ({ headers: { [header]: value, ...tenant } })
-  expect(await statuses(byContent, of(first), of(first), of(second), { headers: tenant })).toEqual([
-    '201 created',
-    '201 replayed',
-    '201 created',
-    '201 created',
-  ])
+  const of = await toldApartByContent(header, first, second)
   expect(await statuses(keyed, of(first), of(first), of(second))).toEqual([
     '201 created',
     '201 replayed',
@@ -253,14 +262,7 @@ test.each<[what: string, header: string, first: string, second: string]>([
 ])(
   'by content, %s is another event; with a key, the key says which event it is',
   async (_what, header, first, second) => {
-    const tenant = { 'x-tenant-id': `which-${round}` }
-    const of = (value: string): Asked => ({ headers: { [header]: value, ...tenant } })
-    expect(await statuses(byContent, of(first), of(first), of(second), { headers: tenant })).toEqual([
-      '201 created',
-      '201 replayed',
-      '201 created',
-      '201 created',
-    ])
+    const of = await toldApartByContent(header, first, second)
     expect(await statuses(keyed, of(first), of(second))).toEqual(['201 created', '201 replayed'])
   },
 )
