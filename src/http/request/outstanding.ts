@@ -7,6 +7,7 @@
 
 import type { Clock } from '../../core/clock.ts'
 import { type Reservation, SESSION_TAG_BYTES, type Validity } from '../../core/reservations/reservations.ts'
+import { createWakeUps } from '../../core/wake-ups.ts'
 
 export interface Outstanding {
   held(reservation: Reservation, validity: Pick<Validity, 'validUntilMonoMs'>): void
@@ -28,7 +29,7 @@ export function trackOutstanding(clock: Clock, perSessionMax: number): Outstandi
   /** By session, then by reservation. */
   const sessions = new Map<string, Map<string, Held>>()
   let size = 0
-  const waiting = new Set<() => void>()
+  const none = createWakeUps(clock)
 
   function forget(session: string, key: string): void {
     const held = sessions.get(session)
@@ -63,7 +64,7 @@ export function trackOutstanding(clock: Clock, perSessionMax: number): Outstandi
     },
     ended: (reservation: Reservation): void => {
       forget(sessionOf(reservation), keyOf(reservation))
-      if (size === 0) for (const wake of waiting) wake()
+      if (size === 0) none.wake()
     },
     full: (sessionTag: string, recordKey: string): number | undefined => {
       const held = sessions.get(sessionTag)
@@ -83,15 +84,7 @@ export function trackOutstanding(clock: Clock, perSessionMax: number): Outstandi
         forgetLapsed()
         const leftMs = Math.min(endMonoMs, latestMonoMs()) - clock.monoMs()
         if (size === 0 || leftMs <= 0) return
-        await new Promise<void>((resolve) => {
-          const wake = (): void => {
-            timer.cancel()
-            waiting.delete(wake)
-            resolve()
-          }
-          const timer = clock.timer(leftMs, wake)
-          waiting.add(wake)
-        })
+        await none.orAfter(leftMs)
       }
     },
   }

@@ -8,6 +8,7 @@
  */
 
 import type { Clock } from '../../core/clock.ts'
+import { createWakeUps } from '../../core/wake-ups.ts'
 
 export interface InFlight {
   readonly count: number
@@ -26,7 +27,7 @@ export function trackInFlight(clock: Pick<Clock, 'timer'>): InFlight {
   let count = 0
   let draining = false
   let leaving = false
-  const waiting = new Set<() => void>()
+  const idle = createWakeUps(clock)
 
   return {
     get count() {
@@ -43,7 +44,7 @@ export function trackInFlight(clock: Pick<Clock, 'timer'>): InFlight {
     },
     end: () => {
       count -= 1
-      if (count === 0) for (const idle of waiting) idle()
+      if (count === 0) idle.wake()
     },
     leave: () => {
       leaving = true
@@ -53,16 +54,7 @@ export function trackInFlight(clock: Pick<Clock, 'timer'>): InFlight {
       draining = true
     },
     idleOrAfter: async (graceMs) => {
-      if (count === 0) return
-      await new Promise<void>((resolve) => {
-        const done = (): void => {
-          timer.cancel()
-          waiting.delete(done)
-          resolve()
-        }
-        const timer = clock.timer(graceMs, done)
-        waiting.add(done)
-      })
+      if (count > 0) await idle.orAfter(graceMs)
     },
   }
 }
