@@ -18,39 +18,50 @@ import {
 } from '../../core/outcome.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
+import { otherSpellings, sidecarHeaderNames } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 import { whyUnavailable } from '../message/unavailable.ts'
 import type { Checked, Decided, Granted } from './check.ts'
-import type { Dialect } from './original-request.ts'
+import type { Dialect, Original } from './original-request.ts'
 
 /** Headers of a granted request for the application. A client's own lines of these names must not reach it. */
-export const UPSTREAM_HEADERS = [
-  'Fencepost-Fencing-Token',
-  'Fencepost-Lock-Id',
-  'Fencepost-Attempt',
-  'Fencepost-Lease-Expires',
-  'Fencepost-Reservation-Id',
+const UPSTREAM_HEADERS = [
+  'fencepost-fencing-token',
+  'fencepost-lock-id',
+  'fencepost-attempt',
+  'fencepost-lease-expires',
+  'fencepost-reservation-id',
 ] as const
 
 export function checkAnswer(
   { decided, clientKey, recordKey }: Pick<Checked, 'decided' | 'clientKey' | 'recordKey'>,
-  dialect: Dialect,
+  of: Pick<Original, 'dialect' | 'request'>,
   instance: () => string,
 ): Answer {
   switch (decided.kind) {
     case 'granted':
-      return { ...allowed('acquired', grantedHeaders(decided), dialect), execution: executionOf(decided) }
+      return { ...allowed('acquired', grantedHeaders(decided), of), execution: executionOf(decided) }
     case 'passed':
-      return allowed('bypassed', [], dialect)
+      return allowed('bypassed', [], of)
     case 'unprotected':
-      return allowed('fail_open', [], dialect)
+      return allowed('fail_open', [], of)
     default:
       return refused(
         problemAnswer(problemFor(decided), { idempotencyKey: clientKey, recordKey, instance }),
         decided,
-        dialect,
+        of.dialect,
       )
   }
+}
+
+/**
+ * Lower-case names that must not reach the application beside `set`: those that only the sidecar may say, also where the gateway shows
+ * a part of the head, and what an application may read as one of them or of `set`.
+ */
+export function foreignNames(came: HeaderList, set: HeaderList): readonly string[] {
+  const saidByUs = new Set(set.map(([name]) => name.toLowerCase()))
+  const foreign = new Set([...UPSTREAM_HEADERS, ...sidecarHeaderNames(came), ...otherSpellings(came, set)])
+  return [...foreign].filter((name) => !saidByUs.has(name))
 }
 
 function executionOf({ reservation: { intents, token, attempt } }: Granted): Execution {
@@ -83,10 +94,12 @@ export function grantedHeaders(granted: Granted): HeaderList {
   ]
 }
 
-function allowed(decision: Decision, headers: HeaderList, dialect: Dialect): Answer {
-  const set = new Set(headers.map(([name]) => name))
-  const foreign = UPSTREAM_HEADERS.filter((name) => !set.has(name)).map((name) => name.toLowerCase())
-  const absent = absentHeaders(foreign, dialect)
+function allowed(
+  decision: Decision,
+  headers: HeaderList,
+  { dialect, request }: Pick<Original, 'dialect' | 'request'>,
+): Answer {
+  const absent = absentHeaders(foreignNames(request.headers, headers), dialect)
   return {
     status: 200,
     headers: [...headers, ['Fencepost-Outcome', decision], ...absent, ['Cache-Control', 'no-store']],
@@ -102,8 +115,8 @@ function absentHeaders(names: readonly string[], dialect: Dialect): HeaderList {
     case 'ext-authz':
       return names.length === 0 ? [] : [['x-envoy-auth-headers-to-remove', names.join(',')]]
     case 'forward-auth':
-      // Traefik and Caddy copy present lines; an empty one replaces the client's.
-      return names.map((name) => [name, ''])
+      // Traefik and Caddy copy present lines of the names that their configuration lists; an empty one replaces the client's.
+      return UPSTREAM_HEADERS.filter((name) => names.includes(name)).map((name) => [name, ''])
     case 'auth-request':
       return []
   }

@@ -11,11 +11,10 @@ import type { Events } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
 import { type Checked, type CheckOptions, type CheckPorts, check } from '../check/check.ts'
-import { checkAnswer, foundIn, grantedHeaders, UPSTREAM_HEADERS } from '../check/check-answers.ts'
+import { checkAnswer, foreignNames, foundIn, grantedHeaders } from '../check/check-answers.ts'
 import type { Original } from '../check/original-request.ts'
 import { tracedCheck } from '../check/traced-check.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
-import { otherSpellings, sidecarHeaderNames } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 import { type AdmissionRules, admit } from '../request/admission.ts'
 import { decidedEvent } from '../request/decided-event.ts'
@@ -85,7 +84,7 @@ async function authorized(
   try {
     const checked = await check(original, (limitBytes) => readBody(limitBytes, held), options, ports)
     if (checked === 'gone') throw new Error('a body that is there can not be gone')
-    const answer = checkAnswer(checked, 'ext-authz', ports.newInstance)
+    const answer = checkAnswer(checked, original, ports.newInstance)
     return { response: responseFor(checked, original, answer), answer, checked }
   } catch (error) {
     return refusedWith(failureAnswer(error, 'check', ports))
@@ -161,15 +160,8 @@ function responseFor({ decided }: Checked, { request }: Original, answer: Answer
   }
 }
 
-/** Removes headers that only the sidecar may set, also if Envoy is configured to send only part of the head. */
 function letThrough(came: HeaderList, headers: HeaderList): CheckResponse {
-  const set = new Set(headers.map(([name]) => name.toLowerCase()))
-  const foreign = [
-    ...UPSTREAM_HEADERS.map((name) => name.toLowerCase()),
-    ...sidecarHeaderNames(came),
-    ...otherSpellings(came, headers),
-  ]
-  const headersToRemove = [...new Set(foreign)].filter((name) => !set.has(name))
+  const headersToRemove = foreignNames(came, headers)
   return { status: { code: GRPC_OK }, okResponse: { headers: setting(headers, 'text'), headersToRemove } }
 }
 

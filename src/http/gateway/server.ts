@@ -125,7 +125,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
         ? await check(original, (limitBytes) => readBody(inbound, limitBytes, held), options, ports)
         : { decided: { kind: 'refused', problem: refusal } }
     if (checked === 'gone') return undefined
-    const answer = checkAnswer(checked, original.dialect, ports.newInstance)
+    const answer = checkAnswer(checked, original, ports.newInstance)
     ports.events.publish(
       decidedEvent(answer, {
         entrypoint: ENTRYPOINTS[original.dialect],

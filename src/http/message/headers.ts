@@ -35,13 +35,17 @@ const HOP_BY_HOP = new Set([
 const FRAMING = new Set(['content-length', 'expect'])
 
 /**
- * A name as an application behind CGI, WSGI or Rack reads it: in any case, and `_` is `-`. Where a header may come from some senders
- * only, this is the name that counts: any other spelling would bring it past us.
+ * A name as an application may read it: in any case, and what is no letter or digit is `-`. CGI, WSGI and Rack make `_` of `-`, PHP of
+ * `.` as well, some servers of every other sign. Where a header may come from some senders only, this is the name that counts: any other
+ * spelling would bring it past us.
  */
 export function readName(name: string): string {
   const lower = name.toLowerCase()
-  return lower.includes('_') ? lower.replaceAll('_', '-') : lower
+  return ALIASING.test(lower) ? lower.replaceAll(ALL_ALIASING, '-') : lower
 }
+
+const ALIASING = /[^a-z0-9-]/
+const ALL_ALIASING = /[^a-z0-9-]/g
 
 /** Only the sidecar sets these: clients and applications may not. */
 function isSidecarHeader(name: string): boolean {

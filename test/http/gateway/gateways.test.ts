@@ -131,8 +131,9 @@ describe.each(NAMES)('%s', (name) => {
       headers: {
         'Fencepost-Fencing-Token': '1',
         'Fencepost-Reservation-Id': 'forged',
-        // The same name to an application behind CGI.
+        // The same name to an application behind CGI, and to one in PHP.
         Fencepost_Fencing_Token: '1',
+        'Fencepost.Fencing.Token': '1',
       },
     })
     expect(answer.status).toBe(201)
@@ -142,6 +143,7 @@ describe.each(NAMES)('%s', (name) => {
     expect(request!.values('fencepost-fencing-token').join('')).toBe('')
     expect(request!.values('fencepost-reservation-id').join('')).toBe('')
     expect(request!.values('fencepost_fencing_token')).toEqual([])
+    expect(request!.values('fencepost.fencing.token')).toEqual([])
   })
 
   test('the first request passes with its token, a concurrent duplicate gets 409, a later duplicate is refused', async () => {

@@ -48,6 +48,11 @@ test.each<[what: string, lines: string, name: string, arrives: string[]]>([
   ['our attempt, said by the client', 'fencepost-attempt: 7\r\n', 'fencepost-attempt', ['1']],
   ['anything of ours', 'Fencepost-Anything: 1\r\n', 'fencepost-anything', []],
   ['ours to an application behind CGI', 'Fencepost_Fencing_Token: 1\r\n', 'fencepost_fencing_token', []],
+  // Bug: PHP reads `.` as `_`, and so as `-`: it took these for ours.
+  ['ours to PHP', 'Fencepost.Fencing.Token: 1\r\n', 'fencepost.fencing.token', []],
+  ['ours to others that read only letters and digits', 'Fencepost~Lock+Id: 1\r\n', 'fencepost~lock+id', []],
+  ['another key to PHP', 'Idempotency.Key: other\r\n', 'idempotency.key', []],
+  ['a name with dots', 'X.A: 1\r\n', 'x.a', ['1']],
   ['our status', 'Idempotency-Status: created\r\n', 'idempotency-status', []],
   ['our status, the same', 'Idempotency_Status: created\r\n', 'idempotency_status', []],
   ['another key, the same', 'Idempotency_Key: other\r\n', 'idempotency_key', []],

@@ -57,11 +57,14 @@ test.each<[what: string, peers: ReturnType<typeof blocks>, tenant: string[], cha
   expect(seen?.values('forwarded').length).toBe(tenant.length)
 })
 
-test('with underscores, which CGI, WSGI and Rack read as dashes, what an untrusted peer states is dropped too', async () => {
+test.each([
+  ['underscores, which CGI, WSGI and Rack read as dashes', '_'],
+  ['dots, which PHP reads as dashes', '.'],
+])('with %s, what an untrusted peer states is dropped too', async (_what, between) => {
   await using application = await startApplication()
   const ofVictim = {
     name: 'of-victim',
-    match: { headers: [{ kind: 'present', name: 'x_tenant_id' }] },
+    match: { headers: [{ kind: 'present', name: `x${between}tenant${between}id` }] },
     mode: 'bypass',
     upstreamTimeoutMs: 1_000,
   } as const
@@ -69,7 +72,7 @@ test('with underscores, which CGI, WSGI and Rack read as dashes, what an untrust
     routes: [ofVictim, route()],
     options: { trustedPeers: blocks(), forwarded: 'off' },
   })
-  const said = Object.entries(SAID).map(([name, value]) => [name.replaceAll('-', '_'), value] as const)
+  const said = Object.entries(SAID).map(([name, value]) => [name.replaceAll('-', between), value] as const)
   const answer = await proxy.post('k', '{}', Object.fromEntries(said))
   expect(answer.headers.get('idempotency-status')).toBe('created')
   const [seen] = application.seen

@@ -48,12 +48,12 @@ local function check_headers(conf, body)
   for name, values in pairs(kong.request.get_headers(HEADERS_MAX)) do
     name = name:lower()
     count = count + (type(values) == "table" and #values or 1)
-    if not NOT_HANDED_ON[name] and (AUTHENTICATED[name] or not starts_with(name, "x-forwarded-")) and not starts_with(name, "fencepost-")
+    if not NOT_HANDED_ON[name] and (AUTHENTICATED[name] or not starts_with(name, "x-forwarded-")) and not starts_with(name, "fencepost")
       and not starts_with(name, "x-envoy-") then
       headers[name] = values
     end
-    -- Headers that only fencepost may set. Kong accepts underscores, which CGI reads as dashes.
-    if starts_with(name:gsub("_", "-"), "fencepost-") then kong.service.request.clear_header(name) end
+    -- Headers that only fencepost may set, in every spelling: CGI reads _ as a dash, PHP a dot, too.
+    if starts_with(name, "fencepost") then kong.service.request.clear_header(name) end
   end
   -- There may be more headers than Kong hands out, among them a key or a forged token.
   if count >= HEADERS_MAX then return nil end
