@@ -57,6 +57,7 @@ export const GROUPS: Readonly<Record<string, Group>> = {
       exhaustion: 'test/exhaustion/main.ts',
       'order-saga': 'examples/order-saga/run.ts',
       rolling: 'test/rolling/main.ts',
+      traefik: 'test/http/gateway/traefik.ts',
     },
     usual: [],
   },

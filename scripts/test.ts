@@ -12,6 +12,7 @@ import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { whyNotAtOnce } from '../test/cluster/requirements.ts'
 import { FETCHED_PROGRAMS, fetchProgram, OF_LONG_TESTS } from '../test/support/fetched-programs.ts'
+import { isTraefikBuilt } from '../test/support/traefik.ts'
 import { provideServerPrograms, whatToInstall } from './server-programs.ts'
 import { sum, type Verdict, type VitestReport, verdictOnTests } from './verdict.ts'
 
@@ -35,6 +36,10 @@ async function main(args: readonly string[]): Promise<number> {
   const all = args.includes('--all')
   await fetchPrograms(all)
   if (all) chooseCluster()
+  if (!isTraefikBuilt())
+    console.error(
+      'Left, Traefik as one of the gateways: `npm run campaign -- traefik` builds it, for minutes.',
+    )
   const checks = await Promise.all([
     check('lint', 'biome', ['check', '.']),
     // One checker: each of several checks again what the others have imported, and the linter has the other core.

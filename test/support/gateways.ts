@@ -9,6 +9,7 @@ import { fetchProgram } from './fetched-programs.ts'
 import { freePort } from './free-port.ts'
 import { TestProcess } from './processes.ts'
 import { requireProgram } from './programs.ts'
+import { isTraefikBuilt, traefikProgram } from './traefik.ts'
 
 const shipped = join(import.meta.dirname, '../../deploy/gateways')
 
@@ -20,13 +21,15 @@ const APPLICATION = 3000
 
 export type Gateway = AsyncDisposable & { readonly origin: string; readonly process: TestProcess }
 
-export type GatewayName = 'nginx' | 'haproxy' | 'caddy' | 'envoy' | 'envoy over gRPC' | 'kong'
+export type GatewayName = 'nginx' | 'haproxy' | 'caddy' | 'envoy' | 'envoy over gRPC' | 'kong' | 'traefik'
 
 type Kind = {
   readonly folder: string
   readonly file: string
   /** The substitute beside this file, where the program itself can't be installed. */
   readonly standIn?: string
+  /** Its files say how long a check may take; without them it takes as long as the program allows. */
+  readonly hasTimes?: false
   readonly command: (file: string, folder: string) => Promise<readonly [string, ...string[]]>
 }
 
@@ -58,7 +61,18 @@ export const KINDS: Record<GatewayName, Kind> = {
       return [requireProgram('nginx'), '-p', folder, '-c', file, '-e', 'stderr']
     },
   },
+  traefik: {
+    folder: 'traefik',
+    file: 'traefik.yaml',
+    hasTimes: false,
+    command: async (file) => [await traefikProgram(), `--configFile=${file}`],
+  },
 }
+
+/** Every gateway, and Traefik where it has been built. */
+export const TESTED_GATEWAYS = (Object.keys(KINDS) as GatewayName[]).filter(
+  (name) => name !== 'traefik' || isTraefikBuilt(),
+)
 
 async function envoy(file: string): Promise<readonly [string, ...string[]]> {
   const options = ['--concurrency', '1', '--disable-hot-restart', '-l', 'warning']
@@ -92,14 +106,17 @@ export async function startGateway(
     [CLIENTS]: `http://127.0.0.1:${port}`,
     [BETWEEN]: `http://127.0.0.1:${await freePort()}`,
   }
+  await rewriteEach(folder, (shipped) =>
+    Object.entries(addresses).reduce((text, [from, to]) => withPort(text, from, new URL(to).port), shipped),
+  )
+  if (kind.hasTimes !== false && !(await rewriteEach(folder, patient)))
+    throw new Error(`${folder} does not say how long a check may take as it did`)
   let text = await readFile(file, 'utf8')
-  for (const [from, to] of Object.entries(addresses)) text = withPort(text, from, new URL(to).port)
   for (const [from, to] of Object.entries(changed)) {
     if (!text.includes(from)) throw new Error(`${kind.file} does not say ${from}`)
     text = text.replace(from, to)
   }
   await writeFile(file, text)
-  await makePatient(folder)
   const [command, ...args] = await kind.command(file, folder)
   const child = new TestProcess(command, args, { name: kind.folder, cwd: folder, env: { HOME: folder } })
   const dispose = async () => {
@@ -128,18 +145,23 @@ const TIMES: readonly (readonly [shipped: RegExp, patient: string])[] = [
   [/(timeout = .*default =) 500\b/g, '$1 15000'],
 ]
 
-async function makePatient(folder: string): Promise<void> {
-  let changed = 0
+function patient(shipped: string): string {
+  return TIMES.reduce((text, [from, to]) => text.replaceAll(from, to), shipped)
+}
+
+/** @returns whether any file is another one now */
+async function rewriteEach(folder: string, rewritten: (shipped: string) => string): Promise<boolean> {
+  let changed = false
   for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
     if (!entry.isFile()) continue
     const file = join(entry.parentPath, entry.name)
     const shipped = await readFile(file, 'utf8')
-    const patient = TIMES.reduce((text, [from, to]) => text.replaceAll(from, to), shipped)
-    if (patient === shipped) continue
-    changed += 1
-    await writeFile(file, patient)
+    const text = rewritten(shipped)
+    if (text === shipped) continue
+    changed = true
+    await writeFile(file, text)
   }
-  if (changed === 0) throw new Error(`${folder} does not say how long a check may take as it did`)
+  return changed
 }
 
 function withPort(text: string, from: string, to: string): string {

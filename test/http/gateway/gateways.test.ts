@@ -7,23 +7,32 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../../support/fetched-programs.ts'
-import { EXT_PROC, type Gateway, type GatewayName, KINDS, startGateway } from '../../support/gateways.ts'
+import {
+  EXT_PROC,
+  type Gateway,
+  type GatewayName,
+  KINDS,
+  startGateway,
+  TESTED_GATEWAYS,
+} from '../../support/gateways.ts'
 import { type OtlpReceiver, startOtlpReceiver } from '../../support/otlp-receiver.ts'
 import { openWire } from '../../support/proxy.ts'
 import { type RedisServers, startRedisServers } from '../../support/redis-servers.ts'
 import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
-const NAMES = Object.keys(KINDS) as GatewayName[]
+const NAMES = TESTED_GATEWAYS
 /** They report the status of each answer; behind the others the application ends its claim. */
 const COMPLETES: readonly GatewayName[] = ['haproxy', 'kong']
-/** Bodies up to 64 KiB; the others hand on none. */
-const HANDS_ON_BODIES: readonly GatewayName[] = ['envoy', 'envoy over gRPC', 'kong']
+/** Bodies up to 64 KiB, or 1 MiB; the others hand on none. */
+const HANDS_ON_BODIES: readonly GatewayName[] = ['envoy', 'envoy over gRPC', 'kong', 'traefik']
 /** They refuse a body that is larger; Kong does not look at it. */
 const REFUSES_LARGE_BODIES: readonly GatewayName[] = ['envoy', 'envoy over gRPC', 'haproxy']
 /** When the check over HTTP is answered 5xx, Envoy makes the client's answer itself, without headers. */
 const LOSES_RETRY_AFTER: readonly GatewayName[] = ['envoy']
 /** Its configuration hands on the client's baggage as it is: it would lose it where the check sends none. */
-const KEEPS_BAGGAGE: readonly GatewayName[] = ['caddy']
+const KEEPS_BAGGAGE: readonly GatewayName[] = ['caddy', 'traefik']
+/** It has no setting for what it answers where the check is not answered. */
+const ANSWERS_500: readonly GatewayName[] = ['traefik']
 /** The entry point of its check, as spans name it. */
 const ENTRYPOINTS: Readonly<Record<GatewayName, string>> = {
   nginx: 'auth_request',
@@ -32,6 +41,7 @@ const ENTRYPOINTS: Readonly<Record<GatewayName, string>> = {
   envoy: 'ext_authz',
   'envoy over gRPC': 'ext_authz',
   kong: 'forward_auth',
+  traefik: 'forward_auth',
 }
 /** More than any other test here sends at once. */
 const TENANT_IN_FLIGHT = 8
@@ -315,6 +325,16 @@ test.each(['stated', 'in chunks'])(
   },
 )
 
+test.each(NAMES.filter((name) => name === 'traefik'))(
+  '%s refuses a body of more than 1 MiB with 413, before the check',
+  async (name) => {
+    const key = randomUUID()
+    expect((await post(name, key, {}, 'x'.repeat(2 ** 20 + 1))).status).toBe(413)
+    expect(seen()).toEqual([])
+    expect((await post(name, key, {}, 'x'.repeat(2 ** 20))).status).toBe(201)
+  },
+)
+
 test.each(NAMES)('%s answers a tenant above its quota with 429 and Retry-After', async (name) => {
   const tenant = `full-${name}`
   await using wires = new AsyncDisposableStack()
@@ -433,9 +453,12 @@ describe('without the sidecar', () => {
     await sidecar.process.end({ signal: 'SIGKILL' })
   })
 
-  test.each(NAMES)('%s answers 503 and lets no request through', async (name) => {
-    const answer = await post(name, randomUUID())
-    expect([name, answer.status]).toEqual([name, 503])
-    expect(seen()).toEqual([])
-  })
+  test.each(NAMES.map((name) => [name, ANSWERS_500.includes(name) ? 500 : 503] as const))(
+    '%s answers %i and lets no request through',
+    async (name, status) => {
+      const answer = await post(name, randomUUID())
+      expect(answer.status).toBe(status)
+      expect(seen()).toEqual([])
+    },
+  )
 })

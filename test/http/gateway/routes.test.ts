@@ -9,11 +9,17 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../../support/fetched-programs.ts'
-import { type Gateway, type GatewayName, KINDS, startGateway } from '../../support/gateways.ts'
+import {
+  type Gateway,
+  type GatewayName,
+  KINDS,
+  startGateway,
+  TESTED_GATEWAYS,
+} from '../../support/gateways.ts'
 import { startSidecar } from '../../support/sidecar.ts'
 import { AUDIENCE, ISSUER, keySetOf, makeKey, sign } from '../../support/token-issuer.ts'
 
-const NAMES = Object.keys(KINDS) as GatewayName[]
+const NAMES = TESTED_GATEWAYS
 
 const stack = new AsyncDisposableStack()
 const gateways = new Map<GatewayName, Gateway>()
