@@ -102,6 +102,14 @@ export type Outcome =
       readonly retryAfterMs: number
       readonly execution: Execution
     }
+  /** The same, as a gateway between here and the application says by its answer. */
+  | {
+      readonly kind: 'indeterminate'
+      readonly cause: 'gateway'
+      readonly response: ApplicationResponse
+      readonly protection: Protection
+      readonly execution: Execution
+    }
   /** The application could not be reached; nothing was executed. */
   | { readonly kind: 'never_sent'; readonly detail: string }
 

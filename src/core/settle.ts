@@ -37,6 +37,11 @@ export async function settle(
   switch (dispositionOf(response, policy)) {
     case 'hold':
       return { outcome: { kind: 'unstored', response, ...executed }, lease: 'abandoned' }
+    case 'unknown':
+      return {
+        outcome: { kind: 'indeterminate', cause: 'gateway', response, ...executed },
+        lease: 'abandoned',
+      }
     case 'release':
       return { outcome: { kind: 'released', response, ...executed }, lease: 'released' }
     case 'store':

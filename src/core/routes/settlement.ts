@@ -25,6 +25,15 @@ export type StoringPolicy = {
   readonly redact: readonly JsonPointer[]
 }
 
+/**
+ * What an answer says of the request. `unknown`: nothing; it is a gateway's between here and the application, which got no whole answer, or none in
+ * time, so the request may have been executed, or be at work still.
+ */
+export type Settlement = Disposition | 'unknown'
+
+/** RFC 9110, sections 15.6.3 and 15.6.5. An nginx in front of PHP answers 504 while the script goes on. */
+const OF_A_GATEWAY = new Set([502, 504])
+
 /** Answers that say "not now" or "not you": executing the request later is legitimate. */
 const RELEASED_4XX = new Set([401, 403, 407, 408, 421, 425, 429])
 
@@ -34,15 +43,17 @@ export const OUTCOME_HEADER = 'fencepost-outcome'
 export function dispositionOf(
   response: Pick<ApplicationResponse, 'status' | 'headers'>,
   policy: StoringPolicy,
-): Disposition {
+): Settlement {
   const verdicts = linesOf(response.headers, OUTCOME_HEADER)
   const last = verdicts.at(-1)?.trim().toLowerCase()
   if (last === 'store' || last === 'release' || last === 'hold') return last
   const { status } = response
+  const chosen = policy.store[String(status)] ?? policy.store[`${Math.floor(status / 100)}xx`]
+  // Whatever `Retry-After` says: it is the gateway's, too.
+  if (OF_A_GATEWAY.has(status)) return chosen ?? 'unknown'
   // An application that refuses and asks for a retry has not settled the request. With 2xx and 3xx it says when to look
   // for the result of what it accepted (RFC 9110, section 10.2.3): a retry would execute that twice.
   if (status >= 400 && linesOf(response.headers, 'retry-after').length > 0) return 'release'
-  const chosen = policy.store[String(status)] ?? policy.store[`${Math.floor(status / 100)}xx`]
   if (chosen !== undefined) return chosen
   // Part of a resource answers the Range of one request only; it is not the outcome of the identity.
   if (status === 206) return 'hold'

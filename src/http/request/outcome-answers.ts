@@ -47,6 +47,11 @@ export function answerFor(
     case 'never_sent':
       return problemAnswer(problemFor(outcome, answerWithinMs), context, STATUS_OF[outcome.kind])
     case 'indeterminate': {
+      if (outcome.cause === 'gateway')
+        return passedOn(outcome.response, 'indeterminate', {
+          decision: 'acquired',
+          execution: outcome.execution,
+        })
       const answer = problemAnswer(problemFor(outcome, answerWithinMs), context, STATUS_OF[outcome.kind])
       // The application was called under this claim; without one (`fail-open`) there is none to name.
       return outcome.execution.lockId === '' ? answer : { ...answer, execution: outcome.execution }
@@ -62,7 +67,7 @@ const NO_HTTP_ANSWER: Problem = {
 /** Outcomes that are answered with a problem. */
 type Unsuccessful = Exclude<
   Outcome,
-  { kind: 'created' | 'released' | 'unstored' | 'unprotected' | 'replayed' | 'gone' }
+  { kind: 'created' | 'released' | 'unstored' | 'unprotected' | 'replayed' | 'gone' } | { cause: 'gateway' }
 >
 
 /** `Idempotency-Status` beside a problem, where the table of `docs/reference/http.md` gives it one. */

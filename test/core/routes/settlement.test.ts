@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest'
 import type { HeaderList } from '../../../src/core/header-list.ts'
 import type { ApplicationResponse } from '../../../src/core/ports.ts'
 import {
-  type Disposition,
   dispositionOf,
+  type Settlement,
   type StoringPolicy,
   storedHeadersOf,
   storedOutcomeOf,
@@ -16,14 +16,17 @@ const disposition = (status: number, headers: HeaderList = [], store: StoringPol
 describe('the settlement of an answer', () => {
   test('by default the status decides what an answer settles', () => {
     const released = [401, 403, 407, 408, 421, 425, 429]
+    const expected = (status: number): Settlement => {
+      if (status === 206) return 'hold'
+      if (status === 502 || status === 504) return 'unknown'
+      return status >= 500 || released.includes(status) ? 'release' : 'store'
+    }
     for (let status = 200; status <= 999; status += 1) {
-      const expected: Disposition =
-        status === 206 ? 'hold' : status >= 500 || released.includes(status) ? 'release' : 'store'
-      expect(disposition(status), String(status)).toBe(expected)
+      expect(disposition(status), String(status)).toBe(expected(status))
     }
   })
 
-  test.each<[status: number, headers: HeaderList, store: StoringPolicy['store'], Disposition]>([
+  test.each<[status: number, headers: HeaderList, store: StoringPolicy['store'], Settlement]>([
     // The route decides: the exact status before its class.
     [503, [], { '5xx': 'store' }, 'store'],
     [503, [], { '5xx': 'store', '503': 'hold' }, 'hold'],
@@ -33,6 +36,13 @@ describe('the settlement of an answer', () => {
     [409, [['Retry-After', '5']], { '4xx': 'store' }, 'release'],
     [404, [['retry-after', '']], {}, 'release'],
     [503, [['Retry-After', '5']], { '5xx': 'store' }, 'release'],
+    // A gateway between here and the application does not know, also where its page says when to come back.
+    [504, [['Retry-After', '5']], {}, 'unknown'],
+    [502, [['Retry-After', '5']], { '503': 'hold' }, 'unknown'],
+    [502, [['Retry-After', '5']], { '5xx': 'store' }, 'store'],
+    [504, [], { '5xx': 'release' }, 'release'],
+    [502, [], { '502': 'store' }, 'store'],
+    [504, [['Fencepost-Outcome', 'release']], {}, 'release'],
     // A 202 has settled it: its header says when to fetch the result, and another execution would be one too many.
     [202, [['Retry-After', '5']], {}, 'store'],
     [303, [['Retry-After', '5']], {}, 'store'],

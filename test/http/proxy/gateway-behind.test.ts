@@ -1,0 +1,93 @@
+/**
+ * A real nginx between the proxy and the application, as many pods have it in front of PHP or Python: what it answers in the application's
+ * place says nothing of what the application did.
+ */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import type { ProtectedRoute } from '../../../src/core/routes/route.ts'
+import { startApplication, type TestApplication } from '../../support/application.ts'
+import { freePort } from '../../support/free-port.ts'
+import { TestProcess } from '../../support/processes.ts'
+import { requireProgram } from '../../support/programs.ts'
+import { route, startProxy } from '../../support/proxy.ts'
+
+const stack = new AsyncDisposableStack()
+let application: TestApplication
+let nginx: string
+
+const configuration = (port: number, origin: string) => `
+worker_processes 1; daemon off; pid nginx.pid; error_log stderr warn;
+events { worker_connections 64; }
+http {
+  access_log off;
+  client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+  server {
+    listen 127.0.0.1:${port};
+    location / { proxy_pass ${origin}; proxy_read_timeout 300ms; proxy_next_upstream off; }
+    # As a page of maintenance does it.
+    error_page 504 /later; location = /later { internal; add_header Retry-After 30 always; return 504; }
+  }
+}`
+
+beforeAll(async () => {
+  application = stack.use(await startApplication())
+  const folder = await mkdtemp(join(tmpdir(), 'fencepost-nginx-'))
+  stack.defer(() => rm(folder, { recursive: true, force: true }))
+  const port = await freePort()
+  await writeFile(join(folder, 'nginx.conf'), configuration(port, application.origin))
+  nginx = `http://127.0.0.1:${port}`
+  const command = [requireProgram('nginx'), '-p', folder, '-c', 'nginx.conf', '-e', 'stderr'] as const
+  const process = new TestProcess(command[0], command.slice(1), { name: 'nginx', cwd: folder })
+  // Not SIGKILL: nginx would leave its worker behind.
+  stack.defer(async () => void (await process.end({ signal: 'SIGTERM' })))
+  await process.http(`${nginx}/ready`, 201)
+})
+afterAll(() => stack.disposeAsync())
+
+let seenBefore = 0
+beforeEach(() => {
+  seenBefore = application.seen.length
+})
+const executions = () => application.seen.length - seenBefore
+
+/** It goes on, as PHP does after nginx has given up; nobody waits for what it answers. */
+const stillAtWork: TestApplication['respond'] = () => {}
+const breaksOff: TestApplication['respond'] = (_request, response) => void response.socket?.destroy()
+
+/** Bug: the key was released as for any other 5xx, so the client's retry was executed beside the first request. */
+test.each([
+  ['gives up waiting for the application', stillAtWork, 504],
+  ['loses the application', breaksOff, 502],
+])('where nginx %s, the claim stays, and a retry is refused', async (_what, respond, status) => {
+  application.respond = respond
+  await using proxy = await startProxy(nginx)
+  const first = await proxy.post('k')
+  expect([first.status, first.headers.get('idempotency-status')]).toEqual([status, 'indeterminate'])
+  // nginx's own answer.
+  expect(first.headers.get('server')).toContain('nginx')
+  const retry = await proxy.post('k')
+  expect([retry.status, retry.headers.get('idempotency-status')]).toEqual([409, 'in-progress'])
+  expect(executions()).toBe(1)
+})
+
+test('the entity that the application may still work on stays locked', async () => {
+  application.respond = stillAtWork
+  const byAccount = route({ entities: [{ in: 'header', name: 'x-account' }], entityWaitMs: 0 })
+  await using proxy = await startProxy(nginx, { routes: [byAccount] })
+  expect((await proxy.post('first', '{}', { 'x-account': '42' })).status).toBe(504)
+  const other = await proxy.post('other', '{}', { 'x-account': '42' })
+  expect(await other.json()).toMatchObject({ code: 'entity-busy' })
+  expect(executions()).toBe(1)
+})
+
+test.each<[what: string, store: ProtectedRoute['store'], status: string]>([
+  ['a route may release it', { 504: 'release' }, 'released'],
+  ['a route may store it', { '5xx': 'store' }, 'created'],
+])('%s', async (_what, store, status) => {
+  application.respond = stillAtWork
+  await using proxy = await startProxy(nginx, { routes: [route({ store })] })
+  const answer = await proxy.post('k')
+  expect([answer.status, answer.headers.get('idempotency-status')]).toEqual([504, status])
+})
