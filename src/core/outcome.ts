@@ -102,10 +102,10 @@ export type Outcome =
       readonly retryAfterMs: number
       readonly execution: Execution
     }
-  /** The same, as a gateway between here and the application says by its answer. */
+  /** The same, as the answer itself says, of a gateway between here and the application or of a time limit in it. */
   | {
       readonly kind: 'indeterminate'
-      readonly cause: 'gateway'
+      readonly cause: 'answer'
       readonly response: ApplicationResponse
       readonly protection: Protection
       readonly execution: Execution

@@ -39,7 +39,7 @@ export async function settle(
       return { outcome: { kind: 'unstored', response, ...executed }, lease: 'abandoned' }
     case 'unknown':
       return {
-        outcome: { kind: 'indeterminate', cause: 'gateway', response, ...executed },
+        outcome: { kind: 'indeterminate', cause: 'answer', response, ...executed },
         lease: 'abandoned',
       }
     case 'release':

@@ -44,9 +44,13 @@ export const FAULTS_OF_APPLICATIONS: readonly Fault[] = [
   },
   {
     id: 'F28',
-    what: 'the application answers 500, 503, 429, 404',
+    what: 'the application answers 500, 503, 429, 404, or 502, 504 or 408',
     how: 'statuses',
-    inject: (context) => scripted(context, [['status:500'], ['status:503'], ['status:429'], ['status:404']]),
+    inject: (context) =>
+      scripted(
+        context,
+        [500, 503, 429, 404, 502, 504, 408].map((status) => [`status:${status}` as const]),
+      ),
   },
   {
     id: 'F29',

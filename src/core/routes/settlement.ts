@@ -26,8 +26,8 @@ export type StoringPolicy = {
 }
 
 /**
- * What an answer says of the request. `unknown`: nothing; it is a gateway's between here and the application, which got no whole answer, or none in
- * time, so the request may have been executed, or be at work still.
+ * What an answer says of the request. `unknown`: nothing; whoever gave it had waited for the work for too long, or lost it, so the request may have
+ * been executed, or be at work still.
  */
 export type Settlement = Disposition | 'unknown'
 
@@ -35,7 +35,7 @@ export type Settlement = Disposition | 'unknown'
 const OF_A_GATEWAY = new Set([502, 504])
 
 /** Answers that say "not now" or "not you": executing the request later is legitimate. */
-const RELEASED_4XX = new Set([401, 403, 407, 408, 421, 425, 429])
+const RELEASED_4XX = new Set([401, 403, 407, 421, 425, 429])
 
 /** The application's own verdict; stripped before a client sees it. */
 export const OUTCOME_HEADER = 'fencepost-outcome'
@@ -55,6 +55,8 @@ export function dispositionOf(
   // for the result of what it accepted (RFC 9110, section 10.2.3): a retry would execute that twice.
   if (status >= 400 && linesOf(response.headers, 'retry-after').length > 0) return 'release'
   if (chosen !== undefined) return chosen
+  // The whole request was there, so nobody waited for it: it is a time limit of the framework (NestJS, Gin, tower), which does not end the work.
+  if (status === 408) return 'unknown'
   // Part of a resource answers the Range of one request only; it is not the outcome of the identity.
   if (status === 206) return 'hold'
   if (status >= 500 || RELEASED_4XX.has(status)) return 'release'

@@ -47,7 +47,7 @@ export function answerFor(
     case 'never_sent':
       return problemAnswer(problemFor(outcome, answerWithinMs), context, STATUS_OF[outcome.kind])
     case 'indeterminate': {
-      if (outcome.cause === 'gateway')
+      if (outcome.cause === 'answer')
         return passedOn(outcome.response, 'indeterminate', {
           decision: 'acquired',
           execution: outcome.execution,
@@ -67,7 +67,7 @@ const NO_HTTP_ANSWER: Problem = {
 /** Outcomes that are answered with a problem. */
 type Unsuccessful = Exclude<
   Outcome,
-  { kind: 'created' | 'released' | 'unstored' | 'unprotected' | 'replayed' | 'gone' } | { cause: 'gateway' }
+  { kind: 'created' | 'released' | 'unstored' | 'unprotected' | 'replayed' | 'gone' } | { cause: 'answer' }
 >
 
 /** `Idempotency-Status` beside a problem, where the table of `docs/reference/http.md` gives it one. */

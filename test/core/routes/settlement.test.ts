@@ -15,10 +15,10 @@ const disposition = (status: number, headers: HeaderList = [], store: StoringPol
 
 describe('the settlement of an answer', () => {
   test('by default the status decides what an answer settles', () => {
-    const released = [401, 403, 407, 408, 421, 425, 429]
+    const released = [401, 403, 407, 421, 425, 429]
     const expected = (status: number): Settlement => {
       if (status === 206) return 'hold'
-      if (status === 502 || status === 504) return 'unknown'
+      if ([408, 502, 504].includes(status)) return 'unknown'
       return status >= 500 || released.includes(status) ? 'release' : 'store'
     }
     for (let status = 200; status <= 999; status += 1) {
@@ -43,6 +43,9 @@ describe('the settlement of an answer', () => {
     [504, [], { '5xx': 'release' }, 'release'],
     [502, [], { '502': 'store' }, 'store'],
     [504, [['Fencepost-Outcome', 'release']], {}, 'release'],
+    // Nor does a framework whose time limit was reached, unless it says that a retry is welcome.
+    [408, [['Retry-After', '5']], {}, 'release'],
+    [408, [], { '4xx': 'store' }, 'store'],
     // A 202 has settled it: its header says when to fetch the result, and another execution would be one too many.
     [202, [['Retry-After', '5']], {}, 'store'],
     [303, [['Retry-After', '5']], {}, 'store'],

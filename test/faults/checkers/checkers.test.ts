@@ -428,6 +428,12 @@ describe('executions', () => {
     ['a second one with a cause, and attempt 2', [e(1, 0, 10), e(2, 30, 60, { attempt: 2 })], ''],
     ['attempt 2 without a cause', [e(1, 60, 64), e(2, 90, 99, { attempt: 2 })], 'counting'],
     ['one after an answer that frees the key', [e(1, 0, 4, { mode: 'status:500' }), e(2, 50, 60)], ''],
+    ['one after the answer of a gateway', [e(1, 0, 4, { mode: 'status:504' }), e(2, 50, 60)], 'counting'],
+    [
+      'the same, as a further attempt',
+      [e(1, 0, 4, { mode: 'status:504' }), e(2, 50, 60, { attempt: 2 })],
+      '',
+    ],
     ['one after a crash', [e(1, 0, undefined, { mode: 'crash-after' }), e(2, 50, 60, { attempt: 2 })], ''],
   ])('%s', (_, executions, by) => {
     const { violations } = countExecutions(executions, [F23], new Set(['F23']), 3_000)
