@@ -1,17 +1,17 @@
 /**
  * Walks over the keys of the nodes for an operator: a bounded share a call, and a cursor for the next.
  *
- *   group 0: node 0 … a majority's worth of nodes, then group 1, …
+ *   group 0: node 0, 1, … until a majority of them is read, then group 1, …
  *
  * Owns the order and the bound. Two majorities share a node, so a walk over a majority of the nodes has seen every record
- * that a majority has, some of them more than once. A node that can't be read now is skipped, and what only it and nodes
- * beyond the walk show is missed; the verdict on each record is the quorum's.
+ * that a majority has, some of them more than once. In the place of a node that can't be read now comes the next one; a walk that
+ * is left with fewer than a majority of a group says at its end that it is short. The verdict on each record is the quorum's.
  */
 
 import type { Clock } from '../core/clock.ts'
 import { pause } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
-import type { SearchStep } from '../http/operator/handlers.ts'
+import type { SearchStep } from '../http/operator/finding.ts'
 import { OPERATOR_LIMITS } from '../http/operator/schemas.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
 import { scanKeys, scanRecords } from '../redis/record-scan.ts'
@@ -25,6 +25,10 @@ const STEP_PAUSE_MS = 5
 type Place = {
   readonly group: number
   readonly node: number
+  /** Nodes of this group that were read to their end. */
+  readonly read: number
+  /** Of an earlier group too few were. */
+  readonly short: boolean
   readonly cursor: string
   readonly after: string
 }
@@ -40,7 +44,7 @@ export function walkOver(groups: readonly RedisNodes[], clock: Clock) {
     let place = placeFrom(from)
     for (let step = 0; step < STEPS_MAX && found.size < OPERATOR_LIMITS.listMax; step += 1) {
       const nodes = groups[place.group]
-      if (nodes === undefined) return { records: [...found] }
+      if (nodes === undefined) break
       try {
         const { after } = place
         const { found: visited, cursor } = await visit(nodes, place.node, place.cursor)
@@ -49,14 +53,15 @@ export function walkOver(groups: readonly RedisNodes[], clock: Clock) {
         const taken = more.slice(0, OPERATOR_LIMITS.listMax - found.size)
         for (const recordKey of taken) found.add(recordKey)
         if (taken.length < more.length) place = { ...place, after: taken.at(-1) ?? after }
-        else place = cursor === '0' ? nextNode(place, nodes) : { ...place, cursor, after: '' }
+        else place = cursor === '0' ? nextNode(place, 1, nodes) : { ...place, cursor, after: '' }
       } catch {
-        place = nextNode(place, nodes)
+        place = nextNode(place, 0, nodes)
       }
       await pause(clock, STEP_PAUSE_MS)
     }
-    const end = groups[place.group] === undefined
-    return { records: [...found], ...(end ? {} : { cursor: textOf(place) }) }
+    const records = [...found]
+    if (groups[place.group] !== undefined) return { records, cursor: textOf(place) }
+    return { records, ...(place.short ? { incomplete: true } : {}) }
   }
 
   return {
@@ -78,24 +83,30 @@ export function walkOver(groups: readonly RedisNodes[], clock: Clock) {
   }
 }
 
-/** `group.node.cursor`, and in the midst of a step the key that it goes on after. */
-function textOf({ group, node, cursor, after }: Place): string {
-  const place = `${group}.${node}.${cursor}`
+/** `group.node.read.short.cursor`, and in the midst of a step the key that it goes on after. */
+function textOf({ group, node, read, short, cursor, after }: Place): string {
+  const place = `${group}.${node}.${read}.${short ? 1 : 0}.${cursor}`
   return after === '' ? place : `${place}.${Buffer.from(after).toString('base64url')}`
 }
 
 function placeFrom(text: string | undefined): Place {
-  const [group = '0', node = '0', cursor = '0', after = ''] = text?.split('.') ?? []
+  const [group = '0', node = '0', read = '0', short = '0', cursor = '0', after = ''] = text?.split('.') ?? []
   return {
     group: Number(group),
     node: Number(node),
+    read: Number(read),
+    short: short === '1',
     cursor,
     after: Buffer.from(after, 'base64url').toString(),
   }
 }
 
-function nextNode({ group, node }: Place, nodes: RedisNodes): Place {
-  const last = node + 1 >= majorityOf(nodes.members.length)
+/** @param read 1 where this node was read to its end */
+function nextNode(place: Place, read: 0 | 1, { members }: RedisNodes): Place {
+  const { group, node, short } = place
+  const all = place.read + read
+  const enough = all >= majorityOf(members.length)
   const start = { cursor: '0', after: '' }
-  return last ? { group: group + 1, node: 0, ...start } : { group, node: node + 1, ...start }
+  if (!enough && node + 1 < members.length) return { group, node: node + 1, read: all, short, ...start }
+  return { group: group + 1, node: 0, read: 0, short: short || !enough, ...start }
 }

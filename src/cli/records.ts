@@ -51,7 +51,7 @@ export const records: Command = (args, io) =>
         on(options, async (client) =>
           what === 'dead-letters' || what === 'decisions'
             ? entriesListed(client, what, options.before)
-            : listPrinted(await listed(client, what)),
+            : listed(client, what),
         ),
       )
     for (const [name, what] of [
@@ -147,6 +147,9 @@ function listPrinted(all: readonly Reply[]): Printed {
   return { exit: all.length === 0 ? EXIT.failure : EXIT.ok, reply: { records: all }, text }
 }
 
+/** What may be missing must not look like nothing. */
+const INCOMPLETE = 'too few nodes can be read: there may be records that are not listed\n'
+
 /** A search that is not at its end is gone on with. */
 async function found(
   client: OperatorClient,
@@ -170,7 +173,7 @@ async function found(
 }
 
 /** Nodes are walked one after the other, so a record may come twice. */
-async function listed(client: OperatorClient, state: string): Promise<readonly Reply[]> {
+async function listed(client: OperatorClient, state: string): Promise<Printed> {
   if (state !== 'live' && state !== 'lapsed')
     throw new CallRefused(
       `${state} is no list; \`live\`, \`lapsed\`, \`dead-letters\` and \`decisions\` are`,
@@ -181,11 +184,16 @@ async function listed(client: OperatorClient, state: string): Promise<readonly R
   for (;;) {
     const reply = await client.call('GET', `${RECORDS}?state=${state}${cursor}`)
     for (const one of reply.records as readonly Reply[]) all.set(one.record, one)
-    if (typeof reply.cursor !== 'string') break
-    cursor = `&cursor=${reply.cursor}`
+    if (typeof reply.cursor === 'string') {
+      cursor = `&cursor=${reply.cursor}`
+      continue
+    }
+    // By time and not by age: pages were looked at one after the other.
+    const inOrder = [...all.values()].sort((a, b) => String(a.claimed_at).localeCompare(String(b.claimed_at)))
+    if (reply.incomplete !== true) return listPrinted(inOrder)
+    const text = recordLines(inOrder) + INCOMPLETE
+    return { exit: EXIT.unavailable, reply: { records: inOrder, incomplete: true }, text }
   }
-  // By time and not by age: pages were looked at one after the other.
-  return [...all.values()].sort((a, b) => String(a.claimed_at).localeCompare(String(b.claimed_at)))
 }
 
 async function pathOf(

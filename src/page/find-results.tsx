@@ -7,7 +7,7 @@
 
 import { Badge, Failure, TableOf } from './pieces.tsx'
 import { linkTo } from './route.ts'
-import type { RecordSummary } from './shapes.ts'
+import type { Found, RecordSummary } from './shapes.ts'
 import { duration, visible } from './words.ts'
 
 const SHOWN_MAX = 200
@@ -17,9 +17,11 @@ export type Oldest = {
   readonly records: readonly RecordSummary[]
   /** There were more, all of them younger. */
   readonly more: boolean
+  /** Too few nodes could be read: there may be records that were not found. */
+  readonly incomplete: boolean
 }
 
-export const NONE: Oldest = { records: [], more: false }
+export const NONE: Oldest = { records: [], more: false, incomplete: false }
 
 export type Result =
   | { readonly kind: 'none' }
@@ -33,12 +35,18 @@ export type Result =
   | { readonly kind: 'failed'; readonly error: unknown }
 
 /** Nodes are walked one after the other, so a record may come several times. */
-export function oldestOf({ records, more }: Oldest, further: readonly RecordSummary[]): Oldest {
+export function oldestOf({ records, more }: Oldest, { records: further, incomplete }: Found): Oldest {
   const known = new Map([...records, ...further].map((one) => [one.record, one]))
   // By time and not by age: pages were looked at one after the other.
   const inOrder = [...known.values()].sort((a, b) => timeOf(a).localeCompare(timeOf(b)))
-  return { records: inOrder.slice(0, SHOWN_MAX), more: more || inOrder.length > SHOWN_MAX }
+  return {
+    records: inOrder.slice(0, SHOWN_MAX),
+    more: more || inOrder.length > SHOWN_MAX,
+    incomplete: incomplete === true,
+  }
 }
+
+const INCOMPLETE = 'Too few nodes can be read: there may be records that are not listed.'
 
 /** What nobody claims comes last. */
 function timeOf({ claimed_at: at = 'never' }: RecordSummary): string {
@@ -71,7 +79,16 @@ export function ResultView({ result, onStop }: { readonly result: Result; readon
         </>
       )
     case 'found':
-      return result.found.records.length === 0 ? <p role="status">There is none.</p> : <Records {...result} />
+      return (
+        <>
+          {result.found.incomplete ? <Failure error={INCOMPLETE} /> : undefined}
+          {result.found.records.length > 0 ? (
+            <Records {...result} />
+          ) : result.found.incomplete ? undefined : (
+            <p role="status">There is none.</p>
+          )}
+        </>
+      )
   }
 }
 

@@ -114,7 +114,7 @@ async function walked(
   let cursor: string | undefined
   for (let steps = 1; steps <= STEPS_MAX; steps += 1) {
     const found: Found = await page(cursor)
-    oldest = oldestOf(oldest, found.records)
+    oldest = oldestOf(oldest, found)
     cursor = found.cursor
     if (cursor === undefined || !isWanted() || (isSearch && oldest.records.length > 0)) return oldest
     onStep(oldest, steps)

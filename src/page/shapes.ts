@@ -25,7 +25,11 @@ export type RecordSummary = {
   readonly claimed_at?: string
 }
 
-export type Found = { readonly records: readonly RecordSummary[]; readonly cursor?: string }
+export type Found = {
+  readonly records: readonly RecordSummary[]
+  readonly cursor?: string
+  readonly incomplete?: true
+}
 
 export type NodeRow = {
   readonly node: string

@@ -495,6 +495,26 @@ describe('everybody can use it', () => {
   })
 })
 
+describe('without a quorum', () => {
+  let tab: Page
+  beforeAll(async () => {
+    ;({ page: tab } = await browser.open())
+    await signIn(tab, origin, OPERATE_TOKEN, '#/overview')
+    const nodes = tab.getByRole('region', { name: 'Nodes' })
+    await nodes.waitFor()
+    await Promise.all([0, 1, 2].map((index) => scene.servers.kill(index)))
+    await nodes.getByText('lost', { exact: true }).waitFor()
+  })
+
+  // Bug: the list was "There is none.", while many hung.
+  test('a list says that it may lack records, and not that there is none', async () => {
+    await tab.getByRole('link', { name: 'Find' }).click()
+    await tab.getByRole('button', { name: 'Lapsed claims, oldest first' }).click()
+    await tab.getByText('Too few nodes can be read: there may be records that are not listed.').waitFor()
+    expect(await tab.getByText('There is none.').count()).toBe(0)
+  })
+})
+
 test('the browser complained of nothing but refusals that were asked for', () => {
   // A decision on a record that moved on is answered 409, and each refusal is a line in the console.
   expect(complaints.filter((line) => !/status of 409/.test(line))).toEqual([])

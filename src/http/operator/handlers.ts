@@ -15,12 +15,13 @@ import type { RecentDecisions } from '../../core/operator/recent-decisions.ts'
 import type { RecordView } from '../../core/operator/record-view.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import type { SagaAdmin } from '../../core/saga-admin.ts'
-import type { Problem } from '../message/problems.ts'
 import { RETRY_SOON_MS } from '../request/refusals.ts'
+import { json, type OperatorAnswer, problem, refusal, unavailable } from './answers.ts'
 import type { EntriesInput } from './entries-schemas.ts'
 import type { Topic } from './event-streams.ts'
 import type { FindInput } from './find-schemas.ts'
-import { type LocatingOptions, locate } from './locating.ts'
+import { type FindingPorts, find, list } from './finding.ts'
+import type { LocatingOptions } from './locating.ts'
 import { outcomeGiven } from './outcome-given.ts'
 import { type OverviewFacts, overviewOf } from './overview.ts'
 import {
@@ -32,14 +33,7 @@ import {
   OPERATOR_LIMITS,
 } from './schemas.ts'
 import { createShowing, type ShowingPorts } from './showing.ts'
-import { entryOf, oldestFirst, type Summary, summaryOf } from './shown.ts'
-
-export type OperatorAnswer =
-  | { readonly kind: 'json'; readonly body: unknown }
-  | { readonly kind: 'problem'; readonly problem: Problem }
-
-/** A part of a walk over the keys of the nodes, in small steps. */
-export type SearchStep = { readonly records: readonly string[]; readonly cursor?: string }
+import { entryOf } from './shown.ts'
 
 export type OperatorOptions = LocatingOptions & {
   /** Name of this sidecar. */
@@ -48,16 +42,12 @@ export type OperatorOptions = LocatingOptions & {
 }
 
 export type OperatorPorts = DecisionPorts &
-  ShowingPorts & {
+  ShowingPorts &
+  FindingPorts & {
     readonly events: Events
-    readonly recent: RecentDecisions
     readonly overview: () => OverviewFacts
     /** Undefined without a configured database. */
     readonly sagas: SagaAdmin | undefined
-    /** Records whose hash begins with these digits, on from a cursor. */
-    readonly search: (digits: string, cursor: string | undefined) => Promise<SearchStep>
-    /** Claims in this state as one node shows them, on from a cursor. */
-    readonly list: (state: 'live' | 'lapsed', cursor: string | undefined) => Promise<SearchStep>
   }
 
 const OVERVIEW_EVERY_MS = 1_000
@@ -101,8 +91,7 @@ export function createOperatorHandlers(options: OperatorOptions, ports: Operator
 
   return {
     find: (input: FindInput) => find(input, options, ports),
-    list: async ({ state, cursor }: ListInput): Promise<OperatorAnswer> =>
-      listed(await ports.list(state, cursor), ports, (one) => one.state === state),
+    list: (input: ListInput) => list(input, ports),
     show: async (recordKey: string, by: OperatorToken): Promise<OperatorAnswer> =>
       json(await shown(await ports.inspect(recordKey), by.role)),
     watchedRecord: watched,
@@ -143,68 +132,6 @@ export function createOperatorHandlers(options: OperatorOptions, ports: Operator
       return json({ sampled, decisions: decisions.map(recentOf) })
     },
   }
-}
-
-async function find(
-  input: FindInput,
-  options: OperatorOptions,
-  ports: OperatorPorts,
-): Promise<OperatorAnswer> {
-  const located = await locate(input, options)
-  switch (located.kind) {
-    case 'refused':
-      return refusal(located.problem)
-    case 'keys': {
-      const all = await summariesOf(located.keys, ports)
-      const records = located.certain ? all : all.filter(({ state }) => state !== 'absent')
-      return records.length === 0 ? NO_RECORD : json({ records })
-    }
-    case 'instance': {
-      const recordKey = ports.recent.recordOf(located.instance)
-      return recordKey === undefined
-        ? NOT_REMEMBERED
-        : json({ records: await summariesOf([recordKey], ports) })
-    }
-    case 'search': {
-      // Most questions are about what has just been decided here, or waits as a dead letter: no walk is needed.
-      const near = await rememberedWith(located.digits, ports)
-      const records = (await summariesOf(near, ports)).filter(({ state }) => state !== 'absent')
-      if (records.length > 0) return json({ records })
-      const step = await ports.search(located.digits, input.cursor)
-      return step.records.length === 0 && step.cursor === undefined ? NO_RECORD : listed(step, ports)
-    }
-  }
-}
-
-async function rememberedWith(
-  digits: string,
-  { recent, auditLog }: OperatorPorts,
-): Promise<readonly string[]> {
-  const remembered = recent.recordsWith(digits)
-  if (remembered.length > 0) return remembered
-  const reads = await Promise.all(
-    (['dead-letters', 'audit'] as const).map((stream) => auditLog.read(stream, OPERATOR_LIMITS.historyMax)),
-  )
-  const keys = reads.flatMap((read) =>
-    read.kind === 'entries' ? read.entries.map(({ recordKey }) => recordKey) : [],
-  )
-  return [...new Set(keys.filter((key) => key.slice(-64).startsWith(digits)))]
-}
-
-async function listed(
-  { records, cursor }: SearchStep,
-  ports: OperatorPorts,
-  isWanted: (summary: Summary) => boolean = () => true,
-): Promise<OperatorAnswer> {
-  const wanted = (await summariesOf(records, ports)).filter(isWanted).sort(oldestFirst)
-  return json({ records: wanted, ...(cursor === undefined ? {} : { cursor }) })
-}
-
-function summariesOf(
-  recordKeys: readonly string[],
-  { inspect, clock }: OperatorPorts,
-): Promise<readonly Summary[]> {
-  return Promise.all(recordKeys.map(async (key) => summaryOf(await inspect(key), clock.wallMs())))
 }
 
 /** A page of what the nodes keep, from the newest on; with one entry more it is known whether there are older ones. */
@@ -317,29 +244,3 @@ function recentOf({
     ...(instance === undefined ? {} : { instance }),
   }
 }
-
-function json(body: unknown): OperatorAnswer {
-  return { kind: 'json', body }
-}
-
-export function refusal(of: Problem): OperatorAnswer {
-  return { kind: 'problem', problem: of }
-}
-
-function problem(code: Problem['code'], detail: string, more?: Record<string, unknown>): OperatorAnswer {
-  return refusal({ code, detail, ...(more === undefined ? {} : { more }) })
-}
-
-function unavailable(because: string): OperatorAnswer {
-  return refusal({ code: 'quorum-unavailable', detail: because, retryAfterMs: RETRY_SOON_MS })
-}
-
-const NO_RECORD = problem(
-  'record-unknown',
-  'No node has a record of it: it never came, was released and forgotten, or is older than its retention. Check tenant, API version and principal, too.',
-)
-
-const NOT_REMEMBERED = problem(
-  'record-unknown',
-  'This sidecar does not remember the answer with this instance: another one gave it, or it is too long ago. Search the logs for the instance; the line has key_hash.',
-)

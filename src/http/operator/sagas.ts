@@ -10,9 +10,8 @@ import type { AuditLog } from '../../core/coordination/audit-log.ts'
 import { decideSaga, type SagaAct } from '../../core/operator/decide-saga.ts'
 import type { OperatorToken } from '../../core/operator/operator-tokens.ts'
 import type { SagaAdmin, SagaAdminResult } from '../../core/saga-admin.ts'
-import type { Problem } from '../message/problems.ts'
 import { RETRY_SOON_MS } from '../request/refusals.ts'
-import type { OperatorAnswer } from './handlers.ts'
+import { json, type OperatorAnswer, refusal } from './answers.ts'
 import type { SagaInput, SagasInput } from './overview-schemas.ts'
 import { OPERATOR_LIMITS } from './schemas.ts'
 
@@ -52,7 +51,7 @@ export function createSagaHandlers({ sagas, auditLog, clock }: SagaHandlersPorts
         case 'would':
           return json({ decided: false, effects: decided.effects })
         case 'unwritten':
-          return problem({
+          return refusal({
             code: 'quorum-unavailable',
             detail: 'Too few nodes took the note of who decides and why. Nothing was decided.',
             retryAfterMs: RETRY_SOON_MS,
@@ -87,15 +86,15 @@ function answerOf(result: SagaAdminResult, shown: (body: unknown) => unknown): O
     case 'done':
       return json(shown(result.body))
     case 'unknown':
-      return problem({
+      return refusal({
         code: 'saga-unknown',
         detail:
           'There is no saga with this id: it is misspelt, or it ended so long ago that it is no longer kept.',
       })
     case 'refused':
-      return problem({ code: 'saga-not-movable', detail: `The saga cannot be moved: ${result.reason}.` })
+      return refusal({ code: 'saga-not-movable', detail: `The saga cannot be moved: ${result.reason}.` })
     case 'unavailable':
-      return problem({
+      return refusal({
         code: 'database-unavailable',
         detail: 'The database of the sagas did not answer; it is not known whether anything changed.',
         retryAfterMs: RETRY_SOON_MS,
@@ -103,15 +102,7 @@ function answerOf(result: SagaAdminResult, shown: (body: unknown) => unknown): O
   }
 }
 
-function json(body: unknown): OperatorAnswer {
-  return { kind: 'json', body }
-}
-
-function problem(of: Problem): OperatorAnswer {
-  return { kind: 'problem', problem: of }
-}
-
-const NO_DATABASE = problem({
+const NO_DATABASE = refusal({
   code: 'call-unknown',
   detail: 'This sidecar knows of no sagas: FENCEPOST_SAGA_DATABASE_FILE is not set.',
 })

@@ -21,7 +21,7 @@ export const OPERATOR_LIMITS = {
 const closed = { additionalProperties: false } as const
 
 /** A place in a walk over the keys of the nodes; only the sidecar that gave it reads it. */
-export const CURSOR = '^[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]{1,20}(\\.[A-Za-z0-9_-]{1,2800})?$'
+export const CURSOR = '^([0-9]{1,3}\\.){3}[01]\\.[0-9]{1,20}(\\.[A-Za-z0-9_-]{1,2800})?$'
 
 const Token = Type.Integer({ minimum: 0, description: 'A fencing token.' })
 const Millis = Type.Integer({ minimum: 0 })
@@ -54,6 +54,11 @@ export const Found = Type.Object(
     cursor: Type.Optional(
       Type.String({ description: 'The search is not at its end: send it with the same body.' }),
     ),
+    incomplete: Type.Optional(
+      Type.Literal(true, {
+        description: 'At its end: too few nodes could be read, so there may be records that are not listed.',
+      }),
+    ),
   },
   closed,
 )
@@ -62,7 +67,7 @@ export const ListQuery = Type.Object(
   {
     state: Type.Union([Type.Literal('live'), Type.Literal('lapsed')], {
       description:
-        'Of each record as one node shows it: `live` claims, or those that ended without an outcome.',
+        'Of each record as one node shows it: `live` claims, or those that ended without an outcome. One on which the nodes give no verdict comes as `unknown`.',
     }),
     cursor: Type.Optional(Type.String({ pattern: CURSOR })),
   },

@@ -16,11 +16,11 @@ import type { ListenAt } from '../server/listen-address.ts'
 import type { RoutedLimits } from '../server/routed-listener.ts'
 import type { ListenerTls } from '../server/tls.ts'
 import { admitOperators, allows, roleRequired } from './access.ts'
+import type { OperatorAnswer } from './answers.ts'
 import { OPERATOR_CALLS, type OperatorCall, type OperatorCallName } from './calls.ts'
 import { createEventStreams, type EventStreams, STREAMS_MAX, type Topic } from './event-streams.ts'
 import {
   createOperatorHandlers,
-  type OperatorAnswer,
   type OperatorHandlers,
   type OperatorOptions,
   type OperatorPorts,
