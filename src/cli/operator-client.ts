@@ -82,9 +82,10 @@ async function call(url: string, token: string, method: string, body: unknown): 
     status = response.status
     text = await response.text()
   } catch (cause) {
-    const why =
-      cause instanceof Error ? ((cause.cause as Error | undefined)?.message ?? cause.message) : String(cause)
-    throw new CallRefused(`no answer from ${origin}: ${why}`, EXIT.unavailable)
+    const reason = cause instanceof Error ? ((cause.cause as Error | undefined) ?? cause) : cause
+    const why = reason instanceof Error ? reason.message : String(reason)
+    const doubt = decides(body) && !NEVER_SENT.has((reason as { code?: string }).code ?? '') ? DOUBT : ''
+    throw new CallRefused(`no answer from ${origin}: ${why}.${doubt}`, EXIT.unavailable)
   }
   const document = documentIn(text)
   // The page of a gateway in between, which may have had the listener's answer; or the address of another listener.
@@ -97,6 +98,23 @@ async function call(url: string, token: string, method: string, body: unknown): 
   const { code, detail } = document
   const sentence = `${typeof code === 'string' ? code : status}: ${typeof detail === 'string' ? detail : ''}`
   throw new CallRefused(printable(sentence), status >= 500 ? EXIT.unavailable : EXIT.failure, document)
+}
+
+/** There was no connection. */
+const NEVER_SENT: ReadonlySet<string> = new Set([
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'UND_ERR_CONNECT_TIMEOUT',
+])
+
+const DOUBT = ' It is not known whether it was decided: look at the record before you decide again.'
+
+/** Every decision has a reason; a dry run changes nothing. */
+function decides(body: unknown): boolean {
+  return typeof body === 'object' && body !== null && 'reason' in body && !('dry_run' in body)
 }
 
 function documentIn(text: string): Reply | undefined {

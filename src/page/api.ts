@@ -7,7 +7,9 @@
 
 export class Refused extends Error {
   override readonly name = 'Refused'
+  /** 0 where there was no answer. */
   readonly status: number
+  /** Of the problem document; of an answer that is none, its status. */
   readonly code: string
 
   constructor(status: number, code: string, detail: string) {
@@ -57,8 +59,12 @@ export function createApi(token: string, onLost: () => void): Api {
       problem.detail ?? `The sidecar answered ${response.status}.`,
     )
   }
-  const json = async <T>(path: string, init: RequestInit): Promise<T> =>
-    (await send(path, { ...init, signal: AbortSignal.timeout(TIMEOUT_MS) })).json() as Promise<T>
+  const json = async <T>(path: string, init: RequestInit): Promise<T> => {
+    const response = await send(path, { ...init, signal: AbortSignal.timeout(TIMEOUT_MS) })
+    return response.json().catch(() => {
+      throw new Refused(0, 'no-answer', 'The answer broke off, or is none of a sidecar.')
+    }) as Promise<T>
+  }
 
   return {
     get: (path) => json(path, {}),
@@ -112,6 +118,11 @@ async function* eventsIn(body: ReadableStream<Uint8Array>, onChunk: () => void):
   } finally {
     await reader.cancel().catch(() => {})
   }
+}
+
+/** Nobody who knows has answered: what was asked for may have been done. */
+export function isInDoubt(error: unknown): boolean {
+  return error instanceof Refused && (error.status === 0 || error.code === String(error.status))
 }
 
 /** One sentence for the reader. */

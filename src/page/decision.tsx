@@ -7,6 +7,7 @@
 
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { isInDoubt, sentenceOf } from './api.ts'
 import { Failure } from './pieces.tsx'
 import type { Decided } from './shapes.ts'
 
@@ -58,7 +59,7 @@ export function Decision({ name, because, hint, children, members, send, onDecid
   }
   const decide = (body: Record<string, unknown>) =>
     attempt(async () => {
-      setStage({ kind: 'done', decided: await send(body) })
+      setStage({ kind: 'done', decided: await send(body).catch(doubted) })
       onDecided(name)
     })
   if (because !== undefined)
@@ -100,6 +101,13 @@ export function Decision({ name, because, hint, children, members, send, onDecid
       {stage.kind === 'failed' ? <Failure error={stage.error} /> : undefined}
       {stage.kind === 'done' ? <Done name={name} decided={stage.decided} /> : undefined}
     </div>
+  )
+}
+
+function doubted(error: unknown): never {
+  if (!isInDoubt(error)) throw error
+  throw new Error(
+    `${sentenceOf(error)} It is not known whether it was decided: look at it again before you decide once more.`,
   )
 }
 

@@ -283,6 +283,34 @@ test.each([
   ])
 })
 
+// Bug: "no answer from …" alone, about a decision that had been made: its answer came too late, or was lost.
+test('a decision whose answer is lost is not called undecided, and one that was never sent is', async () => {
+  const key = await api.lapse('answer lost')
+  await using cut = await startApplication(async (request, response) => {
+    const { method, target } = request
+    const body = request.body.toString()
+    const headers = {
+      authorization: request.values('authorization')[0] ?? '',
+      'content-type': 'application/json',
+    }
+    const reply = await fetch(api.origin + target, { method, headers, ...(body === '' ? {} : { body }) })
+    const text = await reply.text()
+    if (target.endsWith('/forget') && !body.includes('dry_run')) response.destroy()
+    else response.writeHead(reply.status).end(text)
+  })
+  const unknown = 'It is not known whether it was decided: look at the record before you decide again.'
+  const decided = await run(['forget', key, ...because, '--yes'], { operator: cut.origin })
+  expect([decided.exit, decided.err]).toEqual([69, expect.stringContaining(unknown)])
+  expect((await api.operator.show(key)).state).toBe('released')
+  for (const args of [
+    ['show', key],
+    ['forget', key, ...because, '--yes'],
+  ]) {
+    const away = await run(args, { operator: 'http://127.0.0.1:9' })
+    expect([away.exit, away.err]).toEqual([69, expect.not.stringContaining(unknown)])
+  }
+})
+
 test('a role that may not decide, no listener, and no token', async () => {
   const refused = await run(['end', keyOf('absent'), ...because], { token: ann.path })
   expect([refused.exit, refused.err]).toEqual([1, expect.stringContaining('role-required')])

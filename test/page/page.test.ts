@@ -122,6 +122,28 @@ describe('one stuck payment', () => {
     await comeBack()
   })
 
+  // Bug: the page said that the sidecar did not answer, about a decision that had been made.
+  test('a decision whose answer is lost is not called undecided', async () => {
+    const { comeBack } = await scene.stuck('held-lost')
+    const { page: tab } = await browser.open()
+    await signIn(tab, origin, OPERATE_TOKEN)
+    await findPayment(tab, 'held-lost')
+    await preview(tab, /will not end/, 'ticket 4: the answer is lost')
+    await tab.getByLabel(/even though a live lease/).check()
+    await tab.route('**/end', async (route) => {
+      await route.fetch()
+      await route.abort()
+    })
+    await tab.getByRole('button', { name: 'End the claim' }).click()
+    const told = await tab.getByRole('alert').innerText()
+    expect(told).toContain(
+      'It is not known whether it was decided: look at it again before you decide once more.',
+    )
+    await tab.getByText('it is lapsed, attempt 1 now').waitFor()
+    await tab.context().close()
+    await comeBack()
+  })
+
   test('all decisions are in the audit log, with the name, the reason and a link to the record', async () => {
     await page.getByRole('link', { name: 'Audit' }).click()
     for (const [reason, act] of [
