@@ -178,6 +178,29 @@ export function matchRoute(routes: readonly Route[], request: RequestFacts): Rou
   return undefined
 }
 
+/**
+ * The routes that a request may have of which neither the host nor every header is known: in their order, to the first that it
+ * has whatever those are; `undefined` last, where it may have none.
+ *
+ * @param headers those that are known; one that is known to be absent is there as undefined
+ */
+export function possibleRoutes(
+  routes: readonly Route[],
+  { method, path, headers }: Pick<RequestFacts, 'method' | 'path' | 'headers'>,
+): readonly (Route | undefined)[] {
+  const segments = normalSegments(path)
+  const possible: Route[] = []
+  for (const route of routes) {
+    const { hosts, headers: predicates = [], ...rest } = route.match
+    const known = predicates.filter(({ name }) => Object.hasOwn(headers, name))
+    const asKnown = { ...rest, headers: known }
+    if (matchRequest(asKnown, { method, path, headers, host: undefined }, segments) === undefined) continue
+    possible.push(route)
+    if (hosts === undefined && known.length === predicates.length) return possible
+  }
+  return [...possible, undefined]
+}
+
 function matchRequest(
   match: RouteMatch,
   request: RequestFacts,

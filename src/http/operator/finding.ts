@@ -41,7 +41,8 @@ export async function find(
     case 'keys': {
       const all = await summariesOf(located.keys, ports)
       const records = located.certain ? all : all.filter(({ state }) => state !== 'absent')
-      return records.length === 0 ? NO_RECORD : json({ records })
+      if (records.length > 0) return json({ records })
+      return located.otherwise === undefined ? NO_RECORD : refusal(located.otherwise)
     }
     case 'instance': {
       const recordKey = ports.recent.recordOf(located.instance)

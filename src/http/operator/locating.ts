@@ -10,19 +10,25 @@ import { keysOfHash, parseReference } from '../../core/operator/locate.ts'
 import { parseIdempotencyKey } from '../../core/request/idempotency-key.ts'
 import { recordKey, type Scope } from '../../core/request/identity.ts'
 import { keyOf } from '../../core/request/key-parts.ts'
+import type { PrincipalRules } from '../../core/request/principal.ts'
 import { openReservationId } from '../../core/reservations/open-reservation-id.ts'
 import { whyForeign } from '../../core/reservations/reservation-id.ts'
 import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'
+import { type ProtectedRoute, possibleRoutes, type Route } from '../../core/routes/route.ts'
 import type { Problem } from '../message/problems.ts'
 import { ID_UNCHECKED } from '../message/unavailable.ts'
 import { type Describing, identifiedAs, intentOfName, scopeOf } from '../request/described-request.ts'
-import { routeFor } from '../request/described-route.ts'
 import type { FindInput } from './find-schemas.ts'
 import { principalGiven } from './named-client.ts'
 
 export type Located =
-  /** Any of them; `certain`: shown even where no node has a record. */
-  | { readonly kind: 'keys'; readonly keys: readonly string[]; readonly certain: boolean }
+  /** Any of them; `certain`: shown even where no node has a record. `otherwise`: what is then answered instead of that there is none. */
+  | {
+      readonly kind: 'keys'
+      readonly keys: readonly string[]
+      readonly certain: boolean
+      readonly otherwise?: Problem
+    }
   /** Only the first digits of a hash are known: they have to be searched. */
   | { readonly kind: 'search'; readonly digits: string }
   | { readonly kind: 'instance'; readonly instance: string }
@@ -72,24 +78,50 @@ function ofReference(text: string, scope: Scope): Located {
   }
 }
 
-/** The record of a request with this key, whatever its body. */
-async function ofKey(
-  { method, path, idempotency_key: key, ...whose }: NonNullable<FindInput['key']>,
+type KeyGiven = NonNullable<FindInput['key']>
+
+/**
+ * The record of a request with this key, whatever its body. Which host it was for and what else it had in its head nobody knows, so
+ * it may have one of several routes, and the record of any of them is meant.
+ */
+async function ofKey(given: KeyGiven, scope: Scope, { routes, principal }: Describing): Promise<Located> {
+  const { method, path, idempotency_key: key, authorization } = given
+  const headers = { 'idempotency-key': key, ...(authorization === undefined ? {} : { authorization }) }
+  const possible = possibleRoutes(routes, { method, path, headers })
+  const [whole] = possible.filter(takesMore)
+  const simple = possible.filter((route) => !takesMore(route))
+  const located = await Promise.all(simple.map((route) => ofKeyOn(route, given, scope, principal)))
+  const keys = [...new Set(located.flatMap((one) => (one.kind === 'keys' ? one.keys : [])))]
+  if (keys.length === 0) return whole === undefined ? (located[0] as Located) : refused(needsWhole(whole))
+  return {
+    kind: 'keys',
+    keys,
+    certain: keys.length === 1 && whole === undefined,
+    ...(whole === undefined ? {} : { otherwise: needsWhole(whole) }),
+  }
+}
+
+function needsWhole({ name }: ProtectedRoute): Problem {
+  return {
+    code: 'request-invalid',
+    detail: `The request may be one of the route ${name}, which makes the key of more than a header. Send the whole request as "request".`,
+  }
+}
+
+/** More of the request than the headers that can carry a key. */
+function takesMore(route: Route | undefined): route is ProtectedRoute {
+  return (
+    route !== undefined && route.mode !== 'bypass' && (route.mode === 'content' || route.key.parts.length > 0)
+  )
+}
+
+async function ofKeyOn(
+  route: Route | undefined,
+  { method, path, idempotency_key: key, ...whose }: KeyGiven,
   scope: Scope,
-  { routes, principal: rules }: Describing,
+  rules: PrincipalRules,
 ): Promise<Located> {
-  const named: HeaderList = [
-    ['Idempotency-Key', key],
-    ...(whose.authorization === undefined ? [] : [['Authorization', whose.authorization] as const]),
-  ]
-  const request = { method, target: path, path, query: undefined, host: undefined, httpVersion: '1.1' }
-  const route = routeFor({ ...request, headers: named }, routes)?.route
   const guarded = route === undefined || route.mode === 'bypass' ? undefined : route
-  if (guarded !== undefined && (guarded.mode === 'content' || guarded.key.parts.length > 0))
-    return refused({
-      code: 'request-invalid',
-      detail: `The route ${guarded.name} makes the key of more than a header. Send the whole request as "request".`,
-    })
   const carrier = {
     headers: headersOf(guarded?.key.headers ?? [], key),
     query: undefined,

@@ -1,5 +1,5 @@
 /** Whose request it was, from what support has of the client: the record is the one that the proxy would make of the whole request. */
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { loadConfig } from '../../../src/config/load.ts'
 import { reservationIdOf } from '../../../src/core/reservations/reservation-id.ts'
 import type { PrincipalSource, ProtectedRoute } from '../../../src/core/routes/route.ts'
@@ -15,10 +15,13 @@ if (loaded.kind !== 'ok') throw new Error('the default configuration is invalid'
 const [keyed] = loaded.config.routes as readonly [ProtectedRoute]
 
 const located = (input: FindInput, principal: PrincipalSource, trusted: boolean) =>
+  locatedIn([{ ...keyed, principal }], input, trusted)
+
+const locatedIn = (routes: readonly ProtectedRoute[], input: FindInput, trusted = false) =>
   locate(input, {
     scope: { tenant: 'shop', env: 'test', apiVersion: 'v1' },
     describing: {
-      routes: [{ ...keyed, principal }],
+      routes,
       principal: { clientHeader: 'x-client-id', trusted, verifyToken: async () => ({ kind: 'verified' }) },
     },
     secret: { current: async () => [], refreshed: async () => [] },
@@ -105,3 +108,50 @@ test.each<[string, PrincipalSource, object, string]>([
     })
   },
 )
+
+describe('where routes are for hosts and headers, which support does not have', () => {
+  const everyPost: ProtectedRoute = { ...keyed, name: 'every-post', match: { methods: ['POST'] } }
+  const ofShop: ProtectedRoute = {
+    ...keyed,
+    name: 'of-shop',
+    match: { hosts: ['shop.example.com'] },
+    principal: { kind: 'header', name: 'x-customer' },
+  }
+  const ofPartner: ProtectedRoute = {
+    ...keyed,
+    name: 'of-partner',
+    match: { headers: [{ kind: 'present', name: 'x-partner' }] },
+    key: { ...keyed.key, parts: [{ in: 'header', name: 'x-partner' }] },
+  }
+  const toShop = requestWith({ host: 'shop.example.com', 'x-customer': 'customer-42' })
+  const toAnother = requestWith({ host: 'other.example.com' })
+
+  // Bug: the key was made as if no route for a host or a header were there. The record was called absent, and the next request executed.
+  test('the record of each route that it may be is meant', async () => {
+    const routes = [ofShop, everyPost]
+    const [shop, another] = [await locatedIn(routes, toShop), await locatedIn(routes, toAnother)]
+    expect(await locatedIn(routes, { key: { ...KEY, client: 'customer-42' } })).toMatchObject(shop)
+    expect(await locatedIn(routes, { key: KEY })).toMatchObject(another)
+    const routesAlike = [{ ...ofShop, principal: keyed.principal }, everyPost]
+    expect(await locatedIn(routesAlike, { key: KEY })).toEqual(await locatedIn(routesAlike, toShop))
+  })
+
+  test('one that takes more than a header is named, where nothing else is found', async () => {
+    const plain = await locatedIn([everyPost], { key: KEY })
+    expect(await locatedIn([ofPartner, everyPost], { key: KEY })).toEqual({
+      ...plain,
+      certain: false,
+      otherwise: {
+        code: 'request-invalid',
+        detail:
+          'The request may be one of the route of-partner, which makes the key of more than a header. Send the whole request as "request".',
+      },
+    })
+  })
+
+  test('a route after the one that is certain is not asked', async () => {
+    expect(await locatedIn([everyPost, ofPartner], { key: KEY })).toEqual(
+      await locatedIn([everyPost], { key: KEY }),
+    )
+  })
+})
