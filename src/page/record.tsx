@@ -197,29 +197,33 @@ function Verdict({ shown }: { readonly shown: RecordShown }) {
 
 function Nodes({ shown }: { readonly shown: RecordShown }) {
   const differing = shown.nodes.filter(({ differs }) => differs).length
+  const isKnown = shown.state !== 'unknown'
   return (
     <section class="panel" aria-labelledby="nodes">
       <h2 id="nodes">On every node</h2>
       <p>
-        {differing === 0
-          ? 'All nodes show the same.'
-          : `${differing === 1 ? 'One node differs' : `${differing} nodes differ`} from the majority. One or two are no reason to worry: a node was away for a moment.`}
+        {!isKnown
+          ? 'No state is known that a majority shows, so there is none that a node could differ from.'
+          : differing === 0
+            ? 'All nodes show the same.'
+            : `${differing === 1 ? 'One node differs' : `${differing} nodes differ`} from the majority. One or two are no reason to worry: a node was away for a moment.`}
       </p>
       <ul class="seats">
         {shown.nodes.map((row) => (
-          <Node key={row.node} row={row} />
+          <Node key={row.node} row={row} isKnown={isKnown} />
         ))}
       </ul>
     </section>
   )
 }
 
-function Node({ row }: { readonly row: NodeRow }) {
+/** @param isKnown there is a verdict */
+function Node({ row, isKnown }: { readonly row: NodeRow; readonly isKnown: boolean }) {
   return (
     <li class={row.differs ? 'seat differs' : 'seat'}>
       <h3>{visible(row.node)}</h3>
       <p>
-        <Badge word={row.state} /> {row.differs ? <Badge word="differs" tone="bad" /> : undefined}
+        <Badge word={row.state} /> {row.differs && isKnown ? <Badge word="differs" tone="bad" /> : undefined}
       </p>
       <Facts
         of={[

@@ -535,6 +535,16 @@ describe('without a quorum', () => {
     await tab.getByText('Too few nodes can be read: there may be records that are not listed.').waitFor()
     expect(await tab.getByText('There is none.').count()).toBe(0)
   })
+
+  // Bug: "5 nodes differ from the majority. One or two are no reason to worry".
+  test('a record on which there is no verdict says so, and no node that replies differs from it', async () => {
+    await findPayment(tab, 'hostile')
+    const region = tab.getByRole('region', { name: 'On every node' })
+    expect(await region.innerText()).toContain(
+      'No state is known that a majority shows, so there is none that a node could differ from.',
+    )
+    expect(await region.getByText('differs', { exact: true }).count()).toBe(0)
+  })
 })
 
 test('the browser complained of nothing but refusals that were asked for', () => {

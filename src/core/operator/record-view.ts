@@ -40,7 +40,7 @@ export type NodeRow = {
   readonly retentionRemainingMs?: number
   readonly fingerprint?: Fingerprint
   readonly copied?: true
-  /** It does not show what the verdict says, or says nothing. */
+  /** It does not show what the verdict says, or says nothing. Where there is no verdict nothing differs from it. */
   readonly differs: boolean
   /** Why it gave no reply that counts, or why its outcome can't be read. */
   readonly detail?: string
@@ -161,8 +161,9 @@ function rowOf({ node, answer }: NodeReply, verdict: Verdict): NodeRow {
   }
   const { record, nodeMs, ttlMs } = answer
   const retention = ttlMs === undefined ? {} : { retentionRemainingMs: ttlMs }
-  if (record === undefined) return { node, state: 'absent', differs: verdict.state !== 'absent' }
-  const differs = record.state !== STATE_ON_NODE[verdict.state] || !agrees(record, verdict)
+  const isKnown = verdict.state !== 'unknown'
+  if (record === undefined) return { node, state: 'absent', differs: isKnown && verdict.state !== 'absent' }
+  const differs = isKnown && (record.state !== STATE_ON_NODE[verdict.state] || !agrees(record, verdict))
   const row = { node, state: record.state, token: record.fence, ...retention, differs }
   if (record.state === 'released') return row
   const { attempt, fingerprint } = record
@@ -192,8 +193,8 @@ const STATE_ON_NODE: Record<RecordState, NodeRecord['state'] | undefined> = {
   unknown: undefined,
 }
 
-function agrees(record: NodeRecord, { state, token, attempt, fingerprint }: Verdict): boolean {
+function agrees(record: NodeRecord, { token, attempt, fingerprint }: Verdict): boolean {
   if (record.state === 'released') return record.fence === token
   if (record.attempt !== attempt || record.fingerprint !== fingerprint) return false
-  return record.state === 'completed' ? state !== 'unknown' : record.fence === token
+  return record.state === 'completed' || record.fence === token
 }
