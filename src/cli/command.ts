@@ -68,16 +68,20 @@ export function tokenAt(path: string | undefined, io: Io): { token: string | und
   }
 }
 
-/** A sentence if one of them is no address. */
+/** A sentence if one of them is no address; none has a user and a password, and what could be one is not shown. */
 export function faultOfAddress(
   option: string,
   addresses: readonly (string | undefined)[],
 ): string | undefined {
-  const bad = addresses.find(
-    (address) => address !== undefined && !/^https?:$/.test(URL.parse(address)?.protocol ?? ''),
-  )
+  const bad = addresses.find((address) => address !== undefined && !isAddress(address))
   if (bad === undefined) return undefined
-  return `${option} ${bad} is not accepted; accepted is an address such as http://127.0.0.1:8081`
+  const shown = bad.replace(/^(https?:\/\/)?.*@/i, '$1…@')
+  return `${option} ${shown} is not accepted; accepted is an address such as http://127.0.0.1:8081, without a user`
+}
+
+function isAddress(text: string): boolean {
+  const url = URL.parse(text)
+  return url !== null && /^https?:$/.test(url.protocol) && url.username === '' && url.password === ''
 }
 
 export type Command = (args: readonly string[], io: Io) => Promise<ExitCode>

@@ -2,7 +2,7 @@
 
 import { setTimeout as pause } from 'node:timers/promises'
 import { type Change, type Sample, sampleOf, screenOf } from '../probe/cluster-view.ts'
-import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
+import { type Command, EXIT, type ExitCode, faultOfAddress, type Io, withArguments } from './command.ts'
 
 const DEFAULT_ADMIN = 'http://127.0.0.1:9090'
 const EVERY_MS = 1_000
@@ -17,9 +17,13 @@ export const top: Command = (args, io) =>
         '--once',
         'two looks a second apart, one screen, then end: 0 where every sidecar answered, else 1',
       )
-      .action(async (admins: string[], options: { once?: true }) =>
-        done(await run(admins.length === 0 ? [DEFAULT_ADMIN] : admins, options.once === true, io)),
-      )
+      .action(async (admins: string[], options: { once?: true }) => {
+        const fault = faultOfAddress('the admin address', admins)
+        if (fault === undefined)
+          return done(await run(admins.length === 0 ? [DEFAULT_ADMIN] : admins, options.once === true, io))
+        io.stderr.write(`${fault}\n`)
+        done(EXIT.usage)
+      })
   })
 
 async function run(admins: readonly string[], once: boolean, io: Io): Promise<ExitCode> {

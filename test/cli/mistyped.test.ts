@@ -16,6 +16,8 @@ test.each<[number, string[]]>([
   [64, ['selftest', '--url', 'http://127.0.0.1:1', '--admin', 'localhost']],
   [78, ['selftest', '--url', 'http://127.0.0.1:1', '--token-file', '/no/such/file']],
   [64, ['probe', '--once', '--api', 'localhost:8081']],
+  // Bug: a screen of a cluster without nodes, and exit code 1 as for a sidecar that is down.
+  [64, ['top', '--once', 'localhost:9090']],
   [78, ['probe', '--once', '--token-file', '/no/such/file']],
   [78, ['probe', '--once', '--prometheus', '9100']],
   [78, ['probe', '--once', '--prometheus', '127.0.0.1:many']],
@@ -26,6 +28,18 @@ test.each<[number, string[]]>([
     stdout: '',
     lines: [expect.stringContaining(args.at(-1)!)],
   })
+})
+
+// Bug: the error showed the password, which ended in the log of whatever had called the command.
+test.each([
+  [['selftest', '--url', 'http://bob:hunter2@127.0.0.1:1']],
+  [['selftest', '--url', 'bob:hunter2@127.0.0.1:1']],
+  [['top', '--once', 'https://bob:hunt/er2@127.0.0.1:1']],
+  [['records', 'show', '0123456789abcdef', '--token-file', '/t', '--operator', 'http://hunter2@127.0.0.1:1']],
+])('a password in an address is not accepted, and not shown: %j', async (args) => {
+  const { code, stdout, lines } = await run(...args)
+  expect([code, stdout, lines]).toEqual([64, '', [expect.stringMatching(/…@127\.0\.0\.1:1 is not accepted/)]])
+  expect(lines.join()).not.toMatch(/hunt|bob/)
 })
 
 test('a port that is taken', async () => {
