@@ -83,6 +83,12 @@ test.each([
     () => [...INGRESS, ...set('prometheusRule.operatorUrl=https://a.example/x')],
     'https://a.example/x',
   ],
+  // Bug: `$1` was taken for a part of the template.
+  [
+    'the one that is given, with a dollar sign',
+    () => [...INGRESS, ...set('prometheusRule.operatorUrl=https://a.example/$1/x')],
+    'https://a.example/$1/x',
+  ],
 ])('every alert links to the address of operators: %s', (_, args, url) => {
   const alerts = alertsOf(args())
   expect(alerts.length).toBeGreaterThan(10)

@@ -72,7 +72,9 @@ imagePullSecrets:
 {{- $rules = replace "dashboard_url: /d/" (printf "dashboard_url: %s/d/" .grafanaUrl) $rules }}
 {{- end }}
 {{- with include "fencepost.operatorUrl" . }}
-{{- $rules = regexReplaceAll "( +)dashboard_url: " $rules (printf "${1}operator_url: %s\n${1}dashboard_url: " .) }}
+{{- /* No regular expression: the address may have a dollar sign. */}}
+{{- $indent := "\n          " }}
+{{- $rules = replace (printf "%sdashboard_url: " $indent) (printf "%soperator_url: %s%sdashboard_url: " $indent . $indent) $rules }}
 {{- end }}
 {{- $rules }}
 {{- end }}
