@@ -46,6 +46,19 @@ export function createJsonListener(
       void sendProblem(reply, cut.signal.reason as Problem, newInstance())
     })
   })
+  // What can't be decoded would be left as it stands, and another value would be meant.
+  app.addHook('preValidation', async ({ url }, reply) =>
+    isDecodable(url.slice(url.indexOf('?') + 1))
+      ? undefined
+      : sendProblem(
+          reply,
+          {
+            code: 'malformed-request',
+            detail: 'The query can not be decoded: it is no UTF-8 in percent-encoding.',
+          },
+          newInstance(),
+        ),
+  )
   app.setValidatorCompiler(({ schema }) => validatorOf(schema))
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => {
@@ -71,6 +84,15 @@ export function createJsonListener(
     return sendProblem(reply, { code: 'internal-error', detail }, instance)
   })
   return app
+}
+
+function isDecodable(text: string): boolean {
+  try {
+    decodeURIComponent(text)
+    return true
+  } catch {
+    return false
+  }
 }
 
 const NOT_JSON = 'FENCEPOST_NOT_JSON'

@@ -49,6 +49,9 @@ test.each<[what: string, bytes: string, status: number]>([
     413,
   ],
   ['a path that can not be decoded', 'GET /v1/reservations/%zz HTTP/1.1\r\nHost: a\r\n\r\n', 400],
+  // Bug: it was read as the text `%ff`, and a value that somebody held was called FREE.
+  ['a query that is no UTF-8', 'GET /v1/reservations?value=h%ffeld HTTP/1.1\r\nHost: a\r\n\r\n', 400],
+  ['a query with half an escape', 'GET /v1/reservations?value=held% HTTP/1.1\r\nHost: a\r\n\r\n', 400],
   ['a path above the root', 'GET /../../etc/passwd HTTP/1.1\r\nHost: a\r\n\r\n', 404],
   ['a method of its own', 'BREW /v1/reservations HTTP/1.1\r\nHost: a\r\n\r\n', 400],
 ])('%s', async (_what, bytes, status) => {
