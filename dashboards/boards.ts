@@ -166,7 +166,8 @@ const overview: Board = {
     {
       kind: 'alerts',
       title: 'Firing alerts',
-      description: 'Alerts of dashboards/rules; each links to its runbook.',
+      description:
+        'Alerts of dashboards/rules, a row each; what to do is in the section of docs/operations/runbooks.md with its name. A single row with 0: none fires.',
       unit: 'short',
       queries: [
         {

@@ -90,6 +90,8 @@ function panelOf(panel: Panel) {
       .expr(expr)
       .legendFormat(legend)
     if (panel.kind === 'heatmap') query.format(PromQueryFormat.Heatmap)
+    // As time series each would be a frame of its own, and a table shows one frame.
+    if (panel.kind === 'alerts') query.format(PromQueryFormat.Table)
     made.withTarget(panel.kind === 'stat' || panel.kind === 'alerts' ? query.instant() : query.range())
   }
   return made

@@ -43,6 +43,19 @@ test('no legend is a raw address where the name of a pod or a node says it', () 
   ).toEqual([])
 })
 
+// Bug: as time series each firing alert was a frame of its own, of which the table shows one; and the panel promised links to runbooks.
+test('a table shows all series of its query as rows, and no panel promises a link that it has not', () => {
+  const panels = BOARDS.flatMap(
+    (board) =>
+      (JSON.parse(grafanaJson(board)) as { panels: { type: string; targets: { format?: string }[] }[] })
+        .panels,
+  )
+  const tables = panels.filter(({ type }) => type === 'table')
+  expect(tables.map(({ targets }) => targets.map(({ format }) => format))).toEqual([['table']])
+  const promised = panels.filter((panel) => /\blinks? to\b/.test(JSON.stringify(panel)))
+  expect(promised.filter((panel) => !/"links":\[\{/.test(JSON.stringify(panel)))).toEqual([])
+})
+
 test('the errors that clients get stand first', () => {
   expect(BOARDS[0]?.panels[0]?.title).toBe('Errors to clients, by application')
 })
