@@ -86,6 +86,11 @@ type KeyGiven = NonNullable<FindInput['key']>
  */
 async function ofKey(given: KeyGiven, scope: Scope, { routes, principal }: Describing): Promise<Located> {
   const { method, path, idempotency_key: key, authorization } = given
+  if (!/^[\x21-\x7e]*$/.test(path))
+    return refused({
+      code: 'request-invalid',
+      detail: `No request can have this path. It was sent percent-encoded: ${encodeURI(path.toWellFormed()).replaceAll('%25', '%')}`,
+    })
   const headers = { 'idempotency-key': key, ...(authorization === undefined ? {} : { authorization }) }
   const possible = possibleRoutes(routes, { method, path, headers })
   const [whole] = possible.filter(takesMore)

@@ -109,6 +109,17 @@ test.each<[string, PrincipalSource, object, string]>([
   },
 )
 
+// Bug: the record of such a path was called absent, and the next request executed. A browser shows the path so that was sent as gr%C3%BCn.
+test('a path that no request can have is refused, with how it is sent', async () => {
+  expect(await locatedIn([keyed], { key: { ...KEY, path: '/payments/grün' } })).toEqual({
+    kind: 'refused',
+    problem: {
+      code: 'request-invalid',
+      detail: 'No request can have this path. It was sent percent-encoded: /payments/gr%C3%BCn',
+    },
+  })
+})
+
 describe('where routes are for hosts and headers, which support does not have', () => {
   const everyPost: ProtectedRoute = { ...keyed, name: 'every-post', match: { methods: ['POST'] } }
   const ofShop: ProtectedRoute = {
