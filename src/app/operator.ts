@@ -71,6 +71,7 @@ export function openOperatorApi(
       describing: { routes: config.routes, principal: { ...principal, verifyToken: BELIEVED } },
       secret,
       instance,
+      runbookUrl: config.runbookUrl,
       storedBytesMax: config.storedResponseLimitBytes,
       tokens,
       page: readPage(),

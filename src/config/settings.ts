@@ -739,6 +739,16 @@ export const SETTINGS = {
     summary: 'Name of this sidecar in logs, traces and elections, such as the name of its pod.',
     source: 'Where not set: the host name, which in Kubernetes is the name of the pod.',
   }),
+  runbookUrl: setting({
+    env: 'FENCEPOST_RUNBOOK_URL',
+    path: 'runbookUrl',
+    kind: patterned('http://… or https://… without # and spaces', /^https?:\/\/[^\s#]+$/),
+    default: 'https://fencepost.dev/runbooks',
+    summary:
+      'Where you publish docs/operations/runbooks.md: the operator listener links to its sections, each by the name of its alert in lower case behind a #.',
+    source:
+      'The one that the shipped alerts link to; an address of your own works where yours is reached and that is not.',
+  }),
   logLevel: setting({
     env: 'FENCEPOST_LOG_LEVEL',
     path: 'logs.level',

@@ -47,6 +47,18 @@ test.each([
   expect(of(manifests, 'Ingress') !== undefined).toBe(ingress)
 })
 
+// Bug: the page linked to fencepost.dev, also where the alerts linked to the runbooks of the operators.
+test('the page links to the runbooks that the alerts link to', () => {
+  const linkedBy = (...values: readonly string[]) => {
+    const [container] = podOf(of(rendered([...ON, ...set(...values)]), 'Deployment')).containers
+    return container.env.find(({ name }: Manifest) => name === 'FENCEPOST_RUNBOOK_URL')?.value
+  }
+  const ours = 'prometheusRule.runbookUrl=https://wiki.example.com/fp'
+  expect(linkedBy(ours)).toBe('https://wiki.example.com/fp')
+  expect(linkedBy(ours, 'settings.FENCEPOST_RUNBOOK_URL=https://a.example')).toBe('https://a.example')
+  expect(linkedBy()).toBe('https://fencepost.dev/runbooks')
+})
+
 test('the Ingress speaks TLS on both sides, to the port of operators and no other', () => {
   const ingress = of(rendered(INGRESS), 'Ingress')
   expect(ingress.spec.tls).toEqual([{ hosts: ['op.example'], secretName: 'name' }])

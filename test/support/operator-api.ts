@@ -96,6 +96,7 @@ export async function startOperatorApi({
       describing: { routes, principal: { clientHeader: 'x-client-id', trusted: false } },
       secret: agreedSecret({ leases, clock, random }),
       instance: 'sidecar-1',
+      runbookUrl: 'https://fencepost.dev/runbooks',
       storedBytesMax: 1_024,
       page,
       tokens: () => operators,

@@ -23,7 +23,7 @@ import type { FindInput } from './find-schemas.ts'
 import { type FindingPorts, find, list } from './finding.ts'
 import type { LocatingOptions } from './locating.ts'
 import { outcomeGiven } from './outcome-given.ts'
-import { type OverviewFacts, overviewOf } from './overview.ts'
+import { type OverviewFacts, type OverviewOptions, overviewOf } from './overview.ts'
 import {
   type CompleteInput,
   type DeadLetterInput,
@@ -35,11 +35,7 @@ import {
 import { createShowing, type ShowingPorts } from './showing.ts'
 import { entryOf } from './shown.ts'
 
-export type OperatorOptions = LocatingOptions & {
-  /** Name of this sidecar. */
-  readonly instance: string
-  readonly storedBytesMax: number
-}
+export type OperatorOptions = LocatingOptions & OverviewOptions & { readonly storedBytesMax: number }
 
 export type OperatorPorts = DecisionPorts &
   ShowingPorts &
@@ -57,7 +53,7 @@ export type OperatorHandlers = ReturnType<typeof createOperatorHandlers>
 export function createOperatorHandlers(options: OperatorOptions, ports: OperatorPorts) {
   const { auditLog, clock } = ports
   const { shown, watched } = createShowing(options.instance, ports)
-  const overview = () => overviewOf(ports.overview(), options.instance, clock.wallMs())
+  const overview = () => overviewOf(ports.overview(), options, clock.wallMs())
 
   const decided = async (
     decision: DecisionKind,

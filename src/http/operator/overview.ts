@@ -32,10 +32,14 @@ export type OverviewFacts = {
   readonly traffic: TrafficView
 }
 
-/** Where alerts link to, too. */
-const RUNBOOKS = 'https://fencepost.dev/runbooks#'
+export type OverviewOptions = {
+  /** Name of this sidecar. */
+  readonly instance: string
+  /** The page of runbooks: alerts link to its sections, too. */
+  readonly runbookUrl: string
+}
 
-export function overviewOf(facts: OverviewFacts, instance: string, wallMs: number) {
+export function overviewOf(facts: OverviewFacts, { instance, runbookUrl }: OverviewOptions, wallMs: number) {
   const { ready, reasons, required, traffic, sagas } = facts
   const nodes = facts.nodes.map((node) => {
     const clock = traffic.clocks.get(node.name)
@@ -62,7 +66,7 @@ export function overviewOf(facts: OverviewFacts, instance: string, wallMs: numbe
     claims: quantilesOf(traffic.claims),
     wrong: troublesOf(facts, nodes).map(({ what, runbook }) => ({
       what,
-      runbook: RUNBOOKS + runbook.toLowerCase(),
+      runbook: `${runbookUrl}#${runbook.toLowerCase()}`,
     })),
     ...(sagas === undefined ? {} : { sagas: backlogOf(sagas) }),
   }

@@ -82,6 +82,7 @@
   "FENCEPOST_TLS_KEY_FILE": {"path":"tls.keyFile","accepts":"the path of a readable file that is not empty","kind":"text","pattern":"."},
   "FENCEPOST_TLS_CLIENT_CA_FILE": {"path":"tls.clientCaFile","accepts":"the path of a readable file that is not empty","kind":"text","pattern":"."},
   "FENCEPOST_INSTANCE": {"path":"instance","accepts":"1 to 128 visible ASCII characters without spaces","kind":"pattern","pattern":"^[\\x21-\\x7e]{1,128}$"},
+  "FENCEPOST_RUNBOOK_URL": {"path":"runbookUrl","accepts":"http://… or https://… without # and spaces","kind":"pattern","pattern":"^https?:\\/\\/[^\\s#]+$","default":"https://fencepost.dev/runbooks"},
   "FENCEPOST_LOG_LEVEL": {"path":"logs.level","accepts":"fatal, error, warn, info, debug, trace or silent","kind":"pattern","pattern":"^(fatal|error|warn|info|debug|trace|silent)$","default":"info"},
   "FENCEPOST_LOG_RAW_KEYS": {"path":"logs.rawKeys","accepts":"on or off","kind":"pattern","pattern":"^(on|off)$","default":"off"},
   "FENCEPOST_LOG_DECISIONS": {"path":"logs.decisionsPerSecond","accepts":"a whole number from 0 to 1000000","kind":"integer","pattern":"^(0|[1-9][0-9]{0,14})$","min":0,"max":1000000,"default":"100"},

@@ -48,6 +48,9 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 {{- $settings := merge (dict "FENCEPOST_ON_QUORUM_LOSS" .Values.failureMode) .Values.settings }}
+{{- if .Values.operator.enabled }}
+{{- $settings = merge $settings (dict "FENCEPOST_RUNBOOK_URL" .Values.prometheusRule.runbookUrl) }}
+{{- end }}
 {{- toYaml (dict "image" .Values.image "nodes" $nodes "shared" true "redisUsername" .Values.redis.username
   "operator" (ternary (dict "tokensSecret" .Values.operator.tokensSecret "tlsSecret" .Values.operator.tlsSecret) dict .Values.operator.enabled)
   "redisPasswordSecret" .Values.redis.passwordSecret "redisCaSecret" .Values.redis.caSecret
