@@ -8,7 +8,8 @@ import { onTestFinished } from 'vitest'
 
 export type DoorState = 'open' | 'shut' | 'held'
 
-export async function openDoor(behind: NetConnectOpts) {
+/** `said`: what a client hears in place of what the server says. */
+export async function openDoor(behind: NetConnectOpts, said?: (bytes: Buffer) => Buffer) {
   let state: DoorState = 'open'
   let attempts = 0
   let ended = 0
@@ -27,7 +28,9 @@ export async function openDoor(behind: NetConnectOpts) {
       server.on('error', () => socket.destroy())
       server.on('close', () => socket.destroy())
       socket.on('close', () => server.destroy())
-      socket.pipe(server).pipe(socket)
+      socket.pipe(server)
+      if (said === undefined) server.pipe(socket)
+      else server.on('data', (bytes: Buffer) => socket.write(said(bytes)))
     }
     if (state === 'shut') socket.destroy()
     else if (state === 'held') waiting.push(admit)

@@ -232,6 +232,67 @@ test.each<[string, () => string, string, string, RegExp]>([
   expect((error as Error).message).not.toMatch(/out of reach|canary/)
 })
 
+// Bug: after an upgrade of RabbitMQ from 3 to 4 no consumer began: its queue has no such argument, and was to be deleted.
+test('a queue of before RabbitMQ 4, without the argument against its limit of deliveries, is used as it is, and the limit is told', async () => {
+  // The node of this test is older, and refuses the argument in the same words.
+  const later = (bytes: Buffer) =>
+    Buffer.from(bytes.toString('latin1').replace(/\b3(\.\d+\.\d+)/g, '4$1'), 'latin1')
+  const { port } = await openDoor({ host: '127.0.0.1', port: server.port }, later)
+  const url = `amqp://guest:guest@127.0.0.1:${port}`
+  const admin = await amqp.connect(url)
+  expect(String(admin.connection.serverProperties.version)).toMatch(/^4\./)
+  const arguments_ = { 'x-queue-type': 'quorum' }
+  await (await admin.createChannel()).assertQueue('of-before', { durable: true, arguments: arguments_ })
+  await admin.close()
+  const told: unknown[] = []
+  const got: string[] = []
+  const subscription = await createRabbitMqSubscriber({ url, queue: 'of-before' }).subscribe(
+    async ({ body }) => {
+      got.push(body)
+      return { kind: 'ack' }
+    },
+    { concurrency: 10, onError: (error) => told.push(error) },
+  )
+  const publisher = createRabbitMqPublisher({ url })
+  try {
+    await publisher.publish(outbound('of-before', 1), new AbortController().signal)
+    await eventually('the message', () => got.length === 1, { withinMs: 10_000 })
+    expect(told).toEqual([
+      expect.objectContaining({
+        code: 'broker_declaration_refused',
+        message: expect.stringMatching(/of-before .*20 deliveries.*rabbitmqctl set_policy/),
+      }),
+    ])
+  } finally {
+    await subscription.close()
+    await publisher.close()
+  }
+})
+
+// Bug: the guide named single active consumers for the order across processes, and a queue that has them was refused.
+test('with singleActiveConsumer one process gets the messages, and the next one after its end', async () => {
+  const options = { url: server.url, queue: 'one-at-a-time', singleActiveConsumer: true }
+  const got: string[] = []
+  const consume = (name: string) =>
+    createRabbitMqSubscriber(options).subscribe(async () => {
+      got.push(name)
+      return { kind: 'ack' }
+    }, settings)
+  const [first, second] = [await consume('first'), await consume('second')]
+  const publisher = createRabbitMqPublisher({ url: server.url })
+  const send = (n: number) => publisher.publish(outbound('one-at-a-time', n), new AbortController().signal)
+  try {
+    for (const n of [1, 2, 3, 4]) await send(n)
+    await eventually('four messages', () => got.length === 4, { withinMs: 10_000 })
+    await first.close()
+    await send(5)
+    await eventually('the fifth message', () => got.length === 5, { withinMs: 10_000 })
+    expect(got).toEqual(['first', 'first', 'first', 'first', 'second'])
+  } finally {
+    await Promise.all([first.close(), second.close(), publisher.close()])
+  }
+})
+
 test('an exchange to bind to that does not exist is named', async () => {
   const bindings = [{ exchange: 'no-such-exchange', routingKey: '#' }]
   const subscriber = createRabbitMqSubscriber({ url: server.url, queue: 'unbound', bindings })

@@ -50,6 +50,19 @@ export function refusalOf(url: string, error: unknown): BrokerUnavailableError |
   }
 }
 
+/** The queue is there, and was declared by a RabbitMQ before 4. */
+export function lacksDeliveryLimit(error: unknown): boolean {
+  return /inequivalent arg 'x-delivery-limit'/.test(String((error as Error)?.message))
+}
+
+/** It is used all the same: what it costs, and how it is mended. */
+export function limitedDeliveries(queue: string, cause: unknown): BrokerDeclarationRefusedError {
+  return new BrokerDeclarationRefusedError(
+    `the queue ${queue} is used as it is; it was declared before RabbitMQ 4, which drops a message of it after 20 deliveries without an end, unless a policy says otherwise: rabbitmqctl set_policy --apply-to quorum_queues fencepost "^${queue}$" '{"delivery-limit": -1}'`,
+    { cause },
+  )
+}
+
 /** The node closes the connection instead of opening the virtual host; amqplib keeps its words (530) to itself. */
 const vhostClosed = /^Expected ConnectionOpenOk; got <ConnectionClose\b/
 

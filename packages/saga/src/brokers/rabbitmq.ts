@@ -34,7 +34,7 @@ import {
   laneOn,
   type RabbitMqOptions,
 } from './rabbitmq-link.ts'
-import { refusalOf } from './rabbitmq-refusals.ts'
+import { lacksDeliveryLimit, limitedDeliveries, refusalOf } from './rabbitmq-refusals.ts'
 
 export type Route = { readonly exchange: string; readonly routingKey: string }
 
@@ -169,6 +169,11 @@ function notSent(cause: unknown): Error {
 export type RabbitMqSubscriberOptions = RabbitMqOptions & {
   /** Declared as a durable quorum queue, beside one delay queue for each delay. */
   readonly queue: string
+  /**
+   * Of all processes that consume the queue one gets its messages, and the next one after its end: the order then holds across
+   * processes. For a queue that does not exist yet, because RabbitMQ changes it for none. Default false.
+   */
+  readonly singleActiveConsumer?: boolean
   /** Bound to the queue; the exchanges must exist. */
   readonly bindings?: readonly Route[]
   readonly clock?: Clock
@@ -214,7 +219,7 @@ class RabbitMqSession implements Session {
   async #consume(): Promise<void> {
     const link = await connect(this.#options)
     try {
-      await declare(link, this.#options)
+      await declare(link, this.#options, this.#deliveries.report)
       await link.channel.prefetch(this.#deliveries.concurrency)
       // One for each delivery that is being delayed.
       link.channel.setMaxListeners(this.#deliveries.concurrency + 10)
@@ -307,14 +312,14 @@ class RabbitMqSession implements Session {
 const delayQueue = (queue: string, delayMs: number) => `${queue}.again.${delayMs}ms`
 
 async function declare(
-  { model, channel }: Link,
-  { queue, bindings = [] }: RabbitMqSubscriberOptions,
+  link: Link,
+  { queue, singleActiveConsumer = false, bindings = [] }: RabbitMqSubscriberOptions,
+  report: (error: unknown) => void,
 ): Promise<void> {
-  const version = String(model.connection.serverProperties.version ?? '')
-  // From 4.0 on a quorum queue drops a message after 20 deliveries; here the inbox counts attempts.
-  const unlimited = Number.parseInt(version, 10) >= 4 ? { 'x-delivery-limit': -1 } : {}
+  const { channel } = link
   const quorum = { 'x-queue-type': 'quorum' }
-  await channel.assertQueue(queue, { durable: true, arguments: { ...quorum, ...unlimited } })
+  const order = singleActiveConsumer ? { 'x-single-active-consumer': true } : {}
+  await declareQueue(link, queue, { ...quorum, ...order }, report)
   for (const delayMs of delayBucketsMs)
     await channel.assertQueue(delayQueue(queue, delayMs), {
       durable: true,
@@ -328,4 +333,31 @@ async function declare(
       },
     })
   for (const { exchange, routingKey } of bindings) await channel.bindQueue(queue, exchange, routingKey)
+}
+
+/**
+ * From 4.0 on a quorum queue drops a message after 20 deliveries; here the inbox counts attempts. A queue that was declared by an
+ * earlier RabbitMQ keeps the arguments that it has, so it is used as it is, and only a policy can lift its limit.
+ */
+async function declareQueue(
+  { model, channel }: Link,
+  queue: string,
+  own: Record<string, unknown>,
+  report: (error: unknown) => void,
+): Promise<void> {
+  const version = String(model.connection.serverProperties.version ?? '')
+  if (Number.parseInt(version, 10) >= 4) {
+    // The node closes the channel of what it refuses.
+    const trial = await laneOn(model)
+    const unlimited = { durable: true, arguments: { ...own, 'x-delivery-limit': -1 } }
+    try {
+      return void (await trial.channel.assertQueue(queue, unlimited))
+    } catch (error) {
+      if (!lacksDeliveryLimit(error)) throw error
+      report(limitedDeliveries(queue, error))
+    } finally {
+      await trial.channel.close().catch(() => {})
+    }
+  }
+  await channel.assertQueue(queue, { durable: true, arguments: own })
 }
