@@ -1,8 +1,10 @@
 // What NATS faults say about a message: one at fault that counted as an outage would be waited for, for ever.
+import { jetstreamManager } from '@nats-io/jetstream'
 import { connect } from '@nats-io/transport-node'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createNatsPublisher, createNatsSubscriber } from '../../../packages/saga/src/brokers/nats.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../../../packages/saga/src/errors.ts'
+import { eventually } from '../../support/eventually.ts'
 import { type NatsServer, startNats } from '../../support/nats-server.ts'
 import { outbound } from './conformance.ts'
 
@@ -59,6 +61,74 @@ test.each<[string, string | undefined]>([
 })
 
 // The last: the server stands still afterwards.
+// Bug: NATS 2.10 and later refuse to add a consumer that is there with another `ack_wait`, and no consumer began.
+test('a durable consumer that is there with another ackWaitMs gets the new one, and keeps its place', async () => {
+  const connection = { servers: server.url }
+  const options = { connection, stream: 'changed', subjects: ['changed'], durable: 'changed' }
+  const got: string[] = []
+  const consume = (ackWaitMs: number) =>
+    createNatsSubscriber({ ...options, ackWaitMs }).subscribe(
+      async ({ body }) => {
+        got.push(body)
+        return { kind: 'ack' }
+      },
+      { concurrency: 1, onError: () => {} },
+    )
+  const publisher = createNatsPublisher({ connection })
+  const send = (n: number) => publisher.publish(outbound('changed', n), new AbortController().signal)
+  const arrived = (count: number) => eventually(`${count} messages`, () => got.length === count)
+  const admin = await connect(connection)
+  try {
+    const first = await consume(30_000)
+    await send(1)
+    await arrived(1)
+    await first.close()
+    const second = await consume(60_000)
+    await send(2)
+    await arrived(2)
+    await second.close()
+    expect(got).toEqual(['{"n":1}', '{"n":2}'])
+    const manager = await jetstreamManager(admin)
+    const { config } = await manager.consumers.info('changed', 'changed')
+    expect(config.ack_wait).toBe(60_000 * 1_000_000)
+  } finally {
+    await publisher.close()
+    await admin.close()
+  }
+})
+
+// Bug: NATS was called out of reach, though it had answered what is wrong.
+test.each([
+  [
+    'a stream that is missing',
+    { stream: 'missing' },
+    /stream missing \(stream not found\); create the stream/,
+  ],
+  [
+    'a subject of another stream',
+    { stream: 'rival', subjects: ['owned.one'] },
+    /subjects overlap with an existing stream/,
+  ],
+  [
+    'a name that no consumer can have',
+    { stream: 'owner', durable: 'two words' },
+    /two words.*cannot contain/,
+  ],
+])('%s is named, and NATS is not called out of reach', async (_, more, words) => {
+  const connection = { servers: server.url }
+  const subscribe = (options: { stream: string; subjects?: string[]; durable?: string }) =>
+    createNatsSubscriber({ connection, durable: 'named', ...options }).subscribe(
+      async () => ({ kind: 'ack' }),
+      { concurrency: 1, onError: () => {} },
+    )
+  await (await subscribe({ stream: 'owner', subjects: ['owned.>'] })).close()
+  const error = await subscribe(more).catch((thrown: Error) => thrown)
+  expect(error).toMatchObject({
+    code: 'broker_declaration_refused',
+    message: expect.stringMatching(words),
+  })
+})
+
 test('a server that does not answer has refused nothing: it costs the message no attempt', async () => {
   const publisher = createNatsPublisher({ connection: { servers: server.url }, timeoutMs: 300 })
   const { signal } = new AbortController()

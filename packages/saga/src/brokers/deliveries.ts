@@ -57,7 +57,7 @@ export function subscriberOf(
 }
 
 /** Of Redis (WRONGPASS, NOAUTH, NOPERM) and NATS (Authorization Violation). */
-function accessRefusal(broker: string, error: unknown): Error | undefined {
+export function accessRefusal(broker: string, error: unknown): Error | undefined {
   const text = String((error as Error)?.message)
   if (!/^(WRONGPASS|NOAUTH|NOPERM)|authorization violation/i.test(text)) return undefined
   return new BrokerAccessRefusedError(

@@ -28,10 +28,10 @@ import { bodyOf } from '../body.ts'
 import type { Clock } from '../core.ts'
 import { pause } from '../core.ts'
 import { errorText } from '../error-json.ts'
-import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
+import { BrokerDeclarationRefusedError, BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import { type Delivery, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
 import { given, requirePositive } from '../option-checks.ts'
-import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
+import { accessRefusal, type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 
 export type NatsOptions = { readonly connection: NodeConnectionOptions }
 
@@ -148,8 +148,32 @@ export type NatsSubscriberOptions = NatsOptions & {
 
 export function createNatsSubscriber(options: NatsSubscriberOptions): MessageSubscriber {
   requirePositive({ ackWaitMs: options.ackWaitMs })
-  return subscriberOf('NATS', (deliveries) => new NatsSession(options, deliveries))
+  return subscriberOf(
+    'NATS',
+    (deliveries) => new NatsSession(options, deliveries),
+    (error) => declarationRefusal(options, error) ?? accessRefusal('NATS', error),
+  )
 }
+
+/** The server, or the client for it, refuses the stream or the consumer as it is declared here: it is not out of reach. */
+function declarationRefusal({ stream, durable }: NatsSubscriberOptions, error: unknown): Error | undefined {
+  if (!declarationErrors.includes(nameOf(error))) return undefined
+  return new BrokerDeclarationRefusedError(
+    `NATS refuses the consumer ${durable} of the stream ${stream} (${errorText(error)}); create the stream, or name its subjects, which no other stream may have`,
+    { cause: error },
+  )
+}
+
+const declarationErrors = [
+  'JetStreamApiError',
+  'JetStreamNotEnabled',
+  'StreamNotFoundError',
+  'InvalidArgumentError',
+  'InvalidNameError',
+]
+
+/** JetStream's number for a consumer that is there with other settings. Servers before 2.10 change it instead. */
+const consumerExists = 10148
 
 /** Pause after a fault, and after an iteration that ended unexpectedly. */
 const againMs = 250
@@ -193,16 +217,20 @@ class NatsSession implements Session {
       await manager.streams
         .info(stream)
         .catch(() => manager.streams.add({ name: stream, subjects: [...subjects] }))
-    await manager.consumers.add(stream, {
-      durable_name: durable,
-      ack_policy: AckPolicy.Explicit,
-      deliver_policy: DeliverPolicy.All,
+    const changeable = {
       ack_wait: this.#ackWaitMs * 1_000_000,
       // The inbox counts attempts.
       max_deliver: -1,
       // More than are handled at once: messages that wait for their delay count as well.
       max_ack_pending: 10_000,
-    })
+    }
+    const fixed = { ack_policy: AckPolicy.Explicit, deliver_policy: DeliverPolicy.All }
+    try {
+      await manager.consumers.add(stream, { durable_name: durable, ...fixed, ...changeable })
+    } catch (error) {
+      if ((error as { code?: unknown } | null)?.code !== consumerExists) throw error
+      await manager.consumers.update(stream, durable, changeable)
+    }
   }
 
   /** Pulls no more messages than there is room for. */
