@@ -1,8 +1,11 @@
 // The outbox reaches the broker: all of it, in order within an aggregate, and one bad message stops only its own.
 
+import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { createMailboxPublisher, createMailboxSubscriber } from '../../packages/saga/src/brokers/mailbox.ts'
+import { createConsumer } from '../../packages/saga/src/consumer.ts'
 import {
   discardDeadLetters,
   listDeadLetters,
@@ -65,6 +68,35 @@ const inversions = (aggregateId: string) => {
 }
 const drained = () =>
   eventually('an empty outbox', async () => (await countOf(kit, 'outbox')) === 0, { withinMs: 15_000 })
+
+// Bug: a mailbox took no message of its queue any more, and a message that its broker refused was repeated for ever.
+test.each(['aggregateType', 'aggregateId'])(
+  'an %s that no index can hold is refused where it is published; the longest goes through a mailbox, and becomes a dead letter',
+  async (name) => {
+    // Random, because PostgreSQL compresses what an index holds.
+    const longest = randomBytes(500).toString('hex')
+    const tooLong = write(event('a', 1, { [name]: `${longest}x`, destination: 'orders' }))
+    await expect(tooLong).rejects.toThrow(`the ${name} of an event has 1001 bytes`)
+    expect(await countOf(kit, 'outbox')).toBe(0)
+    const both = { aggregateType: longest, aggregateId: longest }
+    const got: unknown[] = []
+    const consumer = await createConsumer({
+      kit,
+      subscriber: createMailboxSubscriber({ kit, queue: 'orders', pollIntervalMs: 5 }),
+      consumerId: 'test',
+      handlers: { OrderChanged: async (_tx, { payload }) => got.push(payload) },
+    })
+    await write(event('a', 2, { ...both, destination: 'orders' }))
+    const first = relay({ publisher: createMailboxPublisher(kit) })
+    await first.drainOnce()
+    await eventually('the message', () => got.length === 1)
+    await Promise.all([consumer.stop(), first.stop()])
+    await write(event('a', 3, { ...both, destination: 'nowhere' }))
+    publisher.react = () => 'refuse'
+    await relay({ retry: { maxAttempts: 1 } }).drainOnce()
+    expect(await listDeadLetters(kit)).toMatchObject([{ payload: { n: 3 } }])
+  },
+)
 
 test('a rolled back event is never sent; a committed one is sent with all of its fields', async () => {
   await expect(

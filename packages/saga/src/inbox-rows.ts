@@ -13,6 +13,7 @@ import { sqlStateOf, storable, type Tx } from './database.ts'
 import { IdempotencyKeyReuseError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { type Delivery, type Headers, type InboundMessage, uuidPattern } from './messages.ts'
+import { indexedMaxBytes } from './names.ts'
 import { derivedKey, hashOfText, sameHash } from './request-hash.ts'
 
 export type Entry = {
@@ -46,12 +47,9 @@ const dead = (s: string) =>
 
 type InboxRow = { request_hash: Uint8Array; status: string; arrival: string; wait_ms: number }
 
-/** Ids and ordering keys are indexed, and an index entry has at most 2704 bytes. */
-const keyMaxBytes = 1_000
-
 /** As the tables can store and index it. */
 export function storedKey(key: string): string {
-  return Buffer.byteLength(key) > keyMaxBytes ? derivedKey([key]) : storable(key)
+  return Buffer.byteLength(key) > indexedMaxBytes ? derivedKey([key]) : storable(key)
 }
 
 /** One spelling for one message: the case of a UUID makes no difference (RFC 9562), that of any other id does. */

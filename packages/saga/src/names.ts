@@ -7,3 +7,16 @@ export function requireName(what: string, name: unknown): void {
   const given = name === undefined ? 'undefined' : JSON.stringify(name)
   throw new NonRetryableError(`${what} is ${given}; a text that is not empty is expected`)
 }
+
+/** Of a name that stands in an index with a few others: an index entry of PostgreSQL has at most 2704 bytes. */
+export const indexedMaxBytes = 1_000
+
+/** A longer one would be written, and then every statement that indexes it would fail. */
+export function requireIndexedName(what: string, name: string): void {
+  requireName(what, name)
+  const bytes = Buffer.byteLength(name)
+  if (bytes <= indexedMaxBytes) return
+  throw new NonRetryableError(
+    `${what} has ${bytes} bytes, and at most ${indexedMaxBytes} are possible; give a hash of it, and keep it in the payload`,
+  )
+}

@@ -10,7 +10,7 @@ import { safeInteger, type Tx } from './database.ts'
 import { NonRetryableError, NotInTransactionError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { type Headers, uuidPattern } from './messages.ts'
-import { requireName } from './names.ts'
+import { requireIndexedName, requireName } from './names.ts'
 import { isInTransaction } from './open-transactions.ts'
 import { withCreationContext } from './trace-context.ts'
 
@@ -40,8 +40,9 @@ const orderingLocks = 1024
  */
 export async function publish(kit: SagaKit, tx: Tx, event: OutboxEvent): Promise<string> {
   const { aggregateType, aggregateId, type, destination = aggregateType, ordered = true } = event
-  for (const name of ['aggregateType', 'aggregateId', 'type'] as const)
-    requireName(`the ${name} of an event`, event[name])
+  for (const name of ['aggregateType', 'aggregateId'] as const)
+    requireIndexedName(`the ${name} of an event`, event[name])
+  requireName('the type of an event', type)
   const messageId = event.id ?? newMessageId(kit)
   if (!uuidPattern.test(messageId)) throw new NonRetryableError(`a message id is a UUID, not ${messageId}`)
   const payload = JSON.stringify(event.payload)
