@@ -2,8 +2,9 @@
 import { once } from 'node:events'
 import { type AddressInfo, createConnection, createServer } from 'node:net'
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest'
+import { isOutage } from '../../packages/saga/src/database.ts'
 import { CommitOutcomeUnknownError, TransactionAbortedError } from '../../packages/saga/src/errors.ts'
-import { createSagaKit } from '../../packages/saga/src/kit.ts'
+import { createSagaKit, type SagaKit } from '../../packages/saga/src/kit.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'
 
@@ -199,6 +200,47 @@ test('a connection lost during COMMIT is called unknown: it may have committed',
   await outcome
   await holder.query('SELECT pg_advisory_unlock(4711)')
   holder.release()
+})
+
+// Bug: after a failover a pool kept the sessions that lead to a replica, and no relay and no consumer got further.
+test.each<[string, (reader: SagaKit) => Promise<unknown>]>([
+  ['a statement', (reader) => reader.query('UPDATE accounts SET balance = 1 WHERE id = 1')],
+  [
+    'a transaction',
+    (reader) => reader.transaction((tx) => tx.query('UPDATE accounts SET balance = 1 WHERE id = 1')),
+  ],
+])(
+  '%s on a session that can only read is an outage, and the next one gets another session',
+  async (_, write) => {
+    // A session keeps what it had at its beginning, as one with a replica does.
+    await kit.pool.query('DROP ROLE IF EXISTS reader')
+    await kit.pool.query('CREATE ROLE reader LOGIN SUPERUSER')
+    await kit.pool.query('ALTER ROLE reader SET default_transaction_read_only = on')
+    const pool = server.pool({ user: 'reader', max: 1 })
+    const reader = createSagaKit({ pool, events: () => {} })
+    const error = await write(reader).catch((thrown: unknown) => thrown)
+    expect(error).toMatchObject({ code: '25006' })
+    expect(isOutage(error)).toBe(true)
+    await kit.pool.query('ALTER ROLE reader RESET default_transaction_read_only')
+    await write(reader)
+    expect(await balances()).toEqual([1, 100])
+    await pool.end()
+  },
+)
+
+test('a transaction that its work made read-only is no outage, and its session stays', async () => {
+  const pool = server.pool({ max: 1 })
+  const one = createSagaKit({ pool, events: () => {} })
+  const session = async () => (await one.query('SELECT pg_backend_pid() AS pid')).rows[0]!.pid
+  const before = await session()
+  const failed = one.transaction(async (tx) => {
+    await tx.query('SET TRANSACTION READ ONLY')
+    await tx.query('UPDATE accounts SET balance = 1')
+  })
+  const error = await failed.catch((thrown: unknown) => thrown)
+  expect(error).toMatchObject({ code: '25006' })
+  expect(isOutage(error)).toBe(false)
+  expect(await session()).toBe(before)
 })
 
 test('a statement that takes too long is ended by the server', async () => {

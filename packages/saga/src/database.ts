@@ -30,6 +30,7 @@ export const sqlState = {
   tooManyConnections: '53300',
   idleInTransaction: '25P03',
   transactionTimeout: '25P04',
+  readOnlyTransaction: '25006',
 } as const
 
 /** By identity: of errors that have it elsewhere than in their `code`. */
@@ -73,12 +74,20 @@ export function markOutage(error: unknown): void {
   if (typeof error === 'object' && error !== null) metOutage.add(error)
 }
 
+/**
+ * The session can only read: after a failover it may lead to a replica, and it does so for as long as it lives.
+ * What changes that is a new connection.
+ */
+export function isReadOnly(error: unknown): boolean {
+  return sqlStateOf(error) === sqlState.readOnlyTransaction
+}
+
 /** A query of the kit's own, outside a transaction. */
 export async function asked<T>(question: Promise<T>): Promise<T> {
   try {
     return await question
   } catch (error) {
-    if (isConnectionLoss(error)) markOutage(error)
+    if (isConnectionLoss(error) || isReadOnly(error)) markOutage(error)
     throw error
   }
 }

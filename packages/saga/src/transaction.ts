@@ -14,6 +14,7 @@ import { jitteredDelayMs, pause } from './core.ts'
 import {
   asked,
   isConnectionLoss,
+  isReadOnly,
   markOutage,
   type Pool,
   type QueryAnswer,
@@ -128,7 +129,7 @@ export async function runStatement<R extends Row>(
   try {
     return await asked(client.query<R>(text, values))
   } catch (error) {
-    if (isConnectionLoss(error)) lost ??= error as Error
+    if (isConnectionLoss(error) || isReadOnly(error)) lost ??= error as Error
     throw error
   } finally {
     client.off('error', onError)
@@ -169,6 +170,10 @@ async function runOnce<T>(
       if (ending !== undefined) throw ending
       // A connection that still replies was not lost, even if the error looks like it: the work raised that error.
       if (isConnectionLoss(failure)) markOutage(error)
+      if (failure === undefined && isReadOnly(error) && (await onlyReads(client))) {
+        markOutage(error)
+        failure = error
+      }
     }
     throw error
   } finally {
@@ -185,6 +190,14 @@ async function runOnce<T>(
 function endedForTheWork(error: unknown): boolean {
   const state = sqlStateOf(error)
   return state === sqlState.idleInTransaction || state === sqlState.transactionTimeout
+}
+
+/** Outside of a transaction: the work may have made its own read-only, and then another connection would not help. */
+async function onlyReads(client: PoolClient): Promise<boolean> {
+  const { rows } = await client
+    .query("SELECT current_setting('transaction_read_only') AS setting")
+    .catch(() => ({ rows: [] }))
+  return rows[0]?.setting === 'on'
 }
 
 /** One round trip: the settings are local to the transaction, so a pooler in transaction mode never sees them. */
