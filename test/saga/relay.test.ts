@@ -69,6 +69,22 @@ const inversions = (aggregateId: string) => {
 const drained = () =>
   eventually('an empty outbox', async () => (await countOf(kit, 'outbox')) === 0, { withinMs: 15_000 })
 
+// Bug: it threw, so a service that was told to stop ended without waiting for its other consumers and runners.
+test('a relay is stopped while the database is away: it says so, closes its publisher, and throws nothing', async () => {
+  await using gone = await startPostgres()
+  const own = await testKit(gone)
+  let closed = 0
+  publisher.close = async () => {
+    closed += 1
+  }
+  const one = createOutboxRelay({ kit: own, publisher })
+  await one.drainOnce()
+  await gone.kill()
+  await one.stop()
+  expect(closed).toBe(1)
+  expect(own.seenOf('relay_error')).toHaveLength(1)
+})
+
 // Bug: a mailbox took no message of its queue any more, and a message that its broker refused was repeated for ever.
 test.each(['aggregateType', 'aggregateId'])(
   'an %s that no index can hold is refused where it is published; the longest goes through a mailbox, and becomes a dead letter',
