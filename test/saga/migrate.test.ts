@@ -1,7 +1,16 @@
 // Migrations run forward, once, whichever process starts first; an unexpected database is refused.
+import { readFile } from 'node:fs/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createMailboxPublisher } from '../../packages/saga/src/brokers/mailbox.ts'
+import { runHousekeeping } from '../../packages/saga/src/housekeeping.ts'
 import { createSagaKit, type SagaKit } from '../../packages/saga/src/kit.ts'
 import { migrate, plans } from '../../packages/saga/src/migrate.ts'
+import { publish } from '../../packages/saga/src/outbox.ts'
+import { createPostgresLocks } from '../../packages/saga/src/postgres-locks.ts'
+import { createOutboxRelay } from '../../packages/saga/src/relay.ts'
+import { defineSaga } from '../../packages/saga/src/saga-definition.ts'
+import { getSaga } from '../../packages/saga/src/saga-instances.ts'
+import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
 import { migrations } from '../../packages/saga/src/schema.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 
@@ -46,6 +55,48 @@ test('the printed plan, given to the database by hand, is the migration', async 
   expect((await migrate(kit)).applied).toEqual([])
   await migrate(kitIn('by_kit'))
   expect(await tablesOf('by_hand')).toEqual(await tablesOf('by_kit'))
+})
+
+// Bug: `migrate`, which a service calls at its start, wanted the right to create schemas, also where nothing was left to do.
+test('a user who owns the schema and may create no other migrates, and prepares it by the printed plan', async () => {
+  const admin = server.pool()
+  await admin.query('CREATE ROLE owner LOGIN')
+  for (const schema of ['owned', 'owned_by_hand'])
+    await admin.query(`CREATE SCHEMA ${schema} AUTHORIZATION owner`)
+  const pool = server.pool({ user: 'owner' })
+  const kit = createSagaKit({ pool, schema: 'owned' })
+  expect((await migrate(kit)).version).toBe(latest)
+  await pool.query(plans('owned_by_hand'))
+  expect(await tablesOf('owned_by_hand')).toEqual(await tablesOf('owned'))
+})
+
+test('a service with the rights that the guide grants finds nothing to migrate, works, and cannot change the tables', async () => {
+  const admin = server.pool()
+  await migrate(kitIn('granted'))
+  await admin.query('CREATE ROLE service LOGIN')
+  const [, grants] = /```sql\n(-- The rights of a service[^`]+)```/.exec(
+    await readFile('docs/guide/saga.md', 'utf8'),
+  )!
+  await admin.query(grants!.replaceAll('fencepost', 'granted'))
+  const kit = createSagaKit({ pool: server.pool({ user: 'service' }), schema: 'granted', events: () => {} })
+  expect((await migrate(kit)).applied).toEqual([])
+  const saga = defineSaga<object>('granted').step({
+    name: 'one',
+    resources: () => ['shelf'],
+    effect: async () => 1,
+    commit: async (tx) => publish(kit, tx, { aggregateType: 'a', aggregateId: '1', type: 'T', payload: 1 }),
+  })
+  const runner = createSagaRunner({ kit, definitions: [saga], lockManager: createPostgresLocks(kit) })
+  await kit.transaction((tx) => runner.begin(tx, saga, { sagaId: '1', input: {} }))
+  await runner.runOnce()
+  expect(await getSaga(kit, '1')).toMatchObject({ status: 'completed' })
+  const relay = createOutboxRelay({ kit, publisher: createMailboxPublisher(kit) })
+  expect(await relay.drainOnce()).toBe(1)
+  await relay.stop()
+  expect(await runHousekeeping(kit)).toBe(true)
+  await expect(kit.query('ALTER TABLE granted.outbox ADD COLUMN x int')).rejects.toMatchObject({
+    code: '42501',
+  })
 })
 
 test('a database of a newer version is refused', async () => {

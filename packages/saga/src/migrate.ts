@@ -24,7 +24,7 @@ export function plans(schema: string, partitions = partitionsDefault): string {
   requirePartitions(partitions)
   return [
     'BEGIN;',
-    `${prologue(s)};`,
+    `${prologue(s).join(';\n')};`,
     ...migrations.map(
       (migration) =>
         `-- ${migration.version}: ${migration.name}${sqlOf(migration, s)}\nINSERT INTO ${s}.schema_migrations (version, name, checksum) VALUES (${migration.version}, '${migration.name}', '${checksum(migration)}');`,
@@ -50,14 +50,13 @@ export async function migrate(
 ): Promise<MigrationReport> {
   const s = kit.schema
   return kit.transaction(async (tx) => {
-    if (dryRun && !(await exists(tx, kit.schemaName))) {
-      return { applied: migrations.map(({ version }) => version), version: 0 }
-    }
-    if (!dryRun) {
+    if (!dryRun)
       await tx.query('SELECT pg_advisory_xact_lock(hashtextextended($1, 0))', [
         `fencepost/saga:${kit.schemaName}`,
       ])
-      for (const statement of prologue(s).split(';')) await tx.query(statement)
+    if (!(await exists(tx, kit.schemaName))) {
+      if (dryRun) return { applied: migrations.map(({ version }) => version), version: 0 }
+      for (const statement of prologue(s)) await tx.query(statement)
     }
     const pending = await pendingMigrations(tx, s)
     if (dryRun) return { applied: pending.map(({ version }) => version), version: currentVersion(pending) }
@@ -122,14 +121,19 @@ async function setPartitions(tx: Tx, s: string, partitions: number, keep: boolea
   ])
 }
 
-function prologue(s: string): string {
-  return `CREATE SCHEMA IF NOT EXISTS ${s};
-CREATE TABLE IF NOT EXISTS ${s}.schema_migrations (
+/** CREATE SCHEMA IF NOT EXISTS wants the right to create schemas also where the schema is there, and is the user's own. */
+function prologue(s: string): readonly string[] {
+  return [
+    `DO $$ BEGIN
+  IF to_regnamespace('${s}') IS NULL THEN CREATE SCHEMA ${s}; END IF;
+END $$`,
+    `CREATE TABLE IF NOT EXISTS ${s}.schema_migrations (
   version    integer     NOT NULL PRIMARY KEY,
   name       text        NOT NULL,
   checksum   text        NOT NULL,
   applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
-)`
+)`,
+  ]
 }
 
 function sqlOf(migration: Migration, s: string): string {
