@@ -1,6 +1,10 @@
 // Expired rows are deleted in batches; running ones stay, however old. Abandoned steps are finished.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
 import { listDeadLetters, replayDeadLetters } from '../../packages/saga/src/dead-letters.ts'
+import { NonRetryableError } from '../../packages/saga/src/errors.ts'
+import { withIdempotency } from '../../packages/saga/src/idempotency.ts'
+import { Inbox } from '../../packages/saga/src/inbox.ts'
 import { newMessageId } from '../../packages/saga/src/outbox.ts'
 import { runRecovery } from '../../packages/saga/src/recovery.ts'
 import { runRetention } from '../../packages/saga/src/retention.ts'
@@ -90,6 +94,45 @@ test('recovery finishes a step whose process died, with the stored request', asy
   expect(await runRecovery(kit, handlers)).toEqual({ recovered: 1, failed: 0, leftAlone: 0, parked: 0 })
   expect([...provider.charges.values()].map(({ amount }) => amount)).toEqual([7])
 })
+
+// Bug: after a day the step of a dead letter was forgotten, and its replay charged again.
+test.each([2, 89])(
+  'a dead letter that is replayed after %i days finds the steps and keys of its handler',
+  async (days) => {
+    const provider = new FakeProvider()
+    const rows: string[] = []
+    let broken = true
+    const outside = async ({ messageId }: { messageId: string }) => {
+      await runIdempotentStep(
+        kit,
+        { scope: 'charge', key: messageId, request: null, leaseMs: 1_000 },
+        {
+          effect: ({ idempotencyKey }) => provider.charge(idempotencyKey, 7),
+          commit: async () => null,
+        },
+      )
+      await withIdempotency(kit, { scope: 'note', key: messageId, request: null }, async () => {
+        rows.push(messageId)
+      })
+      if (broken) throw new NonRetryableError('a mistake in the handler')
+    }
+    const handlers = { OrderPlaced: { outside } }
+    const headers = { 'fencepost-message-id': newMessageId(kit), 'fencepost-type': 'OrderPlaced' }
+    const inbox = new Inbox({ kit, consumerId: 'test', handlers })
+    await inbox.deliver({ headers, properties: {}, body: '{}', redelivered: false })
+    const [letter] = await listDeadLetters(kit)
+    await kit.pool.query(
+      `UPDATE ${kit.schema}.idempotency_keys SET expires_at = expires_at - $1 * interval '1 day'`,
+      [days],
+    )
+    await runRetention(kit)
+    broken = false
+    await replayDeadLetters(kit, [letter!.id])
+    expect(await replayOnce(kit, 'test', handlers)).toBe(1)
+    expect(provider.calls).toHaveLength(1)
+    expect(rows).toHaveLength(1)
+  },
+)
 
 test('messages that a replay may send again are remembered, however late the replay', async () => {
   const messageId = newMessageId(kit)

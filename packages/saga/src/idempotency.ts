@@ -8,6 +8,7 @@
  *
  * Source: PostgreSQL documentation, INSERT … ON CONFLICT; Brandur Leach, "Implementing Stripe-like Idempotency Keys".
  */
+import { currentMessage } from './current-message.ts'
 import { isOutage, sqlState, sqlStateOf, type Tx } from './database.ts'
 import { IdempotencyKeyReuseError, NoConnectionError, OperationInProgressError } from './errors.ts'
 import { refuseOptions, type SagaKit } from './kit.ts'
@@ -22,7 +23,7 @@ export type IdempotencyRequest = {
   readonly key: string
   /** The request. The same key with another request is an error. */
   readonly request: unknown
-  /** How long repetitions get the result. Default 24 hours. */
+  /** How long repetitions get the result. Default 24 hours; 90 days in a handler of the form `{ outside }`. */
   readonly ttlMs?: number
   /** While a rival works: wait for its result, or throw at once. Default `wait`. */
   readonly onInProgress?: 'wait' | 'throw'
@@ -38,6 +39,14 @@ export type IdempotencyRequest = {
 export type Replayable<T> = { readonly replayed: boolean; readonly result: T }
 
 export const dayMs = 24 * 60 * 60 * 1000
+
+/** Of what messages cause: they may come back as dead letters, when a person has found the time. */
+export const longTtlMs = 90 * dayMs
+
+/** A handler that works outside its message's transaction commits its keys without it, so they outlive its failure. */
+export function ttlOf({ ttlMs }: { readonly ttlMs?: number }): number {
+  return ttlMs ?? (currentMessage() === undefined ? dayMs : longTtlMs)
+}
 
 /** How long `onInProgress: 'throw'` waits for a rival that may be about to commit. */
 const rivalPatienceMs = 20
@@ -123,7 +132,7 @@ async function claim(tx: Tx, s: string, request: IdempotencyRequest, hash: Buffe
          SET request_hash = EXCLUDED.request_hash, status = 'completed', owner = '', result = NULL, error = NULL, attempts = 1,
              created_at = clock_timestamp(), updated_at = clock_timestamp(), expires_at = EXCLUDED.expires_at
          WHERE k.status IN ('completed', 'failed') AND k.expires_at < clock_timestamp()`,
-      [request.scope, request.key, hash, request.ttlMs ?? dayMs],
+      [request.scope, request.key, hash, ttlOf(request)],
     )
     return rowCount === 1
   } catch (error) {

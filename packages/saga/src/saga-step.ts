@@ -18,7 +18,7 @@ import { followSteps, type ListedSaga } from './choreography.ts'
 import { jitteredDelayMs, pause } from './core.ts'
 import type { Tx } from './database.ts'
 import { BusinessError, LeaseEndedError, NonRetryableError, SagaConfigError } from './errors.ts'
-import { dayMs } from './idempotency.ts'
+import { longTtlMs } from './idempotency.ts'
 import type { SagaKit } from './kit.ts'
 import { type LockManager, withLocks } from './locks.ts'
 import { requireName } from './names.ts'
@@ -70,9 +70,6 @@ export type SagaStepHandlers<V, R, F = Refusal> = StepHandlers<V, R, F> & {
   readonly compensate?: Compensation
 }
 
-/** Long: the saga's log must answer for as long as the saga is readable. */
-const stepTtlMs = 90 * dayMs
-
 /** What moves with the steps: the saga's row, unless a runner moves it. */
 export type Following = (kit: SagaKit, tx: Tx, saga: ListedSaga) => Promise<void>
 
@@ -102,7 +99,8 @@ export async function runSagaStep<V, R, F>(
         key: keyOf(sagaId, step),
         request: request.request,
         leaseMs,
-        ttlMs: stepTtlMs,
+        // The saga's log must answer for as long as the saga is readable.
+        ttlMs: longTtlMs,
         ...(request.maxAttempts === undefined ? {} : { maxAttempts: request.maxAttempts }),
         ...held,
       },
@@ -216,7 +214,7 @@ export async function undoSagaStep(
       request: null,
       leaseMs,
       maxAttempts,
-      ttlMs: stepTtlMs,
+      ttlMs: longTtlMs,
     },
     {
       effect: async (context) => {

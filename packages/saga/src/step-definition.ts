@@ -12,7 +12,7 @@ export type StepRequest = {
   readonly leaseMs: number
   /** All claims, including those of crashed processes. Default 5. */
   readonly maxAttempts?: number
-  /** How long repetitions get the outcome. Default 24 hours. */
+  /** How long repetitions get the outcome. Default 24 hours; 90 days in a handler of the form `{ outside }`. */
   readonly ttlMs?: number
   /** The token of a lock that the caller holds; default: one from the database's own sequence. */
   readonly fencingToken?: number

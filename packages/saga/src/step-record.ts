@@ -16,7 +16,7 @@ import {
   OperationInProgressError,
   StepOvertakenError,
 } from './errors.ts'
-import { dayMs, serialised } from './idempotency.ts'
+import { serialised, ttlOf } from './idempotency.ts'
 import type { SagaKit } from './kit.ts'
 import type { StepHooks, StepRequest } from './step-definition.ts'
 
@@ -54,7 +54,7 @@ export async function claimOrReplay(
   hooks: Pick<StepHooks<unknown>, 'claimed' | 'parked'>,
 ): Promise<Claimed | Settled | { readonly kind: 'parked'; readonly attempts: number }> {
   const { step, owner, hash, text } = claim
-  const { scope, key, leaseMs, maxAttempts = maxAttemptsDefault, ttlMs = dayMs } = step
+  const { scope, key, leaseMs, maxAttempts = maxAttemptsDefault } = step
   const s = kit.schema
   const inserted = await tx.query(
     `INSERT INTO ${s}.idempotency_keys AS k (scope, key, request_hash, status, owner, fence, locked_until, request, expires_at)
@@ -66,7 +66,7 @@ export async function claimOrReplay(
            created_at = clock_timestamp(), updated_at = clock_timestamp(), expires_at = EXCLUDED.expires_at
        WHERE k.status IN ('completed', 'failed') AND k.expires_at < clock_timestamp()
      RETURNING fence`,
-    [scope, key, hash, owner, leaseMs, step.keepRequest ? text : null, ttlMs],
+    [scope, key, hash, owner, leaseMs, step.keepRequest ? text : null, ttlOf(step)],
   )
   if (inserted.rows[0] !== undefined) {
     await hooks.claimed?.(tx, { attempt: 1 })
@@ -141,12 +141,13 @@ async function lockRow(tx: Tx, s: string, scope: string, key: string): Promise<K
 /** Second transaction, repeated after a lost connection: the row says whether it happened. */
 export function settle(
   kit: SagaKit,
-  { step: { scope, key, ttlMs = dayMs }, owner }: Claim,
+  { step, owner }: Claim,
   { fence }: Claimed,
   outcome: 'completed' | 'failed',
   hooks: Pick<StepHooks<unknown>, 'settled'>,
   write: (tx: Tx) => Promise<unknown>,
 ): Promise<Written> {
+  const { scope, key } = step
   return surviving(kit, settleTries, () =>
     kit.transaction(async (tx) => {
       const row = await lockRow(tx, kit.schema, scope, key)
@@ -158,13 +159,13 @@ export function settle(
         return { replayed: false, outcome: row.status, result: JSON.parse(row.result) }
       const text = serialised(await write(tx))
       await hooks.settled?.(tx, outcome, text)
-      // Retention counts from here: the step may have been parked for longer than that.
+      // Retention counts from here: the step may have been parked for longer than that. What recovers a step may have less of it.
       await tx.query(
         `UPDATE ${kit.schema}.idempotency_keys
          SET status = $3, result = $4, error = NULL, request = NULL, updated_at = clock_timestamp(),
-             expires_at = clock_timestamp() + $5 * interval '1 ms'
+             expires_at = greatest(expires_at, clock_timestamp() + $5 * interval '1 ms')
          WHERE scope = $1 AND key = $2`,
-        [scope, key, outcome, text, ttlMs],
+        [scope, key, outcome, text, ttlOf(step)],
       )
       return { replayed: false, outcome, result: JSON.parse(text) }
     }),
