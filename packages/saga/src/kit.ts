@@ -104,7 +104,7 @@ export function createSagaKit(options: SagaKitOptions): SagaKit {
     query: async <R extends Row>(text: string, values?: unknown[]): Promise<QueryAnswer<R>> => {
       const outer = transactionAround(pool)
       if (outer !== undefined) return inTurn(outer, () => outer.tx.query<R>(text, values))
-      return runStatement<R>(pool, ports, text, values)
+      return runStatement<R>(pool, ports, text, values, onRetry)
     },
   }
 }

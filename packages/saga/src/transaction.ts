@@ -67,19 +67,27 @@ export async function runInTransaction<T>(
   options: TransactionOptions,
   ports: TransactionPorts,
 ): Promise<T> {
-  const { clock, random } = ports
   const retry = { ...retryDefaults, ...given(options.retry ?? {}) }
   if (options.retry !== undefined) {
     requireWhole({ 'retry.maxAttempts': retry.maxAttempts })
     requireBackoff('retry.backoff', retry.backoff)
   }
+  return repeated(() => runOnce(pool, work, options, ports), retry, options.onRetry, ports)
+}
+
+async function repeated<T>(
+  run: () => Promise<T>,
+  retry: typeof retryDefaults,
+  onRetry: TransactionOptions['onRetry'],
+  { clock, random }: TransactionPorts,
+): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await runOnce(pool, work, options, ports)
+      return await run()
     } catch (error) {
       const state = sqlStateOf(error)
       if (state === undefined || !retry.sqlStates.includes(state) || attempt >= retry.maxAttempts) throw error
-      options.onRetry?.(state, attempt)
+      onRetry?.(state, attempt)
       await pause(clock, jitteredDelayMs(retry.backoff, attempt - 1, random))
     }
   }
@@ -112,10 +120,23 @@ export async function freeConnection(
   }
 }
 
-/** One statement outside a transaction. */
-export async function runStatement<R extends Row>(
+/**
+ * One statement outside a transaction. It is one of its own, in the isolation that the database or the user has by default, and
+ * repeated like any other.
+ */
+export function runStatement<R extends Row>(
   pool: Pool,
-  ports: Omit<TransactionPorts, 'random'>,
+  ports: TransactionPorts,
+  text: string,
+  values: unknown[] | undefined,
+  onRetry: TransactionOptions['onRetry'],
+): Promise<QueryAnswer<R>> {
+  return repeated(() => runStatementOnce<R>(pool, ports, text, values), retryDefaults, onRetry, ports)
+}
+
+async function runStatementOnce<R extends Row>(
+  pool: Pool,
+  ports: TransactionPorts,
   text: string,
   values: unknown[] | undefined,
 ): Promise<QueryAnswer<R>> {
