@@ -11,12 +11,12 @@ import {
   listDeadLetters,
   replayDeadLetters,
 } from '../../packages/saga/src/dead-letters.ts'
-import { createSagaKit } from '../../packages/saga/src/kit.ts'
+import { createSagaKit, type SagaKit } from '../../packages/saga/src/kit.ts'
 import { disableNotify, enableNotify, wakeOnNotify } from '../../packages/saga/src/notify.ts'
 import { outboxLag, publish } from '../../packages/saga/src/outbox.ts'
 import { createOutboxRelay, type OutboxRelay, type RelayOptions } from '../../packages/saga/src/relay.ts'
 import { eventually } from '../support/eventually.ts'
-import { runningClock } from '../support/held-clock.ts'
+import { heldClock, runningClock } from '../support/held-clock.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { TestProcess } from '../support/processes.ts'
 import { RecordingPublisher } from '../support/recording-publisher.ts'
@@ -68,6 +68,72 @@ const inversions = (aggregateId: string) => {
 }
 const drained = () =>
   eventually('an empty outbox', async () => (await countOf(kit, 'outbox')) === 0, { withinMs: 15_000 })
+
+// Bug: half a million messages for tomorrow were read with every poll, a second of the server's time ten times a second.
+test('messages for later are not read until they are due, however many they are; then each is sent once', async () => {
+  const pool = server.pool({ max: 1 })
+  const own = createSagaKit({ pool, schema: kit.schemaName, events: () => {} })
+  const later = new Date(Date.now() + 3_600_000)
+  await write(event('a', 1, { availableAt: later }))
+  // As the first one is.
+  await pool.query(
+    `INSERT INTO ${own.schema}.outbox (message_id, aggregate_type, aggregate_id, partition, type, destination, payload, headers, available_at, scheduled)
+     SELECT gen_random_uuid(), aggregate_type, n::text, n % 16, type, destination, json_build_object('n', n), headers, available_at, scheduled
+     FROM ${own.schema}.outbox, generate_series(1, 5000) AS n`,
+  )
+  await pool.query(`ANALYZE ${own.schema}.outbox`)
+  await write(event('now', 7))
+  const readRows = async () => {
+    await pool.query('SELECT pg_stat_force_next_flush()')
+    const { rows } = await pool.query(
+      `SELECT (seq_tup_read + coalesce(idx_tup_fetch, 0))::int AS n FROM pg_stat_user_tables
+       WHERE schemaname = $1 AND relname = 'outbox'`,
+      [own.schemaName],
+    )
+    return rows[0].n
+  }
+  const one = createOutboxRelay({ kit: own, publisher })
+  relays.push(one)
+  const before = await readRows()
+  expect(await one.drainOnce()).toBe(1)
+  expect(publisher.numbersOf('now')).toEqual([7])
+  expect((await readRows()) - before).toBeLessThan(500)
+  await pool.query(`UPDATE ${own.schema}.outbox SET available_at = clock_timestamp()`)
+  while ((await one.drainOnce()) > 0);
+  expect(new Set(publisher.confirmed.map(({ messageId }) => messageId)).size).toBe(5_002)
+  expect(publisher.confirmed).toHaveLength(5_002)
+})
+
+// Bug: a parked aggregate with 200,000 messages took a third of a second of the server's time, with every poll.
+test('a partition whose look takes long is left alone for a while, and then looked at again', async () => {
+  const clock = heldClock()
+  let looks = 0
+  let polls = 0
+  const slow: SagaKit = {
+    ...kit,
+    clock,
+    query: async (text, values) => {
+      if (/outbox_stops/.test(text)) {
+        looks += 1
+        clock.advance(1_000)
+      } else polls += 1
+      return kit.query(text, values)
+    },
+  }
+  await write(event('parked', 1))
+  await kit.pool.query(
+    `INSERT INTO ${kit.schema}.outbox_stops VALUES ('order', 'parked', 'infinity', 'test')`,
+  )
+  relay({ kit: slow }).start()
+  await eventually('the first look', () => looks === 1)
+  const before = polls
+  await eventually('further polls', () => polls > before + 20)
+  clock.advance(8_000)
+  await eventually('still more polls', () => polls > before + 40)
+  expect(looks).toBe(1)
+  clock.advance(1_000)
+  await eventually('the second look', () => looks === 2)
+})
 
 // Bug: it threw, so a service that was told to stop ended without waiting for its other consumers and runners.
 test('a relay is stopped while the database is away: it says so, closes its publisher, and throws nothing', async () => {

@@ -59,17 +59,18 @@ export async function publish(kit: SagaKit, tx: Tx, event: OutboxEvent): Promise
     payload,
     JSON.stringify(headers),
     event.availableAt ?? null,
+    event.availableAt !== undefined,
   ]
   // A subquery, so that the lock is taken before the row gets its id.
   const order = ordered
-    ? `(SELECT pg_advisory_xact_lock(hashtext('${kit.schemaName}/outbox'), $10::integer)) AS ordered`
-    : '(SELECT $10::integer) AS unordered'
+    ? `(SELECT pg_advisory_xact_lock(hashtext('${kit.schemaName}/outbox'), $11::integer)) AS ordered`
+    : '(SELECT $11::integer) AS unordered'
   const mark = await markOf(kit, tx)
   const { rowCount } = await tx.query(
     `INSERT INTO ${kit.schema}.outbox
-       (message_id, aggregate_type, aggregate_id, partition, type, destination, payload, headers, available_at)
-     SELECT $1::uuid, $2, $3, $4::smallint, $5, $6, $7::json, $8::jsonb, coalesce($9::timestamptz, clock_timestamp())
-     FROM ${order}${mark === undefined ? '' : ` WHERE current_setting('${markName}', true) = $11`}`,
+       (message_id, aggregate_type, aggregate_id, partition, type, destination, payload, headers, available_at, scheduled)
+     SELECT $1::uuid, $2, $3, $4::smallint, $5, $6, $7::json, $8::jsonb, coalesce($9::timestamptz, clock_timestamp()), $10::boolean
+     FROM ${order}${mark === undefined ? '' : ` WHERE current_setting('${markName}', true) = $12`}`,
     [...values, hash % orderingLocks, ...(mark === undefined ? [] : [mark])],
   )
   if (rowCount === 0) throw new NotInTransactionError('publish')

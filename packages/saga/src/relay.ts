@@ -66,6 +66,9 @@ export interface OutboxRelay extends AsyncDisposable {
 /** How many relays that are not stopped share a publisher. */
 const relaysOf = new WeakMap<MessagePublisher, number>()
 
+/** How much longer than a long look a partition is then left alone: a backlog that has to wait must not keep the database busy. */
+const restFactor = 9
+
 const unavailableBackoff: Backoff = { initialMs: 100, maxMs: 5_000 }
 
 type Sent =
@@ -85,6 +88,8 @@ class Relay implements OutboxRelay {
   readonly #backoff: Backoff
   readonly #leases: PartitionLeases
   readonly #draining = new Map<number, Promise<number>>()
+  /** Until when partitions are left alone. */
+  readonly #restingUntilMonoMs = new Map<number, number>()
   #refreshedMonoMs = Number.NEGATIVE_INFINITY
   #pausedUntilMonoMs = Number.NEGATIVE_INFINITY
   /** Failures to reach the broker in a row. */
@@ -191,7 +196,7 @@ class Relay implements OutboxRelay {
     }
     const idle = this.#leases.held.filter((partition) => !this.#draining.has(partition))
     await this.#leases.release(idle.slice(0, this.#leases.excess))
-    const mine = idle.filter((partition) => this.#leases.holds(partition))
+    const mine = idle.filter((partition) => this.#leases.holds(partition) && !this.#rests(partition))
     if (mine.length === 0 || clock.monoMs() < this.#pausedUntilMonoMs) return
     for (const partition of await partitionsWithWork(this.#kit, mine)) {
       const drained = this.#drain(partition)
@@ -204,11 +209,28 @@ class Relay implements OutboxRelay {
     }
   }
 
+  #rests(partition: number): boolean {
+    return (this.#restingUntilMonoMs.get(partition) ?? 0) > this.#kit.clock.monoMs()
+  }
+
+  /** A look is long where it reads past many messages that wait, of an aggregate that is stopped. */
+  async #look(partition: number): Promise<readonly OutboxRow[]> {
+    const { clock } = this.#kit
+    const { batchSize, pollIntervalMs } = this.#settings
+    const beganMonoMs = clock.monoMs()
+    const rows = await nextBatch(this.#kit, partition, batchSize)
+    const endedMonoMs = clock.monoMs()
+    const overdueMs = endedMonoMs - beganMonoMs - pollIntervalMs
+    if (rows.length < batchSize && overdueMs > 0)
+      this.#restingUntilMonoMs.set(partition, endedMonoMs + overdueMs * restFactor)
+    return rows
+  }
+
   /** Batch after batch, while they are full, the lease is ours, and the broker accepts messages. */
   async #drain(partition: number): Promise<number> {
     let confirmed = 0
     for (;;) {
-      const rows = await nextBatch(this.#kit, partition, this.#settings.batchSize)
+      const rows = await this.#look(partition)
       if (rows.length === 0) return confirmed
       const sent = await this.#sendAll(partition, rows)
       const through = sent.filter(({ kind }) => kind === 'confirmed')

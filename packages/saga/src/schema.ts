@@ -249,6 +249,17 @@ const takenMessages = `
 CREATE INDEX mailbox_taken ON {s}.mailbox
   (queue, (properties->>'fencepost-aggregate-type'), (properties->>'fencepost-aggregate-id'), id) WHERE taken_by IS NOT NULL;`
 
+/**
+ * Messages for later apart from those for now: a relay that looks for some to send does not read them. `scheduled` is not computed
+ * of `available_at`, because that passes by itself. A service of before writes false, and its message for later is read with each look.
+ */
+const scheduledMessages = `
+ALTER TABLE {s}.outbox ADD COLUMN scheduled boolean NOT NULL DEFAULT false;
+UPDATE {s}.outbox SET scheduled = true WHERE available_at > clock_timestamp();
+CREATE INDEX outbox_now ON {s}.outbox (partition, id) WHERE NOT scheduled;
+CREATE INDEX outbox_later ON {s}.outbox (partition, available_at) WHERE scheduled;
+DROP INDEX {s}.outbox_of_partition;`
+
 export const migrations: readonly Migration[] = [
   { version: 1, name: 'idempotency keys and fences', sql: idempotencyKeys },
   { version: 2, name: 'outbox and dead letters', sql: outbox },
@@ -261,4 +272,5 @@ export const migrations: readonly Migration[] = [
   { version: 9, name: 'housekeeping', sql: housekeeping },
   { version: 10, name: 'sagas that messages drive', sql: messageDrivenSagas },
   { version: 11, name: 'an index of taken messages of the mailbox', sql: takenMessages },
+  { version: 12, name: 'messages for later apart from those for now', sql: scheduledMessages },
 ]
