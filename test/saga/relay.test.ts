@@ -6,6 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { createMailboxPublisher, createMailboxSubscriber } from '../../packages/saga/src/brokers/mailbox.ts'
 import { createConsumer } from '../../packages/saga/src/consumer.ts'
+import type { Row } from '../../packages/saga/src/database.ts'
 import {
   discardDeadLetters,
   listDeadLetters,
@@ -102,6 +103,25 @@ test('messages for later are not read until they are due, however many they are;
   while ((await one.drainOnce()) > 0);
   expect(new Set(publisher.confirmed.map(({ messageId }) => messageId)).size).toBe(5_002)
   expect(publisher.confirmed).toHaveLength(5_002)
+})
+
+// Bug: a relay read up to 100 messages of each partition at once, and large ones of a long outage were more than its memory.
+test('large messages are read a few at a time, and all of them are sent by one call', async () => {
+  const large = randomBytes(100_000).toString('base64')
+  for (let n = 0; n < 60; n += 1) await write(event('large', n, { payload: { n, large } }))
+  let mostBytes = 0
+  const watched: SagaKit = {
+    ...kit,
+    query: async <R extends Row>(text: string, values?: unknown[]) => {
+      const answer = await kit.query<R>(text, values)
+      const bytes = answer.rows.reduce((sum, row) => sum + String(row.body ?? '').length, 0)
+      mostBytes = Math.max(mostBytes, bytes)
+      return answer
+    },
+  }
+  expect(await relay({ kit: watched }).drainOnce()).toBe(60)
+  expect(publisher.numbersOf('large')).toEqual(Array.from({ length: 60 }, (_, n) => n))
+  expect(mostBytes).toBeLessThan(2 * 1024 * 1024)
 })
 
 // Bug: a parked aggregate with 200,000 messages took a third of a second of the server's time, with every poll.

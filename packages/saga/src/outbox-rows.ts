@@ -45,6 +45,8 @@ type BatchRow = {
   last_error: string | null
   created_at: string
   age_ms: number
+  /** Of the payloads up to this one. */
+  bytes: number
 }
 
 /** The clock in a subquery is one instant, and so a bound of the index. */
@@ -53,23 +55,37 @@ const dueOf = (s: string) =>
      AND NOT EXISTS (SELECT 1 FROM ${s}.outbox_stops t WHERE t.aggregate_type = d.aggregate_type
                      AND t.aggregate_id = d.aggregate_id AND t.until > (SELECT clock_timestamp()))`
 
-/** The oldest messages of a partition, without stopped aggregates. */
-export async function nextBatch(
-  kit: SagaKit,
-  partition: number,
-  size: number,
-): Promise<readonly OutboxRow[]> {
+/**
+ * As PostgreSQL stores them, which is known without reading them. A relay has a batch of each partition in memory, and the backlog
+ * of an outage must not be more than it can take.
+ */
+const batchBytesMax = 1024 * 1024
+
+export type Batch = {
+  readonly rows: readonly OutboxRow[]
+  /** There may be more. */
+  readonly full: boolean
+}
+
+/** The oldest messages of a partition, without stopped aggregates: `size` at most, and fewer if they are large. */
+export async function nextBatch(kit: SagaKit, partition: number, size: number): Promise<Batch> {
   const s = kit.schema
   const { rows } = await kit.query<BatchRow>(
     `SELECT o.id::text AS id_text, message_id, aggregate_type, aggregate_id, type, destination, payload::text AS body, headers::text AS headers, attempts, last_error,
               ${isoText('created_at')} AS created_at,
-              (extract(epoch FROM clock_timestamp() - created_at) * 1000)::float8 AS age_ms
-       FROM ${s}.outbox o
+              (extract(epoch FROM clock_timestamp() - created_at) * 1000)::float8 AS age_ms, bytes::float8 AS bytes
+       FROM (SELECT *, sum(pg_column_size(payload)) OVER (ORDER BY id) AS bytes FROM ${s}.outbox
        WHERE id = ANY(ARRAY((${dueOf(s)} AND NOT scheduled ORDER BY id LIMIT $2) UNION ALL (${dueOf(s)} AND scheduled ORDER BY available_at LIMIT $2)))
-       ORDER BY o.id LIMIT $2`,
-    [partition, size],
+       ORDER BY id LIMIT $2) AS o
+       WHERE bytes - pg_column_size(payload) < $3 ORDER BY o.id`,
+    [partition, size, batchBytesMax],
   )
-  return rows.map((row) => ({
+  const full = rows.length === size || (rows.at(-1)?.bytes ?? 0) >= batchBytesMax
+  return { rows: rows.map(messageOf), full }
+}
+
+function messageOf(row: BatchRow): OutboxRow {
+  return {
     id: row.id_text,
     attempts: row.attempts,
     lastError: row.last_error,
@@ -84,7 +100,7 @@ export async function nextBatch(
       headers: JSON.parse(row.headers),
       createdAt: row.created_at,
     },
-  }))
+  }
 }
 
 export async function deleteConfirmed(kit: SagaKit, rows: readonly OutboxRow[]): Promise<void> {

@@ -20,6 +20,7 @@ import type { MessagePublisher } from './messages.ts'
 import { outsideTransactions } from './open-transactions.ts'
 import { given, requireBackoff, requirePositive, requireWhole } from './option-checks.ts'
 import {
+  type Batch,
   deadLetterOutbound,
   deleteConfirmed,
   nextBatch,
@@ -36,7 +37,7 @@ export type RelayOptions = {
   readonly publisher: MessagePublisher
   /** Default: random. */
   readonly relayId?: string
-  /** Messages of one partition that are read together. Default 100. */
+  /** Messages of one partition that are read together, fewer if they are large. Default 100. */
   readonly batchSize?: number
   /** Between two polls of an empty outbox: the latency without NOTIFY. Default 100. */
   readonly pollIntervalMs?: number
@@ -214,23 +215,23 @@ class Relay implements OutboxRelay {
   }
 
   /** A look is long where it reads past many messages that wait, of an aggregate that is stopped. */
-  async #look(partition: number): Promise<readonly OutboxRow[]> {
+  async #look(partition: number): Promise<Batch> {
     const { clock } = this.#kit
     const { batchSize, pollIntervalMs } = this.#settings
     const beganMonoMs = clock.monoMs()
-    const rows = await nextBatch(this.#kit, partition, batchSize)
+    const batch = await nextBatch(this.#kit, partition, batchSize)
     const endedMonoMs = clock.monoMs()
     const overdueMs = endedMonoMs - beganMonoMs - pollIntervalMs
-    if (rows.length < batchSize && overdueMs > 0)
+    if (!batch.full && overdueMs > 0)
       this.#restingUntilMonoMs.set(partition, endedMonoMs + overdueMs * restFactor)
-    return rows
+    return batch
   }
 
   /** Batch after batch, while they are full, the lease is ours, and the broker accepts messages. */
   async #drain(partition: number): Promise<number> {
     let confirmed = 0
     for (;;) {
-      const rows = await this.#look(partition)
+      const { rows, full } = await this.#look(partition)
       if (rows.length === 0) return confirmed
       const sent = await this.#sendAll(partition, rows)
       const through = sent.filter(({ kind }) => kind === 'confirmed')
@@ -241,7 +242,7 @@ class Relay implements OutboxRelay {
         )
       confirmed += through.length
       for (const one of sent) if (one.kind === 'failed') await this.#failed(one.row, one.error)
-      const goOn = through.length > 0 && rows.length === this.#settings.batchSize
+      const goOn = through.length > 0 && full
       if (!goOn || this.#stopped || this.#outages > 0 || !this.#leases.holds(partition)) return confirmed
     }
   }
