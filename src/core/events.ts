@@ -250,6 +250,8 @@ export type NodeEvent =
       /** 0: it has no limit. */
       readonly limitBytes: number
     }
+  /** A node refuses every write, by its own words (`refusal`), or takes them again. */
+  | { readonly kind: 'node_writes'; readonly node: string; readonly refusal: string | undefined }
   /** A command entered the slow log of a node, whoever sent it; reported by the sidecar that is elected to collect. */
   | {
       readonly kind: 'slow_command'

@@ -202,6 +202,14 @@ const LINES: {
       : `${event.node} has room again: it is sent new claims`,
     fields: { node: event.node, used_bytes: event.usedBytes, limit_bytes: event.limitBytes },
   }),
+  node_writes: ({ node, refusal }) => ({
+    level: refusal === undefined ? 'info' : 'error',
+    message:
+      refusal === undefined
+        ? `${node} takes writes again`
+        : `${node} refuses every write, so no request can count on it: ${refusal}`,
+    fields: { node, ...(refusal === undefined ? {} : { refusal }) },
+  }),
   slow_command: ({ node, command, durationMs, atWallMs }) => ({
     level: 'warn',
     message: `${node} worked on ${command} for ${rounded(durationMs)} ms, and on nothing else meanwhile`,

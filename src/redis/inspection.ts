@@ -36,6 +36,8 @@ export type NodeFacts = Membership &
     readonly startedNodeMs: number
     /** Each write is on its disk before its answer, as configured now. */
     readonly durable: boolean
+    /** Why it refuses every write, in its own words: a full disk, replicas that are missing. Undefined: it takes them. */
+    readonly refusal: string | undefined
   }
 
 export type Fitness = { readonly kind: 'fit' } | { readonly kind: 'unfit'; readonly reason: string }
@@ -61,6 +63,7 @@ export async function inspectNode(client: Redis): Promise<NodeFacts> {
   return {
     ...membership,
     format: formatIn(looked),
+    refusal: refusalIn(looked),
     ...life,
     durable,
     startedNodeMs: membership.nodeMs - Number(field('uptime_in_seconds')) * 1_000,
@@ -194,6 +197,11 @@ function membershipOf(looked: unknown): Membership {
 function formatIn(looked: unknown): string | undefined {
   const format = Array.isArray(looked) ? looked[7] : undefined
   return typeof format === 'string' ? format : undefined
+}
+
+function refusalIn(looked: unknown): string | undefined {
+  const write = Array.isArray(looked) ? looked[8] : undefined
+  return typeof write === 'string' ? write : undefined
 }
 
 function quarantineOf(flat: unknown): Quarantine | undefined {

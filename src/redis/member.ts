@@ -1,6 +1,7 @@
-/** A sidecar's state of one node: its connection, its current state, and what was seen of it before. */
+/** A sidecar's state of one node: its connection, its current state and what is told of it, and what was seen before. */
 
 import type { Redis } from 'ioredis'
+import type { Events } from '../core/events.ts'
 import type { ClockSample } from '../core/nodes/clock-samples.ts'
 import type { EpochWatch } from '../core/nodes/epoch-watch.ts'
 import type { NodeFacts } from './inspection.ts'
@@ -10,7 +11,29 @@ export type NodeState =
   | { readonly kind: 'down'; readonly reason: string }
   | { readonly kind: 'unfit'; readonly reason: string }
   | { readonly kind: 'quarantined'; readonly facts: NodeFacts; readonly reason: string }
-  | { readonly kind: 'voting'; readonly facts: NodeFacts }
+  /** `reason`: it refuses every write, so only reads count on it. */
+  | { readonly kind: 'voting'; readonly facts: NodeFacts; readonly reason?: string }
+
+export function votingState(facts: NodeFacts): NodeState {
+  const { refusal } = facts
+  return {
+    kind: 'voting',
+    facts,
+    ...(refusal === undefined ? {} : { reason: `it refuses every write: ${refusal}` }),
+  }
+}
+
+/** Publishes what others have to know of it. */
+export function tellChange(events: Events, node: string, before: NodeState, state: NodeState): void {
+  if (before.kind !== state.kind) {
+    const reason = state.kind === 'voting' ? 'it is enrolled' : state.reason
+    events.publish({ kind: 'node_state', node, from: before.kind, to: state.kind, reason })
+  }
+  if (state.kind !== 'voting') return
+  const { refusal } = state.facts
+  const refused = before.kind === 'voting' && before.facts.refusal !== undefined
+  if (refused !== (refusal !== undefined)) events.publish({ kind: 'node_writes', node, refusal })
+}
 
 export type Member = {
   readonly node: RedisNode

@@ -25,7 +25,7 @@ import { Glances } from './glance.ts'
 import { hasEvicted, inspectNode, type NodeFacts, unfitnessOf } from './inspection.ts'
 import { KnownCluster } from './known-cluster.ts'
 import { LookTimer } from './look-timer.ts'
-import type { LookListener, Member, NodeState } from './member.ts'
+import { type LookListener, type Member, type NodeState, tellChange, votingState } from './member.ts'
 import { NO_EPOCH, RedisNode } from './node.ts'
 import { answerOrRedial, INSPECT_DEADLINE_MS } from './redial.ts'
 import { loadBatchScript, type Script } from './scripts.ts'
@@ -244,7 +244,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       this.#known.learn(facts)
       member.invalidated = undefined
       member.node.useEpoch(facts.epoch)
-      this.#become(member, { kind: 'voting', facts })
+      this.#become(member, votingState(facts))
       const kept = await this.continuity.keepPulse(member, facts)
       this.#glances.looked(member, { connection, calls }, kept)
     } catch (cause) {
@@ -318,18 +318,11 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   }
 
   #become(member: Member, state: NodeState): void {
-    const before = member.state.kind
+    const before = member.state
     member.state = state
     if ('facts' in state) this.#known.saw(state.facts)
-    if (before === state.kind || this.#closed) return
-    const reason = 'reason' in state ? state.reason : 'it is enrolled'
-    this.options.events.publish({
-      kind: 'node_state',
-      node: member.node.name,
-      from: before,
-      to: state.kind,
-      reason,
-    })
+    if (this.#closed) return
+    tellChange(this.options.events, member.node.name, before, state)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -103,7 +103,15 @@ function majority(group: Group, required: number): Finding {
 function reachable({ name, address, state, reason = '' }: NodeSeen): Finding[] {
   switch (state) {
     case 'voting':
-      return []
+      return reason === ''
+        ? []
+        : [
+            finding(
+              'node',
+              'failed',
+              `${name} (${address}) answers reads alone (${reason}): look at its disk, its log and its replicas`,
+            ),
+          ]
     case 'quarantined':
       return [
         finding(

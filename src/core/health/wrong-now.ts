@@ -72,8 +72,11 @@ const OF_STATE: Readonly<Record<string, { readonly what: string; readonly runboo
   suspended: { what: 'is not counted', runbook: 'FencepostClockStepped' },
 }
 
+/** A node that votes has a reason only where it refuses every write. */
+const READS_ONLY = { what: 'answers reads alone', runbook: 'FencepostRedisNodeDown' }
+
 function aboutNode({ name, state, reason, memoryShare = 0, skewed }: NodeSeenNow): Trouble[] {
-  const known = OF_STATE[state]
+  const known = state === 'voting' && reason !== undefined ? READS_ONLY : OF_STATE[state]
   const why = reason === undefined ? '.' : `: ${reason}.`
   return [
     ...(known === undefined ? [] : [{ what: `${name} ${known.what}${why}`, runbook: known.runbook }]),

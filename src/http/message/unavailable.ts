@@ -22,7 +22,7 @@ export function whyUnavailable({ answered, required, well = 0, full = 0, notAske
       : ` ${full} more are well and have no memory left for new requests; what was carried out they still answer.`,
     well <= full
       ? ''
-      : ` ${well - full} more are well, and their answer does not count for this request: by their clocks it is not sure yet that an earlier attempt has ended, or they can not use its record.`,
+      : ` ${well - full} more are well, and their answer does not count for this request: by their clocks it is not sure yet that an earlier attempt has ended, they can not use its record, or they refuse every write.`,
   ]
   return counted + others.join('')
 }

@@ -19,7 +19,8 @@ ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
   members    names of all nodes from now on, nonce, who changes them, names that stand there (absent: whatever stands)
   occupy     who, lifetime (ms)
 Answers
-  look        run_id, TIME in ms, epoch, quarantine as a flat list, cluster id, longest quarantine (ms), names of all nodes, format
+  look        run_id, TIME in ms, epoch, quarantine as a flat list, cluster id, longest quarantine (ms), names of all nodes, format,
+              what the node answers to a write that changes nothing: 0, or why it refuses every write
   others      1 done; 0 the nonce, claim or list does not stand, or it is not this node's turn
   RUN_CHANGED is an error: another process than the one that was meant
   NEWER is an error: a later version has raised the format, and no act of this one may change what stands there
@@ -73,9 +74,12 @@ local function vote_from_now(id, quarantine_ms, members)
 end
 
 if act == 'look' then
+  -- A disk that is full, or replicas that are missing, are refused with words of their own, and only to a write. Nothing is deleted.
+  local write = redis.pcall('DEL', KEYS[6])
   return { RUN, NOW, redis.call('GET', EPOCH), redis.call('HGETALL', QUARANTINE),
     redis.call('HGET', CLUSTER, 'id'), redis.call('HGET', CLUSTER, 'quarantine_ms'),
-    redis.call('HGET', CLUSTER, 'members'), redis.call('HGET', CLUSTER, 'format') }
+    redis.call('HGET', CLUSTER, 'members'), redis.call('HGET', CLUSTER, 'format'),
+    type(write) == 'table' and (write.err or 'it does not say why') or 0 }
 end
 if meant ~= RUN then return redis.error_reply('RUN_CHANGED the process has the run_id ' .. RUN .. ', not ' .. meant) end
 local format = redis.call('HGET', CLUSTER, 'format')

@@ -103,6 +103,12 @@ test.each<[verdict: Finding['verdict'], check: string, nodes: readonly NodeSeen[
     /does not vote yet \(it forgot\): wait/,
   ],
   [
+    'failed',
+    'node',
+    with2(node(2, { state: 'voting', reason: 'it refuses every write: MISCONF' })),
+    /answers reads alone \(it refuses every write: MISCONF\): look at its disk/,
+  ],
+  [
     'warning',
     'independence',
     with2(node(2, { ips: ['10.0.0.1'] })),

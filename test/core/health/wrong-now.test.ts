@@ -32,6 +32,11 @@ const ROWS: readonly (readonly [string, Partial<SeenNow>, readonly string[]])[] 
     [],
   ],
   ['one node is down', { nodes: nodes(down) }, ['FencepostRedisNodeDown']],
+  [
+    'one node votes and refuses every write',
+    { nodes: nodes({ reason: 'it refuses every write: MISCONF' }) },
+    ['FencepostRedisNodeDown'],
+  ],
   ['one node is unfit', { nodes: nodes({ state: 'unfit' }) }, ['FencepostRedisNodeDown']],
   [
     'one node is in quarantine',
