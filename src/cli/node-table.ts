@@ -53,7 +53,9 @@ function describedGroup(cluster: OpenCluster) {
       address: cluster.addresses[index],
       state: state.kind,
       ...('reason' in state ? { reason: state.reason } : {}),
-      ...('facts' in state ? { runId: state.facts.runId, version: state.facts.version } : {}),
+      ...('facts' in state
+        ? { runId: state.facts.runId, program: state.facts.program, version: state.facts.version }
+        : {}),
       ...(state.kind === 'quarantined' && state.facts.quarantine !== undefined
         ? {
             quarantinedForMs: state.facts.nodeMs - state.facts.quarantine.sinceNodeMs,
@@ -87,7 +89,8 @@ function groupTable(cluster: OpenCluster): string {
       'quarantinedForMs' in row && !founding
         ? `, for ${printDuration(Math.max(0, Math.round(row.quarantinedForMs / 1_000) * 1_000))}, ${row.recordsCopied} records copied`
         : ''
-    const detail = 'reason' in row ? `${row.reason}${quarantine}` : `run ${row.runId}, Redis ${row.version}`
+    const detail =
+      'reason' in row ? `${row.reason}${quarantine}` : `run ${row.runId}, ${row.program} ${row.version}`
     const clock =
       row.clockOffsetMs === undefined
         ? ''

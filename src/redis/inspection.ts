@@ -29,6 +29,7 @@ export type NodeFacts = Membership &
   Life & {
     readonly evictionPolicy: string
     readonly memory: NodeMemory
+    readonly program: 'Redis' | 'Valkey'
     readonly version: string
     /** Of what stands there besides records; undefined before a sidecar has written it. */
     readonly format: string | undefined
@@ -42,11 +43,51 @@ export type NodeFacts = Membership &
 
 export type Fitness = { readonly kind: 'fit' } | { readonly kind: 'unfit'; readonly reason: string }
 
+/** A server that answers, and that no setting of ours makes a node. Its message is the reason. */
+export class UnsuitableServer extends Error {}
+
 /**
+ * @throws UnsuitableServer
  * @throws Error where the node does not answer, refuses what the ACL of `docs/operations/nodes.md` lists, or lacks the
  *   database of the URL
  */
 export async function inspectNode(client: Redis): Promise<NodeFacts> {
+  try {
+    return await readFacts(client)
+  } catch (cause) {
+    // Such a server refuses some command of a look, in words that say nothing of why. This one each of them answers.
+    const info = await client.info('server').catch(() => '')
+    const unsuitable = whyUnsuitable(fieldsOf(info))
+    throw unsuitable === undefined ? cause : new UnsuitableServer(unsuitable)
+  }
+}
+
+function whyUnsuitable(field: InfoField): string | undefined {
+  const { program, version } = serverOf(field)
+  const mode = field('redis_mode') || field('server_mode')
+  if (mode === 'sentinel')
+    return 'it is a Sentinel, which keeps no data: use the address of an independent master'
+  if (mode === 'cluster')
+    return `it is a node of a ${program} Cluster, which shares keys out among servers that follow each other: use an independent master`
+  if (program === 'Redis' && Number.parseInt(version, 10) < OLDEST_REDIS)
+    return `it is Redis ${version}, and fencepost needs ${OLDEST_REDIS}.0 or later: upgrade it`
+  return undefined
+}
+
+const OLDEST_REDIS = 7
+
+/** Valkey says in `redis_version` which Redis its commands are those of. */
+export function serverOf(field: InfoField): {
+  readonly program: 'Redis' | 'Valkey'
+  readonly version: string
+} {
+  const valkey = field('valkey_version')
+  return valkey === ''
+    ? { program: 'Redis', version: field('redis_version') }
+    : { program: 'Valkey', version: valkey }
+}
+
+async function readFacts(client: Redis): Promise<NodeFacts> {
   const { db = 0 } = client.options
   const [field, looked, life, durable] = await inOneWrite(client, () => {
     const info = client.info(...SECTIONS).then(fieldsOf)
@@ -72,7 +113,7 @@ export async function inspectNode(client: Redis): Promise<NodeFacts> {
     evictionPolicy: field('maxmemory_policy'),
     evictedKeys: Number(field('evicted_keys')),
     memory: memoryOf(field),
-    version: field('redis_version'),
+    ...serverOf(field),
   }
 }
 

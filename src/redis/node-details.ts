@@ -4,7 +4,7 @@ import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
 import type { NodeDetails } from '../core/health/checkup.ts'
 import { offsetOf } from '../core/nodes/clock-samples.ts'
-import { fieldsOf, forCommand, memoryOf } from './inspection.ts'
+import { fieldsOf, forCommand, memoryOf, serverOf } from './inspection.ts'
 
 /** Undefined where it does not answer in time. */
 export async function readNodeDetails(client: Redis, clock: Clock): Promise<NodeDetails | undefined> {
@@ -15,8 +15,9 @@ export async function readNodeDetails(client: Redis, clock: Clock): Promise<Node
     const [seconds, micros] = await forCommand(clock, client.time())
     const nodeMs = Number(seconds) * 1_000 + Number(micros) / 1_000
     const field = fieldsOf(info)
+    const { program, version } = serverOf(field)
     return {
-      version: field('redis_version'),
+      version: `${program} ${version}`,
       evictionPolicy: field('maxmemory_policy'),
       appendOnly: field('aof_enabled') === '1',
       appendOnlyOk: field('aof_last_write_status') === 'ok',

@@ -22,7 +22,7 @@ import { NodeContinuity } from './continuity.ts'
 import { Enroller } from './enroller.ts'
 import { RedisEnrolmentNode } from './enrolment.ts'
 import { Glances } from './glance.ts'
-import { hasEvicted, inspectNode, type NodeFacts, unfitnessOf } from './inspection.ts'
+import { hasEvicted, inspectNode, type NodeFacts, UnsuitableServer, unfitnessOf } from './inspection.ts'
 import { KnownCluster } from './known-cluster.ts'
 import { LookTimer } from './look-timer.ts'
 import { type LookListener, type Member, type NodeState, tellChange, votingState } from './member.ts'
@@ -248,7 +248,9 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       const kept = await this.continuity.keepPulse(member, facts)
       this.#glances.looked(member, { connection, calls }, kept)
     } catch (cause) {
-      if (isCurrent()) this.#down(member, messageOf(cause))
+      if (!isCurrent()) return
+      if (cause instanceof UnsuitableServer) this.#unfit(member, cause.message)
+      else this.#down(member, messageOf(cause))
     }
   }
 
@@ -281,9 +283,13 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     const unfit = unfitnessOf(facts, others, this.#list)
     const reason = unfit ?? this.#known.refusal(member.node.name, facts, clusterLives)
     if (reason === undefined) return false
+    this.#unfit(member, reason)
+    return true
+  }
+
+  #unfit(member: Member, reason: string): void {
     member.node.useEpoch(undefined)
     this.#become(member, { kind: 'unfit', reason })
-    return true
   }
 
   /** Its commands are sent from now on, and its answers do not count. */

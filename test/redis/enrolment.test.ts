@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { EPOCH_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
@@ -430,6 +432,39 @@ test('a server listed twice, an evicting one and a replica are unfit from the st
     expect.stringMatching(/^redis-4: its role is slave/),
   ])
 })
+
+// Bug: both were down, with words of Redis about syntax and slots, and the sidecar started as if they might come back.
+test('a server that is too old and a node of a Redis Cluster are unfit from the start, with a reason', async () => {
+  const servers = await start(2, { config: (index) => (index === 1 ? ['cluster-enabled yes'] : []) })
+  const sixth = await oldServer()
+  const sidecar = await join([servers.urls[0] ?? '', servers.urls[1] ?? '', sixth])
+  const reasons = () =>
+    sidecar.nodes
+      .states()
+      .flatMap(({ name, state }) => (state.kind === 'unfit' ? [`${name}: ${state.reason}`] : []))
+  await eventually('two are unfit', () => reasons().length === 2)
+  expect(reasons()).toEqual([
+    expect.stringMatching(/^redis-1: it is a node of a Redis Cluster, .* use an independent master$/),
+    'redis-2: it is Redis 6.2.5, and fencepost needs 7.0 or later: upgrade it',
+  ])
+})
+
+/** Answers as Redis 6.2 does: of INFO it knows one section at a time, and nothing of what a look asks besides. */
+async function oldServer(): Promise<string> {
+  const info = 'redis_version:6.2.5\r\nredis_mode:standalone\r\n'
+  const server = createServer((socket) => {
+    socket.on('error', () => {})
+    socket.setEncoding('latin1').on('data', (text: string) => {
+      for (const [, count, name] of text.matchAll(/\*(\d+)\r\n\$\d+\r\n([a-z]+)\r\n/gi)) {
+        const isKnown = name?.toLowerCase() === 'info' && Number(count) <= 2
+        socket.write(isKnown ? `$${info.length}\r\n${info}\r\n` : '-ERR syntax error\r\n')
+      }
+    })
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  onTestFinished(() => void server.close())
+  return `redis://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
 
 test('of two URLs of a voting server only one is used, also where both are inspected together', async () => {
   const servers = await start(3)

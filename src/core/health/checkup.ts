@@ -23,6 +23,7 @@ export type NodeSeen = {
 }
 
 export type NodeDetails = {
+  /** With the name of the program. */
   readonly version: string
   readonly evictionPolicy: string
   /** Whether it writes an append-only file, and whether its last write succeeded. */
