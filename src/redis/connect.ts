@@ -6,6 +6,7 @@
 
 import { Redis } from 'ioredis'
 import type { Random } from '../core/clock.ts'
+import { Connector } from './connector.ts'
 
 export type RedisAddress = {
   /** `redis://[user:password@]host:port[/db]`, `rediss://…`, or the path of a Unix socket. */
@@ -37,6 +38,7 @@ export function createRedisClient(address: RedisAddress, connectTimeoutMs: numbe
   return new Redis(address.url, {
     ...credentials,
     ...tls,
+    Connector,
     lazyConnect: true,
     protocol: 2,
     connectTimeout: connectTimeoutMs,
