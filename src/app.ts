@@ -85,10 +85,9 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   }
   state.phase = 'serving'
   parts.telemetry.start(parts.stack.probed)
-  parts.log.info(
-    { addresses, nodes: parts.nodes.views(), quorum_nodes: `${parts.size.required}/${parts.size.nodeCount}` },
-    'fencepost is serving',
-  )
+  const { required } = parts.size
+  parts.log.info({ addresses, nodes: parts.nodes.views(), required }, 'fencepost is serving')
+  parts.telemetry.tellUnready(watchedIn(parts, state))
   return {
     addresses,
     leave: () => leave(parts, state),

@@ -62,6 +62,8 @@ export type Telemetry = AsyncDisposable & {
   readiness(watched: Watched): Readiness
   /** What readiness is made of. */
   verdict(watched: Watched): ReadinessVerdict
+  /** Where this sidecar is not ready, the log says why. A start without a majority changes no node's state, so no event tells of it. */
+  tellUnready(watched: Watched): void
   scrape(watched: Watched, accept: string | undefined): Promise<{ contentType: string; text: string }>
   /** Starts evaluations, and synthetic claims while real ones are too few. */
   start(groups: readonly Pick<Leases, 'claim' | 'release'>[]): void
@@ -130,6 +132,14 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
       const { ready, reasons, p95Ms } = verdict(watched)
       const p95 = p95Ms === undefined ? {} : { acquireP95Ms: Math.round(p95Ms * 10) / 10 }
       return { ready, reasons, ...p95, nodes: watched.nodes }
+    },
+    tellUnready: (watched) => {
+      const { ready, reasons } = verdict(watched)
+      if (ready) return
+      const nodes = watched.nodes.flatMap(({ name, state, reason }) =>
+        reason === undefined ? [] : [`${name} is ${state}: ${reason}`],
+      )
+      log.error([...reasons, ...nodes].join('; '))
     },
     scrape: (watched, accept) => {
       const nodes = watched.nodes.map((view) => ({

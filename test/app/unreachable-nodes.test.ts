@@ -37,3 +37,12 @@ test('each node that can not be used says why, for as long as it is so', async (
     )
   })
 })
+
+// Bug: the log had one line, at level info, with `quorum_nodes: "2/3"`, while no node voted and none ever would.
+test('a start without a majority says in the log how many vote, and why the others do not', async () => {
+  await using locked = await startRedisServers(3, { config: ['requirepass secret'] })
+  await using sidecar = await startSidecar({ FENCEPOST_REDIS_NODES: locked.nodesSetting })
+  await sidecar.process.line(
+    /"level":"error".*"message":"0 of 3 nodes can vote, 2 are needed; redis-0 is down: NOAUTH [^"]*; redis-2 is down: NOAUTH/,
+  )
+})
