@@ -51,6 +51,7 @@ export async function installation(
     groups,
     required: majorityOf(groups[0]?.nodes.length ?? 0),
     maxSkewMs: config.clockMaxSkewMs,
+    nodeDeadlineMs: config.nodeDeadlineMs,
     longestRetentionMs: Math.max(...guarded.map(({ retentionMs }) => retentionMs), 1),
     certificates: certificatesOf(config),
     wallMs: systemClock.wallMs(),

@@ -3,7 +3,7 @@
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
 import type { NodeDetails } from '../core/health/checkup.ts'
-import { offsetOf } from '../core/nodes/clock-samples.ts'
+import { type Offset, offsetOf } from '../core/nodes/clock-samples.ts'
 import { fieldsOf, forCommand, memoryOf, serverOf } from './inspection.ts'
 
 /** Undefined where it does not answer in time. */
@@ -11,9 +11,8 @@ export async function readNodeDetails(client: Redis, clock: Clock): Promise<Node
   if (client.status !== 'ready') return undefined
   try {
     const info = await forCommand(clock, client.info())
-    const [sentWallMs, sentMonoMs] = [clock.wallMs(), clock.monoMs()]
-    const [seconds, micros] = await forCommand(clock, client.time())
-    const nodeMs = Number(seconds) * 1_000 + Number(micros) / 1_000
+    const readings: Offset[] = []
+    while (readings.length < CLOCK_READINGS) readings.push(await clockOf(client, clock))
     const field = fieldsOf(info)
     const { program, version } = serverOf(field)
     return {
@@ -23,12 +22,22 @@ export async function readNodeDetails(client: Redis, clock: Clock): Promise<Node
       appendOnlyOk: field('aof_last_write_status') === 'ok',
       ...memoryOf(field),
       meanLeftMs: Number(/^db\d+:.*avg_ttl=(\d+)/m.exec(info)?.[1] ?? 0),
-      clock: offsetOf(nodeMs, sentWallMs, clock.monoMs() - sentMonoMs),
+      clock: readings.reduce((best, one) => (one.uncertaintyMs < best.uncertaintyMs ? one : best)),
       certificateUntilMs: certificateOf(client),
     }
   } catch {
     return undefined
   }
+}
+
+/** This process has just started, and its own stall would look like a long way to the node. */
+const CLOCK_READINGS = 3
+
+async function clockOf(client: Redis, clock: Clock): Promise<Offset> {
+  const [sentWallMs, sentMonoMs] = [clock.wallMs(), clock.monoMs()]
+  const [seconds, micros] = await forCommand(clock, client.time())
+  const nodeMs = Number(seconds) * 1_000 + Number(micros) / 1_000
+  return offsetOf(nodeMs, sentWallMs, clock.monoMs() - sentMonoMs)
 }
 
 function certificateOf({ stream }: Redis): number | undefined {

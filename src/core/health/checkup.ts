@@ -34,6 +34,7 @@ export type NodeDetails = {
   readonly limitBytes: number
   /** Mean time that its keys have left; 0: not known. */
   readonly meanLeftMs: number
+  /** The uncertainty is half of the shortest round trip. */
   readonly clock: { readonly offsetMs: number; readonly uncertaintyMs: number }
   /** Of its TLS certificate; undefined without TLS. */
   readonly certificateUntilMs: number | undefined
@@ -43,6 +44,8 @@ export type Installation = {
   readonly groups: readonly { readonly name: string; readonly nodes: readonly NodeSeen[] }[]
   readonly required: number
   readonly maxSkewMs: number
+  /** An answer that comes later does not count. */
+  readonly nodeDeadlineMs: number
   readonly longestRetentionMs: number
   readonly certificates: readonly { readonly name: string; readonly untilMs: number }[]
   readonly wallMs: number
@@ -159,7 +162,7 @@ function aboutDetails(of: Installation): Finding[] {
     nodes.flatMap(({ name, details }) => (details === undefined ? [] : [{ name, ...details }])),
   )
   if (known.length === 0)
-    return ['persistence', 'eviction', 'clocks', 'node versions', 'memory'].map((check) =>
+    return ['persistence', 'eviction', 'clocks', 'round trips', 'node versions', 'memory'].map((check) =>
       finding(check, 'unknown', 'no node answers: bring one back and repeat this'),
     )
   const names = (all: readonly { readonly name: string }[]) => all.map(({ name }) => name).join(', ')
@@ -192,6 +195,13 @@ function aboutDetails(of: Installation): Finding[] {
       'warning',
       `further than ${of.maxSkewMs} ms (FENCEPOST_CLOCK_MAX_SKEW) from the clock of this machine: synchronise them`,
       `each within ${of.maxSkewMs} ms of the clock of this machine, at most ${Math.round(Math.max(...known.map(({ clock }) => Math.abs(clock.offsetMs))))} ms off`,
+    ),
+    some(
+      'round trips',
+      known.filter(({ clock }) => 2 * clock.uncertaintyMs > of.nodeDeadlineMs),
+      'failed',
+      `${of.nodeDeadlineMs} ms (FENCEPOST_NODE_DEADLINE) are over before an answer of it comes, so no request can count on it: raise that, with it FENCEPOST_CLAIM_BUDGET and FENCEPOST_REDIS_CONNECT_TIMEOUT, or use nodes that are nearer`,
+      `each node answers within ${Math.ceil(2 * Math.max(...known.map(({ clock }) => clock.uncertaintyMs)))} ms, and has ${of.nodeDeadlineMs} (FENCEPOST_NODE_DEADLINE)`,
     ),
     versions.size === 1
       ? finding('node versions', 'ok', `each node runs ${[...versions][0]}`)

@@ -42,6 +42,7 @@ function findings(nodes: readonly NodeSeen[], differs: Partial<Installation> = {
     groups: [{ name: '', nodes }],
     required: 2,
     maxSkewMs: 100,
+    nodeDeadlineMs: 80,
     longestRetentionMs: DAY_MS,
     certificates: [],
     wallMs: 0,
@@ -64,6 +65,7 @@ test('nothing is wrong: each check says so, and what cannot be seen from here is
     'persistence',
     'eviction',
     'clocks',
+    'round trips',
     'node versions',
     'memory',
     'memory',
@@ -134,6 +136,19 @@ test.each<[verdict: Finding['verdict'], check: string, nodes: readonly NodeSeen[
     /^redis-2: further than 100 ms/,
   ],
   ['ok', 'clocks', with2(node(2, {}, { clock: { offsetMs: 102, uncertaintyMs: 3 } })), /at most 102 ms off/],
+  // Bug: all was well, and no claim was ever granted.
+  [
+    'failed',
+    'round trips',
+    with2(node(2, {}, { clock: { offsetMs: 0, uncertaintyMs: 60 } })),
+    /^redis-2: 80 ms \(FENCEPOST_NODE_DEADLINE\) are over before an answer of it comes/,
+  ],
+  [
+    'ok',
+    'round trips',
+    with2(node(2, {}, { clock: { offsetMs: 0, uncertaintyMs: 30 } })),
+    /^each node answers within 60 ms, and has 80/,
+  ],
   [
     'warning',
     'node versions',
