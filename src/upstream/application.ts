@@ -11,6 +11,7 @@ import type { Clock } from '../core/clock.ts'
 import { linesOf } from '../core/formats/header-lines.ts'
 import type { HeaderLine, HeaderList } from '../core/header-list.ts'
 import type { ForwardResult } from '../core/ports.ts'
+import { Connection } from './connection.ts'
 import { readPastFailedWrites } from './early-answer.ts'
 import { type ApplicationRequest, exchange, type Reply } from './exchange.ts'
 import { AnswerLate, type Failure, failureOf } from './failure.ts'
@@ -85,6 +86,7 @@ export function createApplication(options: ApplicationOptions): Application {
   })
   const pool = new Pool(origin, {
     connections: options.connectionsMax,
+    factory: (url, connecting) => new Connection(url, connecting),
     // One request per connection at a time: a request must not depend on the fate of the one before it.
     pipelining: 1,
     // Without the name that undici takes from a request's Host: the certificate is that of the address.

@@ -1,7 +1,7 @@
 /**
  * One request to the application and its answer, on undici's dispatch interface.
  *
- * Owns that a request is written at most once, that a caller sees only well-formed answers, backpressure in both
+ * Owns that a request is written at most once (one that changes nothing once more, where its connection was given up), that a caller sees only well-formed answers, backpressure in both
  * directions, and when waiting ends. It does not decide what a failure means to the client.
  *
  * Uses the raw headers, byte for byte (Latin-1): undici's parsed ones join lines and change the case of names.
@@ -12,6 +12,7 @@ import type { Dispatcher } from 'undici'
 import type { Clock, Timer } from '../core/clock.ts'
 import type { HeaderList } from '../core/header-list.ts'
 import { AnswerBody } from './answer-body.ts'
+import type { ConnectedHandler, Connection, Reading } from './connection.ts'
 import { AnswerLate, AnswerMalformed, ClaimEnded, type Failure, failureOf } from './failure.ts'
 
 export type ApplicationRequest = {
@@ -20,6 +21,8 @@ export type ApplicationRequest = {
   readonly target: string
   readonly headers: HeaderList
   readonly body: Buffer | Readable | undefined
+  /** It changes nothing, and has no body: it may be written once more, where the application gave its kept connection up. */
+  readonly repeatable?: boolean
 }
 
 export type Reply = {
@@ -56,27 +59,32 @@ export function exchange(
   options: ExchangeOptions,
 ): Promise<Reply | Failure> {
   return new Promise((resolve) => {
-    const under = new Exchange(options, request.body, resolve)
-    try {
-      dispatcher.dispatch(
-        {
-          method: request.method as Dispatcher.HttpMethod,
-          path: request.target,
-          headers: request.headers.flat(),
-          body: request.body ?? null,
-          // undici would pipeline or repeat requests that it considers idempotent.
-          idempotent: false,
-          headersTimeout: 0,
-        },
-        under,
-      )
-    } catch (error) {
-      under.fail(error instanceof Error ? error : new Error(String(error)))
+    const send = (): void => {
+      try {
+        dispatcher.dispatch(
+          {
+            method: request.method as Dispatcher.HttpMethod,
+            path: request.target,
+            headers: request.headers.flat(),
+            body: request.body ?? null,
+            // undici would pipeline or repeat requests that it considers idempotent.
+            idempotent: false,
+            headersTimeout: 0,
+          },
+          under,
+        )
+      } catch (error) {
+        under.fail(error instanceof Error ? error : new Error(String(error)))
+      }
     }
+    const under = new Exchange(options, request, resolve, send)
+    send()
   })
 }
 
-class Exchange implements Dispatcher.DispatchHandler {
+class Exchange implements ConnectedHandler {
+  /** Of the pool, which has the request. */
+  connection: Connection | undefined
   readonly #signal: AbortSignal | undefined
   readonly #mayBegin: (() => boolean) | undefined
   readonly #resolve: (end: Reply | Failure) => void
@@ -89,13 +97,16 @@ class Exchange implements Dispatcher.DispatchHandler {
   /** For the signal, which keeps nothing else. */
   readonly #onAbort: (() => void) | undefined
   #control: Dispatcher.DispatchController | undefined
+  #reading: Reading | undefined
+  #again: (() => void) | undefined
   #body: AnswerBody | undefined
   #given: Error | undefined
 
   constructor(
     { answerWithinMs, clock, signal, mayBegin }: ExchangeOptions,
-    body: ApplicationRequest['body'],
+    { body, repeatable = false }: ApplicationRequest,
     resolve: (end: Reply | Failure) => void,
+    again: () => void,
   ) {
     this.#signal = signal
     this.#mayBegin = mayBegin
@@ -105,6 +116,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     this.#sent = Buffer.isBuffer(body) ? undefined : body
     this.#movedMonoMs = clock.monoMs()
     this.#deadline = clock.timer(answerWithinMs, this.#onDeadline)
+    if (repeatable) this.#again = again
     if (signal === undefined) return
     this.#onAbort = () => this.#giveUp(new Error(NOBODY_WAITS))
     signal.addEventListener('abort', this.#onAbort)
@@ -117,6 +129,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     if (this.#control !== undefined) throw new Error('this request was already handed to a connection once')
     if (this.#mayBegin?.() === false) throw new ClaimEnded('the claim ended before there was a connection')
     this.#control = controller
+    if (this.#again !== undefined) this.#reading = this.connection?.reading()
     // undici listens in the same turn, before the first part.
     this.#sent?.on('data', () => {
       this.#movedMonoMs = this.#clock.monoMs()
@@ -149,6 +162,14 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   fail(error: Error): void {
+    const again = this.#again
+    if (again !== undefined && this.#given === undefined && this.#reading?.givenUp() === true) {
+      this.#again = undefined
+      this.#control = undefined
+      // Not in the turn of the closing connection: the pool still has it.
+      queueMicrotask(again)
+      return
+    }
     this.#finish()
     const reason = this.#given ?? error
     if (this.#body !== undefined) this.#body.cut(reason)

@@ -2,13 +2,14 @@
  * A connection to the application that is to speak another protocol (RFC 9110, section 7.8).
  *
  * Owns the hand-over: either the application agrees and both sides get the bare connection, or its ordinary answer is
- * forwarded.
+ * forwarded. It is a GET: where its kept connection was given up, it is written once more.
  */
 
 import type { Duplex } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import type { HeaderList } from '../core/header-list.ts'
 import { AnswerBody } from './answer-body.ts'
+import type { ConnectedHandler, Reading } from './connection.ts'
 import { type ApplicationRequest, type ExchangeOptions, headersFrom, type Reply } from './exchange.ts'
 import { AnswerLate, AnswerMalformed, type Failure, failureOf } from './failure.ts'
 
@@ -26,6 +27,8 @@ export function tunnel(
 ): Promise<Tunnel | Reply | Failure> {
   return new Promise((resolve) => {
     let control: Dispatcher.DispatchController | undefined
+    let reading: Reading | undefined
+    let repeated = false
     let body: AnswerBody | undefined
     let given: Error | undefined
     const deadline = clock.timer(answerWithinMs, () => {
@@ -34,57 +37,73 @@ export function tunnel(
       fail(given)
     })
     function fail(error: Error): void {
+      if (!repeated && given === undefined && reading?.givenUp() === true) {
+        repeated = true
+        control = undefined
+        // As in an exchange.
+        queueMicrotask(send)
+        return
+      }
       deadline.cancel()
       body?.cut(error)
       resolve(failureOf(error, control !== undefined))
     }
-    dispatcher.dispatch(
-      {
-        method: request.method as Dispatcher.HttpMethod,
-        path: request.target,
-        headers: request.headers.flat(),
-        upgrade: protocol,
-        idempotent: false,
-        headersTimeout: 0,
+    const handler: ConnectedHandler = {
+      onRequestStart(controller) {
+        // No caller would use or close the connection.
+        if (given !== undefined) throw given
+        if (control !== undefined) throw new Error('this request was already handed to a connection once')
+        control = controller
+        reading = handler.connection?.reading()
       },
-      {
-        onRequestStart(controller) {
-          // No caller would use or close the connection.
-          if (given !== undefined) throw given
-          if (control !== undefined) throw new Error('this request was already handed to a connection once')
-          control = controller
-        },
-        onRequestUpgrade(controller, _status, _headers, socket) {
-          deadline.cancel()
-          const headers = headersFrom(controller.rawHeaders)
-          if (headers === undefined) {
-            socket.destroy()
-            fail(new AnswerMalformed('the head of the answer is malformed'))
-            return
-          }
-          resolve({ kind: 'tunnel', headers, socket })
-        },
-        onResponseStart(controller, status) {
-          if (status < 200) return
-          deadline.cancel()
-          const headers = headersFrom(controller.rawHeaders)
-          if (headers === undefined || status > 599) {
-            controller.abort(new AnswerMalformed('the head of the answer is malformed'))
-            return
-          }
-          body = new AnswerBody(controller)
-          resolve({ kind: 'answered', status, headers, body, noDeadline: () => {} })
-        },
-        onResponseData(_controller, chunk) {
-          body?.push(chunk)
-        },
-        onResponseEnd() {
-          body?.end()
-        },
-        onResponseError(_controller, error) {
-          fail(error)
-        },
+      onRequestUpgrade(controller, _status, _headers, socket) {
+        deadline.cancel()
+        const headers = headersFrom(controller.rawHeaders)
+        if (headers === undefined) {
+          socket.destroy()
+          fail(new AnswerMalformed('the head of the answer is malformed'))
+          return
+        }
+        resolve({ kind: 'tunnel', headers, socket })
       },
-    )
+      onResponseStart(controller, status) {
+        if (status < 200) return
+        deadline.cancel()
+        const headers = headersFrom(controller.rawHeaders)
+        if (headers === undefined || status > 599) {
+          controller.abort(new AnswerMalformed('the head of the answer is malformed'))
+          return
+        }
+        body = new AnswerBody(controller)
+        resolve({ kind: 'answered', status, headers, body, noDeadline: () => {} })
+      },
+      onResponseData(_controller, chunk) {
+        body?.push(chunk)
+      },
+      onResponseEnd() {
+        body?.end()
+      },
+      onResponseError(_controller, error) {
+        fail(error)
+      },
+    }
+    const send = (): void => {
+      try {
+        dispatcher.dispatch(
+          {
+            method: request.method as Dispatcher.HttpMethod,
+            path: request.target,
+            headers: request.headers.flat(),
+            upgrade: protocol,
+            idempotent: false,
+            headersTimeout: 0,
+          },
+          handler,
+        )
+      } catch (error) {
+        fail(error instanceof Error ? error : new Error(String(error)))
+      }
+    }
+    send()
   })
 }

@@ -50,6 +50,7 @@ export async function bypass(call: BypassCall, ports: BypassPorts): Promise<Answ
       target: request.target,
       headers: withHops(length === undefined ? headers : [...headers, ['Content-Length', length]], request),
       body,
+      repeatable: body === undefined && SAFE.has(request.method),
     },
     call.answerWithinMs,
     abandoned(inbound.res),
@@ -72,6 +73,9 @@ export async function bypass(call: BypassCall, ports: BypassPorts): Promise<Answ
     'bypassed',
   )
 }
+
+/** They change nothing (RFC 9110, section 9.2.1). A route that protects them says otherwise, and what it lets pass has its body, if an empty one. */
+const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 
 function passed(status: number, headers: HeaderList, body: Buffer | Readable): Answer {
   const lines = towardsClient(headers)
