@@ -94,8 +94,8 @@ class NoOutcome extends Error {
   }
 }
 
-/** "Not now" and "not you" settle nothing: a retry is executed. */
-const notSettled = new Set([401, 403, 407, 408, 421, 425, 429])
+/** "Not now" and "not you" settle nothing: a retry is executed. So do those that leave open what was done: here nothing of it is committed. */
+const notSettled = new Set([401, 403, 407, 408, 419, 421, 425, 429, 440, 498, 499])
 const isOutcome = (status: number) => status < 500 && !notSettled.has(status)
 
 function answerOf<R>({ status = 200, headers = {}, body }: HttpOutcome<R>, replayed: boolean): HttpAnswer<R> {

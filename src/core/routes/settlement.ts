@@ -26,6 +26,7 @@ export type StoringPolicy = {
 }
 
 /**
+/**
  * What an answer says of the request. `unknown`: nothing; whoever gave it had waited for the work for too long, or lost it, so the request may have
  * been executed, or be at work still.
  */
@@ -34,8 +35,17 @@ export type Settlement = Disposition | 'unknown'
 /** RFC 9110, sections 15.6.3 and 15.6.5. An nginx in front of PHP answers 504 while the script goes on. */
 const OF_A_GATEWAY = new Set([502, 504])
 
-/** Answers that say "not now" or "not you": executing the request later is legitimate. */
-const RELEASED_4XX = new Set([401, 403, 407, 421, 425, 429])
+/**
+ * The whole request was there, so with 408 nobody waited for it: it is a time limit of the framework (NestJS, Gin, tower), which does not end the
+ * work. 499 is that the request was cancelled (Connect, grpc-gateway), who knows how far it had come.
+ */
+const BROKEN_OFF = new Set([408, 499])
+
+/**
+ * Answers that say "not now" or "not you": executing the request later is legitimate. In no standard: 419 is an old CSRF token (Laravel), 440 an
+ * old session (IIS), 498 an old token (Esri).
+ */
+const RELEASED_4XX = new Set([401, 403, 407, 419, 421, 425, 429, 440, 498])
 
 /** The application's own verdict; stripped before a client sees it. */
 export const OUTCOME_HEADER = 'fencepost-outcome'
@@ -55,8 +65,7 @@ export function dispositionOf(
   // for the result of what it accepted (RFC 9110, section 10.2.3): a retry would execute that twice.
   if (status >= 400 && linesOf(response.headers, 'retry-after').length > 0) return 'release'
   if (chosen !== undefined) return chosen
-  // The whole request was there, so nobody waited for it: it is a time limit of the framework (NestJS, Gin, tower), which does not end the work.
-  if (status === 408) return 'unknown'
+  if (BROKEN_OFF.has(status)) return 'unknown'
   // Part of a resource answers the Range of one request only; it is not the outcome of the identity.
   if (status === 206) return 'hold'
   if (status >= 500 || RELEASED_4XX.has(status)) return 'release'
@@ -103,7 +112,7 @@ const STORED_NAMES = new Set([
 ])
 /**
  * Without `access-control-` and `cross-origin-` a browser hides a replay from the page that requested it. Uploads: tus, OCI. OData, htmx,
- * Datastar, gRPC-Web, the trailers of Connect, an event in answer to one (CloudEvents), Laravel Precognition.
+ * Datastar, gRPC-Web, the trailers of Connect and the coding of its streams, an event in answer to one (CloudEvents), Laravel Precognition.
  */
 const STORED_PREFIXES = [
   'content-',
@@ -119,6 +128,7 @@ const STORED_PREFIXES = [
   'grpc-',
   'trailer-',
   'ce-',
+  'connect-',
   'cross-origin-',
   'precognition',
 ]

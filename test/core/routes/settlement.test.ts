@@ -15,10 +15,11 @@ const disposition = (status: number, headers: HeaderList = [], store: StoringPol
 
 describe('the settlement of an answer', () => {
   test('by default the status decides what an answer settles', () => {
-    const released = [401, 403, 407, 421, 425, 429]
+    // Bug: a page of Laravel that had fetched a new CSRF token after 419 got the same 419 again, as long as the record was kept.
+    const released = [401, 403, 407, 419, 421, 425, 429, 440, 498]
     const expected = (status: number): Settlement => {
       if (status === 206) return 'hold'
-      if ([408, 502, 504].includes(status)) return 'unknown'
+      if ([408, 499, 502, 504].includes(status)) return 'unknown'
       return status >= 500 || released.includes(status) ? 'release' : 'store'
     }
     for (let status = 200; status <= 999; status += 1) {
@@ -108,6 +109,8 @@ describe('which headers are stored', () => {
     'Preference-Applied',
     // Bug: a form of Laravel that was validated twice took the replay for a broken server; a broker of events got one that was none; a
     // page that isolates itself did not see the replay.
+    // Bug: a client of Connect could not read the replay of a compressed stream.
+    'Connect-Content-Encoding',
     'Precognition',
     'Precognition-Success',
     'ce-id',

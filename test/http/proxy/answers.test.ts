@@ -287,6 +287,7 @@ test.each<[status: number, headers: Record<string, string>, first: string, secon
   // Statuses about the attempt, not the request.
   [401, {}, 'released', 'released'],
   [403, {}, 'released', 'released'],
+  [419, {}, 'released', 'released'],
   [421, {}, 'released', 'released'],
   [425, {}, 'released', 'released'],
   [429, {}, 'released', 'released'],
@@ -294,6 +295,7 @@ test.each<[status: number, headers: Record<string, string>, first: string, secon
   [503, {}, 'released', 'released'],
   // Bug: a gateway behind the proxy, or a time limit of the framework, released what was still at work.
   [408, {}, 'indeterminate', 'in-progress'],
+  [499, {}, 'indeterminate', 'in-progress'],
   [502, {}, 'indeterminate', 'in-progress'],
   [504, {}, 'indeterminate', 'in-progress'],
   // The application asks for a retry.
