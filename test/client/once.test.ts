@@ -46,6 +46,22 @@ describe('once', () => {
     expect(await waiting).toEqual({ replayed: true, result: 1 })
   })
 
+  // Bug: it was completed a second time, and what had been done and recorded ended in a FencedError: somebody else had come after.
+  test('work that completes or releases its reservation itself is left at that', async () => {
+    const client = createClient({ url: api.origin })
+    const completing = client.once('once:completes', async (held) => {
+      await held.complete({ payment: 1 })
+      return { payment: 1 }
+    })
+    expect(await completing).toEqual({ replayed: false, result: { payment: 1 } })
+    expect(await client.once('once:completes', async () => ({ payment: 2 }))).toEqual({
+      replayed: true,
+      result: { payment: 1 },
+    })
+    expect(await client.withReservation('once:releases', (held) => held.release())).toBeUndefined()
+    expect(await client.read('once:releases')).toMatchObject({ state: 'FREE' })
+  })
+
   test('a duplicate that the work itself meets is its error, and not the result', async () => {
     const client = createClient({ url: api.origin })
     await client.once('once:inner', async () => 'inner')
@@ -65,6 +81,23 @@ describe('once', () => {
     const failing = client.once(value, () => Promise.reject(new Error('no')), { onError })
     await expect(failing).rejects.toThrow('no')
     expect(await client.read(value)).toMatchObject({ state })
+  })
+})
+
+describe('an intent', () => {
+  // Bug: "Cannot use 'in' operator to search for 'method' in 42".
+  test.each([undefined, null, 42, {}, () => 'a'])('that is %o is refused with a sentence', async (intent) => {
+    const { name, message } = await thrownBy(createClient({ url: api.origin }).reserve(intent as never))
+    expect(name).toBe('TypeError')
+    expect(message).toMatch(
+      /^the intent is .+; give a string such as `payment:\$\{order\.id\}`, a list of strings, or a request$/,
+    )
+  })
+
+  // Bug: the value "undefined" was read, and it is free.
+  test.each([undefined, 42])('that is %o is not read', async (value) => {
+    const { name, message } = await thrownBy(createClient({ url: api.origin }).read(value as never))
+    expect([name, message]).toEqual(['TypeError', `the value is ${value}; give a string`])
   })
 })
 

@@ -12,7 +12,7 @@
 
 import { type ClientOptions, transportOf } from './client-options.ts'
 import { DuplicateError } from './errors.ts'
-import { holdReservation, type Reservation } from './reservation.ts'
+import { holdReservation, isEnded, type Reservation } from './reservation.ts'
 import { A_DAY_MS, duration } from './times.ts'
 import { call, notFencepost } from './transport.ts'
 
@@ -104,7 +104,10 @@ export interface Client {
     work: (reservation: Reservation) => Promise<T>,
     options?: WithReservationOptions,
   ): Promise<Once<T>>
-  /** Works under a reservation, completes it with the result of the work, and returns that result. */
+  /**
+   * Works under a reservation, completes it with the result of the work, and returns that result. Work that completes or releases the
+   * reservation itself is left at that.
+   */
   withReservation<T>(
     intent: Intent,
     work: (reservation: Reservation) => Promise<T>,
@@ -171,6 +174,8 @@ export function createClient(options: ClientOptions = {}): Client {
       return { replayed: false, result: await workUnder(held, work, given.onError) }
     },
     read: async (value, { tenant, apiVersion } = {}) => {
+      // In an address everything is a text, and the one of `undefined` is free.
+      if (typeof value !== 'string') throw new TypeError(`the value is ${shown(value)}; give a string`)
       const query = new URLSearchParams({
         value,
         ...(tenant === undefined ? {} : { tenant }),
@@ -195,6 +200,8 @@ async function workUnder<T>(
     await reservation[Symbol.asyncDispose]()
     throw error
   }
+  // The work recorded its own outcome, or said that there is none: a second completion would be refused as somebody else's.
+  if (isEnded(reservation)) return result
   try {
     await reservation.complete(result)
   } finally {
@@ -222,7 +229,16 @@ function bodyOf(intent: Intent, options: ReserveOptions): Record<string, unknown
 
 function named(intent: Intent): Record<string, unknown> {
   if (typeof intent === 'string') return { reserved_value: intent }
-  return 'method' in intent ? { request: intent } : { reserved_values: intent }
+  if (Array.isArray(intent)) return { reserved_values: intent }
+  // A caller without types: an id that is a number, or one that is not there.
+  if (typeof intent === 'object' && intent !== null && 'method' in intent) return { request: intent }
+  throw new TypeError(
+    `the intent is ${shown(intent)}; give a string such as \`payment:\${order.id}\`, a list of strings, or a request`,
+  )
+}
+
+function shown(given: unknown): string {
+  return typeof given === 'object' && given !== null ? JSON.stringify(given) : String(given)
 }
 
 function statusFrom(body: Record<string, unknown>): ReservationStatus {

@@ -56,6 +56,11 @@ export class Holding {
     return this.#id
   }
 
+  /** The holder completed or released it, and the nodes recorded that. */
+  get ended(): boolean {
+    return this.#state === 'ended'
+  }
+
   get signal(): AbortSignal {
     return this.#lost.signal
   }

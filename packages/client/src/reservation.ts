@@ -39,6 +39,13 @@ export interface Reservation extends AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void>
 }
 
+const HOLDINGS = new WeakMap<Reservation, Holding>()
+
+/** Its holder completed or released it, and the nodes recorded that. */
+export function isEnded(reservation: Reservation): boolean {
+  return HOLDINGS.get(reservation)?.ended === true
+}
+
 /** Its functions also work detached from the object: `const { extend, signal } = reservation`. */
 export function holdReservation(
   granted: Answered,
@@ -47,7 +54,7 @@ export function holdReservation(
 ): Reservation {
   const holding = new Holding(granted, transport, options)
   const { body } = granted
-  return {
+  const reservation: Reservation = {
     get id() {
       return holding.id
     },
@@ -65,4 +72,6 @@ export function holdReservation(
     abandon: () => holding.abandon(),
     [Symbol.asyncDispose]: () => holding.dispose(),
   }
+  HOLDINGS.set(reservation, holding)
+  return reservation
 }
