@@ -54,6 +54,7 @@ function proxyOptions(config: Config, secrets: Secrets, scope: ScopeRules): Prox
     trustedPeers: config.trustedPeers,
     ...(tls === undefined ? {} : { tls }),
     forwarded: config.forwardedHeaders,
+    pageOrigins: config.pageOrigins,
     settleBudgetMs: config.settleBudgetMs,
     renewFraction: config.renewFraction,
     rawKeys: config.logRawKeys,

@@ -9,6 +9,7 @@
 import { listenAddress, nodeNames, redisNodes, upstreamAddress } from './addresses.ts'
 import { listeners } from './listeners.ts'
 import { peers } from './networks.ts'
+import { pageOrigins } from './page-origins.ts'
 import {
   choice,
   databaseFile,
@@ -688,6 +689,15 @@ export const SETTINGS = {
     default: 'append',
     summary: 'What is done with X-Forwarded-For, -Proto and -Host on the way to the application.',
     source: 'A sidecar stands behind an ingress that has set them.',
+  }),
+  pageOrigins: setting({
+    env: 'FENCEPOST_PAGE_ORIGINS',
+    path: 'trust.pageOrigins',
+    kind: pageOrigins(),
+    default: 'none',
+    summary:
+      'Origins whose pages may read what the proxy answers in its own words (CORS); answers of the application allow whom the application says.',
+    source: 'Pages of the same origin need none. Which others there are only the application knows.',
   }),
 
   // TLS

@@ -137,6 +137,7 @@ export async function startProxy(
       scope: TEST_SCOPE,
       trustedPeers: { kind: 'any' },
       forwarded: 'append',
+      pageOrigins: [],
       settleBudgetMs: 300,
       renewFraction: 1 / 3,
       rawKeys: false,

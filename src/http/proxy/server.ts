@@ -19,6 +19,7 @@ import type { ListenerLimits } from '../server/listener.ts'
 import { createRequestServer } from '../server/request-server.ts'
 import type { ListenerTls } from '../server/tls.ts'
 import { type Dispatched, type DispatchOptions, type DispatchPorts, dispatch, type Load } from './dispatch.ts'
+import { readableBy } from './page-origins.ts'
 import { traced } from './traced.ts'
 import { createTunnels } from './tunnels.ts'
 
@@ -28,6 +29,8 @@ export type ProxyOptions = DispatchOptions & {
   readonly trustedPeers: Peers
   /** Present if the listener speaks TLS. */
   readonly tls?: ListenerTls
+  /** Whose pages may read problems of the proxy's own. */
+  readonly pageOrigins: readonly string[]
   /** Events carry the client's key itself, not only its hash. */
   readonly rawKeys: boolean
   readonly limits: ListenerLimits & { readonly inFlightMax: number; readonly headerLinesMax: number }
@@ -49,6 +52,7 @@ export interface ProxyServer {
 export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServer {
   const dispatchPorts: DispatchPorts = { ...ports, waitersOf: waitersByRoute() }
   const arrive = createArrival(options)
+  const readable = readableBy(options.pageOrigins)
   const load: Load = {
     draining: () => server.inFlight.draining,
     inFlight: () => server.inFlight.count,
@@ -78,7 +82,7 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
       if (answer === undefined) return
       // A client that reads slowly holds its answer for long.
       if (Buffer.isBuffer(answer.body)) sent.occupy(answer.body.length)
-      await server.send(inbound, answer)
+      await server.send(inbound, readable(answer, inbound.req))
       status = answer.status
       publish(answer, arrived, startedMonoMs, about)
     } finally {

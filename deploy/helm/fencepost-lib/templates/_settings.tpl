@@ -76,6 +76,7 @@
   "FENCEPOST_TRUST_SCOPE_HEADERS": {"path":"trust.scopeHeaders","accepts":"on or off","kind":"pattern","pattern":"^(on|off)$","default":"on"},
   "FENCEPOST_TRUSTED_PEERS": {"path":"trust.peers","accepts":"any, none, or up to 1000 addresses and CIDR blocks separated by commas, such as 10.0.0.0/8,::1","kind":"text","pattern":".","default":"any"},
   "FENCEPOST_FORWARDED_HEADERS": {"path":"trust.forwardedHeaders","accepts":"append, replace or off","kind":"pattern","pattern":"^(append|replace|off)$","default":"append"},
+  "FENCEPOST_PAGE_ORIGINS": {"path":"trust.pageOrigins","accepts":"none, or up to 100 origins separated by commas, such as https://shop.example,https://app.example:8443","kind":"text","pattern":".","default":"none"},
   "FENCEPOST_REQUIRE_TLS": {"path":"tls.require","accepts":"on or off","kind":"pattern","pattern":"^(on|off)$","default":"off"},
   "FENCEPOST_TLS_LISTENERS": {"path":"tls.listeners","accepts":"some of proxy, api, gateway, admin, operator, separated by commas, each once","kind":"text","pattern":".","default":"proxy"},
   "FENCEPOST_TLS_CERT_FILE": {"path":"tls.certFile","accepts":"the path of a readable file that is not empty","kind":"text","pattern":"."},
