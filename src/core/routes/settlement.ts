@@ -5,6 +5,7 @@
  * one (`ForwardResult`).
  */
 
+import { grpcWebStatus, httpStatusOfGrpc } from '../formats/grpc-web.ts'
 import { linesOf } from '../formats/header-lines.ts'
 import type { JsonPointer } from '../formats/json-pointer.ts'
 import type { HeaderList } from '../header-list.ts'
@@ -51,13 +52,13 @@ const RELEASED_4XX = new Set([401, 403, 407, 419, 421, 425, 429, 440, 498])
 export const OUTCOME_HEADER = 'fencepost-outcome'
 
 export function dispositionOf(
-  response: Pick<ApplicationResponse, 'status' | 'headers'>,
+  response: Pick<ApplicationResponse, 'status' | 'headers' | 'body'>,
   policy: StoringPolicy,
 ): Settlement {
   const verdicts = linesOf(response.headers, OUTCOME_HEADER)
   const last = verdicts.at(-1)?.trim().toLowerCase()
   if (last === 'store' || last === 'release' || last === 'hold') return last
-  const { status } = response
+  const status = meantStatus(response)
   const chosen = policy.store[String(status)] ?? policy.store[`${Math.floor(status / 100)}xx`]
   // Whatever `Retry-After` says: it is the gateway's, too.
   if (OF_A_GATEWAY.has(status)) return chosen ?? 'unknown'
@@ -70,6 +71,13 @@ export function dispositionOf(
   if (status === 206) return 'hold'
   if (status >= 500 || RELEASED_4XX.has(status)) return 'release'
   return 'store'
+}
+
+/** Where the status of HTTP is 200 whatever came of the call: the one that stands for what the protocol above says. */
+function meantStatus(response: Pick<ApplicationResponse, 'status' | 'headers' | 'body'>): number {
+  if (response.status !== 200) return response.status
+  const code = grpcWebStatus(response)
+  return code === undefined ? 200 : httpStatusOfGrpc(code)
 }
 
 /** What a client acts on, by a standard or by a protocol that many speak: a replay without it is another answer to that client. */

@@ -11,7 +11,7 @@ import {
 
 const policy: StoringPolicy = { store: {}, storedHeaders: [], bodyStorage: 'full', redact: [] }
 const disposition = (status: number, headers: HeaderList = [], store: StoringPolicy['store'] = {}) =>
-  dispositionOf({ status, headers }, { ...policy, store })
+  dispositionOf({ status, headers, body: Buffer.alloc(0) }, { ...policy, store })
 
 describe('the settlement of an answer', () => {
   test('by default the status decides what an answer settles', () => {
@@ -78,6 +78,52 @@ describe('the settlement of an answer', () => {
   ])('%i %j under %j: %s', (status, headers, store, expected) => {
     expect(disposition(status, headers, store)).toBe(expected)
   })
+})
+
+/**
+ * Bug: every answer of gRPC-Web was 200, so that a service which was unavailable for a second was unavailable to each retry, as long as the
+ * record was kept.
+ */
+describe('an answer of gRPC-Web says in its own status what it settles', () => {
+  const said = (code: number, store: StoringPolicy['store'] = {}): Settlement => {
+    const headers: HeaderList = [
+      ['Content-Type', 'application/grpc-web'],
+      ['Grpc-Status', String(code)],
+    ]
+    return disposition(200, headers, store)
+  }
+
+  test('they settle what the status of HTTP that stands for them does', () => {
+    const unknown = { 1: 'CANCELLED', 4: 'DEADLINE_EXCEEDED' }
+    const released = {
+      2: 'UNKNOWN',
+      7: 'PERMISSION_DENIED',
+      8: 'RESOURCE_EXHAUSTED',
+      12: 'UNIMPLEMENTED',
+      13: 'INTERNAL',
+      14: 'UNAVAILABLE',
+      15: 'DATA_LOSS',
+      16: 'UNAUTHENTICATED',
+    }
+    for (let code = 0; code <= 16; code += 1) {
+      const expected = code in unknown ? 'unknown' : code in released ? 'release' : 'store'
+      expect(said(code), String(code)).toBe(expected)
+    }
+  })
+
+  test('a code that nobody has defined is UNKNOWN', () => expect(said(99)).toBe('release'))
+  test('a route means the status of HTTP that stands for it', () => {
+    expect(said(14, { '503': 'store' })).toBe('store')
+    expect(said(5, { '4xx': 'release' })).toBe('release')
+    expect(said(0, { '200': 'release' })).toBe('release')
+  })
+  test('an error of HTTP stays one', () =>
+    expect(
+      disposition(503, [
+        ['Content-Type', 'application/grpc-web'],
+        ['Grpc-Status', '0'],
+      ]),
+    ).toBe('release'))
 })
 
 describe('which headers are stored', () => {

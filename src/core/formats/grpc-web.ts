@@ -1,0 +1,62 @@
+/**
+ * The status of an answer of gRPC-Web. That of HTTP is 200 also where the call failed.
+ *
+ * It is a line of the trailers, which are the last frame of the body, or of the head where there is no message.
+ *
+ * Source: github.com/grpc/grpc, doc/PROTOCOL-WEB.md and doc/statuscodes.md; the statuses of HTTP are those of google/rpc/code.proto.
+ */
+
+import type { HeaderList } from '../header-list.ts'
+import { linesOf } from './header-lines.ts'
+
+const TYPE = /^application\/grpc-web(-text)?(\+[a-z0-9.-]+)?\s*(;|$)/i
+const FRAME_HEAD_BYTES = 5
+const TRAILERS = 0x80
+const COMPRESSED = 0x01
+const STATUS_LINE = /^grpc-status:[ \t]*([0-9]{1,9})[ \t]*$/im
+
+/** By code, from OK on. */
+const HTTP_STATUSES = [200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401]
+const UNKNOWN = 500
+
+/** Undefined where the answer is none of gRPC-Web, or does not say. */
+export function grpcWebStatus(answer: {
+  readonly headers: HeaderList
+  readonly body: Buffer
+}): number | undefined {
+  const type = TYPE.exec(linesOf(answer.headers, 'content-type')[0] ?? '')
+  if (type === null) return undefined
+  const [inHead] = linesOf(answer.headers, 'grpc-status')
+  if (inHead !== undefined) return codeIn(`grpc-status:${inHead}`)
+  const trailers = trailersIn(type[1] === undefined ? answer.body : decoded(answer.body))
+  return trailers === undefined ? undefined : codeIn(trailers.toString('latin1'))
+}
+
+/** What HTTP says where gRPC says this. */
+export function httpStatusOfGrpc(code: number): number {
+  return HTTP_STATUSES[code] ?? UNKNOWN
+}
+
+function codeIn(lines: string): number | undefined {
+  const code = STATUS_LINE.exec(lines)?.[1]
+  return code === undefined ? undefined : Number(code)
+}
+
+function trailersIn(body: Buffer): Buffer | undefined {
+  let at = 0
+  while (at + FRAME_HEAD_BYTES <= body.length) {
+    const flags = body[at]!
+    const end = at + FRAME_HEAD_BYTES + body.readUInt32BE(at + 1)
+    if (end > body.length) return undefined
+    if ((flags & TRAILERS) !== 0)
+      return (flags & COMPRESSED) === 0 ? body.subarray(at + FRAME_HEAD_BYTES, end) : undefined
+    at = end
+  }
+  return undefined
+}
+
+/** Each frame may have been encoded by itself, with its own padding. */
+function decoded(body: Buffer): Buffer {
+  const pieces = body.toString('latin1').match(/[A-Za-z0-9+/]+={0,2}/g) ?? []
+  return Buffer.concat(pieces.map((piece) => Buffer.from(piece, 'base64')))
+}

@@ -1,0 +1,46 @@
+import { expect, test } from 'vitest'
+import { grpcWebStatus } from '../../../src/core/formats/grpc-web.ts'
+import type { HeaderList } from '../../../src/core/header-list.ts'
+
+const WEB: HeaderList = [['Content-Type', 'application/grpc-web+proto']]
+const TEXT: HeaderList = [['content-type', 'application/grpc-web-text']]
+
+function frame(flag: number, data: string): Buffer {
+  const head = Buffer.alloc(5)
+  head[0] = flag
+  head.writeUInt32BE(Buffer.byteLength(data), 1)
+  return Buffer.concat([head, Buffer.from(data)])
+}
+
+const message = frame(0, 'paid')
+const trailers = (lines: string) => frame(0x80, lines)
+const text = (...frames: Buffer[]) => Buffer.from(frames.map((each) => each.toString('base64')).join(''))
+
+test.each<[what: string, headers: HeaderList, body: Buffer, status: number | undefined]>([
+  ['the last frame', WEB, Buffer.concat([message, trailers('grpc-status: 0\r\n')]), 0],
+  ['a frame alone', WEB, trailers('grpc-message:gone\r\ngrpc-status:14\r\n'), 14],
+  ['after messages', WEB, Buffer.concat([message, message, trailers('Grpc-Status: 5')]), 5],
+  ['the head, of an answer without a body', [...WEB, ['Grpc-Status', '14']], Buffer.alloc(0), 14],
+  ['base64, a frame at a time', TEXT, text(message, trailers('grpc-status: 14\r\n')), 14],
+  ['base64, in one', TEXT, text(Buffer.concat([message, trailers('grpc-status: 7\r\n')])), 7],
+  ['JSON', [['Content-Type', 'application/grpc-web+json; charset=utf-8']], trailers('grpc-status: 8\r\n'), 8],
+  // Not known: it is what the status of HTTP says.
+  ['another type', [['Content-Type', 'application/json']], trailers('grpc-status: 14\r\n'), undefined],
+  [
+    'gRPC itself, which has real trailers',
+    [['Content-Type', 'application/grpc']],
+    trailers('grpc-status: 14\r\n'),
+    undefined,
+  ],
+  ['no trailers', WEB, message, undefined],
+  ['compressed trailers', WEB, frame(0x81, 'grpc-status: 14\r\n'), undefined],
+  ['trailers without it', WEB, trailers('grpc-message: no\r\n'), undefined],
+  ['no number', WEB, trailers('grpc-status: x\r\n'), undefined],
+  ['a cut frame', WEB, trailers('grpc-status: 14\r\n').subarray(0, 12), undefined],
+  ['a length beyond the body', WEB, Buffer.from([0x80, 0xff, 0xff, 0xff, 0xff, 0x67]), undefined],
+  ['no frame', WEB, Buffer.from('no'), undefined],
+  ['no base64', TEXT, Buffer.from('§§§'), undefined],
+  ['nothing', WEB, Buffer.alloc(0), undefined],
+])('the status of gRPC-Web in %s', (_, headers, body, status) => {
+  expect(grpcWebStatus({ headers, body })).toBe(status)
+})
