@@ -1,11 +1,23 @@
 /** Twenty copies of each of five calls at once: five rows, and every copy is told the same payment. */
 import { readFileSync } from 'node:fs'
-import { credentials, makeClientConstructor, type ServiceError } from '@grpc/grpc-js'
+import { credentials, makeClientConstructor, type ServiceError, status } from '@grpc/grpc-js'
 import { expect, test } from 'vitest'
 import { setStage } from '../support/stage.ts'
 import { type ChargeReply, type ChargeRequest, PAYMENTS } from './service.ts'
 
 const schema = readFileSync(new URL('../payments.sql', import.meta.url), 'utf8')
+
+// Bug: it was UNAVAILABLE, which clients of gRPC send again by themselves.
+test('a call that no retry can mend is not UNAVAILABLE', { timeout: 60_000 }, async () => {
+  await using stage = await setStage(schema)
+  const Payments = makeClientConstructor(PAYMENTS, 'Payments')
+  const client = new Payments(await stage.serve('grpc-worker/worker.ts'), credentials.createInsecure())
+  const refused = new Promise<ServiceError | null>((resolve) => {
+    client.charge!({ order_id: 'x'.repeat(2_000), amount: 7 }, (error: ServiceError | null) => resolve(error))
+  })
+  expect((await refused)?.code).toBe(status.INTERNAL)
+  client.close()
+})
 
 test('each order is charged once', { timeout: 60_000 }, async () => {
   await using stage = await setStage(schema)

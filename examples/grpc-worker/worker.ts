@@ -4,7 +4,15 @@
  * gRPC clients retry on UNAVAILABLE by themselves; a retry of a call whose answer was lost gets the answer of the first.
  */
 
-import { ConflictError, createClient, DuplicateError, FencepostError } from '@fencepost/client'
+import {
+  ConflictError,
+  createClient,
+  DuplicateError,
+  FencepostError,
+  MismatchError,
+  RefusedError,
+  UndecidedError,
+} from '@fencepost/client'
 import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js'
 import pg from 'pg'
 import { type Payment, pay } from '../payments.ts'
@@ -40,9 +48,14 @@ server.addService(PAYMENTS, {
   },
 })
 
+/** Clients send again what is UNAVAILABLE: that is right where a retry learns what stands, and nowhere else. */
 function codeOf(error: Error): status {
+  if (!(error instanceof FencepostError)) return status.INTERNAL
   if (error instanceof ConflictError) return status.ABORTED
-  return error instanceof FencepostError ? status.UNAVAILABLE : status.INTERNAL
+  if (error instanceof MismatchError || error instanceof UndecidedError) return status.FAILED_PRECONDITION
+  // The call to fencepost is wrong: its form, its size, its token.
+  if (error instanceof RefusedError && error.problem.retryable !== true) return status.INTERNAL
+  return status.UNAVAILABLE
 }
 
 server.bindAsync(
