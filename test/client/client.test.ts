@@ -1,8 +1,10 @@
 /** The client against the real API on embedded nodes; the test controls its network. */
 
 import {
+  type ClientOptions,
   ConflictError,
   createClient,
+  type DescribedRequest,
   DuplicateError,
   EntityBusyError,
   FencedError,
@@ -14,6 +16,7 @@ import {
   type Reservation,
   UndecidedError,
   UnreachableError,
+  type WithReservationOptions,
 } from '@fencepost/client'
 import { describe, expect, expectTypeOf, onTestFinished, test, vi } from 'vitest'
 import { systemClock } from '../../src/system/clock.ts'
@@ -408,6 +411,13 @@ test('types: what is given and what comes back', () => {
   // @ts-expect-error: a lease is a number of milliseconds, and says so in its name
   const wrong: Parameters<Client['reserve']>[1] = { lease: '30s' }
   expect(wrong).toBeDefined()
+  // Bug: with exactOptionalPropertyTypes no option took what may be missing, as a variable of the environment or a caller's signal may.
+  type Given<T> = { readonly [K in keyof T]: T[K] | undefined }
+  expectTypeOf<Given<ClientOptions>>().toExtend<ClientOptions>()
+  expectTypeOf<Given<WithReservationOptions>>().toExtend<WithReservationOptions>()
+  expectTypeOf<Pick<Given<DescribedRequest>, 'query' | 'headers' | 'body'>>().toExtend<
+    Partial<DescribedRequest>
+  >()
 })
 
 test.each([

@@ -7,15 +7,15 @@ import type { TransportOptions } from './transport.ts'
 
 export type ClientOptions = {
   /** The sidecar's. Default `http://127.0.0.1:8081`. */
-  readonly url?: string
+  readonly url?: string | undefined
   /** Where the sidecar requires one. White space around it, as at the end of a file, does not count. */
-  readonly token?: string
+  readonly token?: string | undefined
   /** Default: the runtime's. For unix sockets and tests. */
-  readonly fetch?: typeof fetch
+  readonly fetch?: typeof fetch | undefined
   /** Time for all tries of one call together. Default 5000. */
-  readonly retryForMs?: number
+  readonly retryForMs?: number | undefined
   /** Time for one try. Default 2000. */
-  readonly callTimeoutMs?: number
+  readonly callTimeoutMs?: number | undefined
 }
 
 export function transportOf({

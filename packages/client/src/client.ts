@@ -38,28 +38,28 @@ export type { Reservation } from './reservation.ts'
 export type DescribedRequest = {
   readonly method: string
   readonly path: string
-  readonly query?: string
-  readonly headers?: Readonly<Record<string, string | readonly string[]>>
-  readonly body?: string
+  readonly query?: string | undefined
+  readonly headers?: Readonly<Record<string, string | readonly string[]>> | undefined
+  readonly body?: string | undefined
 }
 
 export type ReserveOptions = {
   /** Identifies the caller: reserving again in the same session gets the same reservation. Default: a new one. */
-  readonly sessionId?: string
-  readonly tenant?: string
-  readonly apiVersion?: string
+  readonly sessionId?: string | undefined
+  readonly tenant?: string | undefined
+  readonly apiVersion?: string | undefined
   /** No other holder may work on these meanwhile. */
-  readonly entities?: readonly string[]
-  readonly takeover?: 'reexecute' | 'indeterminate'
-  readonly leaseMs?: number
+  readonly entities?: readonly string[] | undefined
+  readonly takeover?: 'reexecute' | 'indeterminate' | undefined
+  readonly leaseMs?: number | undefined
   /** How long duplicates are answered with the outcome. */
-  readonly retentionMs?: number
+  readonly retentionMs?: number | undefined
   /** How long the sidecar waits while another holder has it. Default 0. */
-  readonly waitMs?: number
+  readonly waitMs?: number | undefined
   /** Extend it by itself while it is held. Default true. */
-  readonly heartbeat?: boolean
+  readonly heartbeat?: boolean | undefined
   /** Cancels the call. A reservation granted meanwhile is released, unless `sessionId` is the caller's own. */
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
 }
 
 export type Intent = string | readonly string[] | DescribedRequest
@@ -70,7 +70,7 @@ export type WithReservationOptions = ReserveOptions & {
    * may have been done; the lease runs out, and the next attempt learns that it is not the first. A lost lease always
    * runs out.
    */
-  readonly onError?: 'release' | 'hold'
+  readonly onError?: 'release' | 'hold' | undefined
 }
 
 /** What {@link Client.once} answers. */
@@ -116,7 +116,7 @@ export interface Client {
   /** The status of a value: free, held, lapsed or completed. */
   read(
     value: string,
-    options?: { readonly tenant?: string; readonly apiVersion?: string },
+    options?: { readonly tenant?: string | undefined; readonly apiVersion?: string | undefined },
   ): Promise<ReservationStatus>
 }
 
