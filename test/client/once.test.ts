@@ -1,19 +1,25 @@
 /** `once`, and what a client refuses before it sends anything: against the real API on embedded nodes. */
 
+import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import {
   type ClientOptions,
   ConflictError,
   createClient,
   DuplicateError,
+  type FetchLike,
   RefusedError,
   type ReserveOptions,
   UnreachableError,
 } from '@fencepost/client'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Agent, fetch as undiciFetch } from 'undici'
+import { afterAll, beforeAll, describe, expect, expectTypeOf, test } from 'vitest'
 import { freePort } from '../support/free-port.ts'
 import { startReservationApi, type TestApi } from '../support/reservation-api.ts'
+import { startSidecar } from '../support/sidecar.ts'
 
 let api: TestApi
 beforeAll(async () => {
@@ -99,6 +105,27 @@ describe('an intent', () => {
     const { name, message } = await thrownBy(createClient({ url: api.origin }).read(value as never))
     expect([name, message]).toEqual(['TypeError', `the value is ${value}; give a string`])
   })
+})
+
+// Bug: the option had the type of the runtime's own, which neither undici's nor a function around Bun's has.
+test('the fetch of undici reaches a sidecar on a unix socket', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'client-'))
+  const socketPath = join(folder, 'api.sock')
+  await using _ = await startSidecar({
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_PROXY_LISTEN: 'off',
+    FENCEPOST_API_LISTEN: `unix:${socketPath}`,
+  })
+  const dispatcher = new Agent({ connect: { socketPath } })
+  const client = createClient({
+    url: 'http://localhost',
+    fetch: (url, init) => undiciFetch(url, { ...init, dispatcher }),
+  })
+  expect(await client.once('over a socket', async () => 1)).toEqual({ replayed: false, result: 1 })
+  await dispatcher.close()
+  rmSync(folder, { recursive: true })
+  expectTypeOf<typeof undiciFetch>().toExtend<FetchLike>()
+  expectTypeOf<typeof fetch>().toExtend<FetchLike>()
 })
 
 describe('times', () => {

@@ -3,15 +3,15 @@
  */
 
 import { A_DAY_MS, wholeMs } from './times.ts'
-import type { TransportOptions } from './transport.ts'
+import type { FetchLike, TransportOptions } from './transport.ts'
 
 export type ClientOptions = {
   /** The sidecar's. Default `http://127.0.0.1:8081`. */
   readonly url?: string | undefined
   /** Where the sidecar requires one. White space around it, as at the end of a file, does not count. */
   readonly token?: string | undefined
-  /** Default: the runtime's. For unix sockets and tests. */
-  readonly fetch?: typeof fetch | undefined
+  /** Default: the runtime's. For unix sockets, proxies and tests; that of undici fits, too. */
+  readonly fetch?: FetchLike | undefined
   /** Time for all tries of one call together. Default 5000. */
   readonly retryForMs?: number | undefined
   /** Time for one try. Default 2000. */

@@ -33,6 +33,7 @@ export {
   UnreachableError,
 } from './errors.ts'
 export type { Reservation } from './reservation.ts'
+export type { FetchLike } from './transport.ts'
 
 /** A request that does not come through the proxy, identified as the proxy would. */
 export type DescribedRequest = {

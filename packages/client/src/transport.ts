@@ -14,10 +14,28 @@ import {
   UnreachableError,
 } from './errors.ts'
 
+/** As much of `fetch` as is used: those of runtimes and of undici fit, whose types don't fit each other. */
+export type FetchLike = (
+  url: string,
+  init: {
+    readonly method: 'GET' | 'POST'
+    readonly headers: Record<string, string>
+    readonly body?: string
+    readonly signal: AbortSignal
+  },
+) => Promise<{
+  readonly ok: boolean
+  readonly status: number
+  readonly headers: AnswerHeaders
+  text(): Promise<string>
+}>
+
+type AnswerHeaders = { get(name: string): string | null }
+
 export type TransportOptions = {
   readonly url: string
   readonly token: string | undefined
-  readonly fetch: typeof fetch
+  readonly fetch: FetchLike
   /** Budget for all tries of one call. */
   readonly retryForMs: number
   /** Time for one try, besides the waiting that the call requests. */
@@ -88,7 +106,7 @@ type Failed = {
 }
 
 async function tryOnce(
-  method: string,
+  method: 'GET' | 'POST',
   path: string,
   text: string | undefined,
   { url, token, fetch: fetchIt, callTimeoutMs, reached }: TransportOptions,
@@ -144,7 +162,7 @@ async function tryOnce(
  * Undefined for what no sidecar sends: a page of another server. Throws where a document was cut off on its way, which
  * another try may mend.
  */
-function documentIn(text: string, headers: Headers): Record<string, unknown> | undefined {
+function documentIn(text: string, headers: AnswerHeaders): Record<string, unknown> | undefined {
   try {
     const parsed: unknown = JSON.parse(text)
     return typeof parsed === 'object' && parsed !== null ? (parsed as Record<string, unknown>) : undefined
