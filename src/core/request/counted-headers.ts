@@ -46,6 +46,11 @@ export const SAYING_WHAT: ReadonlySet<string> = new Set([
   'precognition',
   'precognition-validate-only',
   'x-up-validate',
+  // Nothing is done at all. There is no standard name.
+  'dry-run',
+  'x-dry-run',
+  'x-dryrun',
+  'x-validate-only',
   // What the user clicked, and typed into a prompt: htmx.
   'hx-trigger',
   'hx-trigger-name',

@@ -244,6 +244,8 @@ test.each<[what: string, header: string, first: string, second: string]>([
   ['another server action', 'next-action', '00aa', '00bb'],
   // Bug: whoever paid an order after its form had been validated got the answer of the validation, and no order.
   ['a form that is only validated', 'Precognition-Validate-Only', 'email', 'email,name'],
+  // Bug: an order that had been tried before was answered with what the trial had said.
+  ['a trial', 'X-Dry-Run', 'true', 'false'],
 ])('%s is another request', async (_what, header, first, second) => {
   const of = await toldApartByContent(header, first, second)
   expect(await statuses(keyed, of(first), of(first), of(second))).toEqual([
