@@ -2,7 +2,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createMailboxPublisher } from '../../packages/saga/src/brokers/mailbox.ts'
 import { Company } from '../../packages/saga/src/company.ts'
-import { listDeadLetters } from '../../packages/saga/src/dead-letters.ts'
+import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
+import { listDeadLetters, replayDeadLetters } from '../../packages/saga/src/dead-letters.ts'
+import { NonRetryableError } from '../../packages/saga/src/errors.ts'
 import { Inbox } from '../../packages/saga/src/inbox.ts'
 import { enter } from '../../packages/saga/src/inbox-rows.ts'
 import type { InboundMessage } from '../../packages/saga/src/messages.ts'
@@ -45,6 +47,38 @@ test('a message that kills its process takes no other message with it into the d
     { type: 'Poison', errorCode: 'never_ended', errorMessage: expect.stringContaining('5 deliveries') },
   ])
   expect(await countOf(kit, `inbox WHERE status = 'processed'`)).toBe(4)
+}, 60_000)
+
+// Bug: it stayed `replaying`, and each process that was started began it again, and died.
+test('a dead letter that kills its process is dead again after five replays, and the next process lives', async () => {
+  const kit = await testKit(server)
+  const failing = async () => {
+    throw new NonRetryableError('no')
+  }
+  const inbox = new Inbox({ kit, consumerId: 'test', handlers: { Poison: failing } })
+  const headers = { 'fencepost-message-id': newMessageId(kit), 'fencepost-type': 'Poison' }
+  await inbox.deliver({ headers, properties: {}, body: '{}', redelivered: false })
+  const [letter] = await listDeadLetters(kit)
+  await replayDeadLetters(kit, [letter!.id])
+  const script = `${import.meta.dirname}/../support/dying-consumer.ts`
+  const start = () => new TestProcess(process.execPath, [script, server.url, kit.schemaName])
+  for (let deaths = 0; deaths < 5; deaths += 1) {
+    await using consumer = start()
+    expect(await consumer.exited).toMatchObject({ signal: 'SIGKILL' })
+  }
+  await using survivor = start()
+  await survivor.until(
+    'the letter to be dead',
+    async () => (await listDeadLetters(kit))[0]?.status === 'dead',
+  )
+  expect(await listDeadLetters(kit)).toMatchObject([
+    { type: 'Poison', errorMessage: expect.stringContaining('its process died each time') },
+  ])
+  await survivor.end({ signal: 'SIGKILL' })
+  // A person may ask for it again, when the handler is better.
+  await replayDeadLetters(kit, [letter!.id])
+  const better = { Poison: async () => {} }
+  expect(await replayOnce(kit, 'test', better)).toBe(1)
 }, 60_000)
 
 /** An inbox whose handler begins, tells so, and ends on demand. */

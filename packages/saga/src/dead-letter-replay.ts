@@ -3,7 +3,8 @@
  *
  * Each in a transaction of its own, in the order of first arrival, which is that of its sequence; a handler that works
  * outside runs without an open transaction. A letter that fails again is dead again, and so are those of its sequence
- * behind it, unless its error is an outcome (`error-meaning.ts`). A letter whose step is in progress, whose lock is held,
+ * behind it, unless its error is an outcome (`error-meaning.ts`). One that kills its process is begun as often as a message is,
+ * and then dead again: otherwise it would be begun by each process that starts. A letter whose step is in progress, whose lock is held,
  * or that met an outage of the database waits, and so do those behind it.
  *
  * The mappings read the letter anew, so one that none of them could read is replayed once one can; it is then the message
@@ -18,6 +19,7 @@ import { finalOutcomeOf } from './error-meaning.ts'
 import {
   IdempotencyKeyReuseError,
   LockNotAcquiredError,
+  NeverEndedError,
   NonRetryableError,
   neverEndedCode,
   OperationInProgressError,
@@ -27,6 +29,7 @@ import type { Handler, Received } from './handlers.ts'
 import { dayMs } from './idempotency.ts'
 import { type Arrival, type Inbound, readDelivery } from './inbound.ts'
 import { fencepostMessages } from './inbound-formats.ts'
+import { suspectAfter, unfinishedMax } from './inbox.ts'
 import { type StoredDelivery, storedId } from './inbox-rows.ts'
 import { type InboxTransaction, transactionOfInbox } from './inbox-transaction.ts'
 import type { SagaKit } from './kit.ts'
@@ -90,9 +93,12 @@ async function replayLetter(replay: Replay, id: string): Promise<boolean> {
     letter = await kit.transaction((tx) => take(tx, s, id))
     if (letter === undefined) return false
     const { message_id, error_code } = letter
+    const begun = await noteReplayBegun(kit, consumerId, message_id)
+    if (begun > unfinishedMax) throw new NeverEndedError(unfinishedMax)
     const arrival = arrivalOf(letter, replay.reading)
     const { handler, received } = await handlingOf(replay, arrival)
-    const leave = await inThisProcess.enter(kit.clock, error_code === neverEndedCode)
+    const suspect = error_code === neverEndedCode || begun > suspectAfter
+    const leave = await inThisProcess.enter(kit.clock, suspect)
     try {
       if (typeof handler !== 'function' && !(await isProcessed(replay, letter, arrival)))
         await handlingMessage({ consumerId, messageId: message_id }, () => handler.outside(received))
@@ -113,6 +119,9 @@ async function replayLetter(replay: Replay, id: string): Promise<boolean> {
     if (finalOutcomeOf(error) !== undefined) return endReplayed(replay, id, error)
     await noteDeadAgain(replay, id, letter, error)
     return false
+  } finally {
+    // A database that is away has counted one more; it takes several in a row to mean something.
+    if (letter !== undefined) await noteReplayEnded(kit, consumerId, letter.message_id).catch(() => {})
   }
 }
 
@@ -225,6 +234,23 @@ async function noteReplayed(
     `UPDATE ${s}.inbox SET status = 'processed', processed_at = clock_timestamp(), last_error = coalesce($3, last_error)
      WHERE consumer_id = $1 AND message_id = $2`,
     [consumerId, message_id, reason],
+  )
+}
+
+/** Counts replays that began and did not end, as deliveries are counted; 0 where the message has no row. */
+async function noteReplayBegun(kit: SagaKit, consumerId: string, messageId: string): Promise<number> {
+  const { rows } = await kit.query<{ unfinished: number }>(
+    `UPDATE ${kit.schema}.inbox SET unfinished = unfinished + 1 WHERE consumer_id = $1 AND message_id = $2 RETURNING unfinished`,
+    [consumerId, messageId],
+  )
+  return rows[0]?.unfinished ?? 0
+}
+
+/** However it ended: the process lives. */
+async function noteReplayEnded(kit: SagaKit, consumerId: string, messageId: string): Promise<void> {
+  await kit.query(
+    `UPDATE ${kit.schema}.inbox SET unfinished = 0 WHERE consumer_id = $1 AND message_id = $2 AND unfinished > 0`,
+    [consumerId, messageId],
   )
 }
 

@@ -59,10 +59,10 @@ import { inProcessSpan } from './trace-context.ts'
 import { endUnhandled, type Unhandled, unmapped } from './unhandled.ts'
 
 /** After this many deliveries without an end a message is a suspect: it may have killed its process, or a neighbour has. */
-const suspectAfter = 2
+export const suspectAfter = 2
 
 /** After this many deliveries without an end, the last of them alone, a message becomes a dead letter unopened. */
-const unfinishedMax = 5
+export const unfinishedMax = 5
 
 /** Tries in place of one delivery, so that no message is kept from the broker for ever. */
 const inPlaceMax = 10
