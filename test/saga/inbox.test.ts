@@ -436,6 +436,28 @@ test('the same id with another body, and the first exhausted: both are dead lett
   expect((await booked()).sort()).toEqual([1, 2])
 })
 
+// Bug: it kept the code `behind` and got JSON for a message. As one behind it was executed again when another letter was decided on.
+test('a letter that was behind and fails in its own replay is dead for its own reason, and waits for a decision of its own', async () => {
+  const calls: number[] = []
+  const refusing: TransactionalHandler = async (_tx, { payload }) => {
+    const { n } = payload as { n: number }
+    calls.push(n)
+    throw new NonRetryableError(`no "${n}"`)
+  }
+  const one = inbox(refusing)
+  for (const n of [1, 2, 3]) await one.receive(message(n))
+  const [first, , third] = await listDeadLetters(kit)
+  await discardDeadLetters(kit, [first!.id])
+  await replayOnce(kit, 'test', { Paid: refusing })
+  expect(await listDeadLetters(kit)).toMatchObject([
+    { payload: { n: 2 }, status: 'dead', errorCode: 'non_retryable', errorMessage: 'no "2"' },
+    { payload: { n: 3 }, status: 'dead', errorCode: 'behind' },
+  ])
+  await discardDeadLetters(kit, [third!.id])
+  await replayOnce(kit, 'test', { Paid: refusing })
+  expect(calls).toEqual([1, 2])
+})
+
 test('a message that kills its consumer again and again becomes a dead letter unopened', async () => {
   const one = inbox(book)
   const paid = message(1, 'a', { redelivered: true })

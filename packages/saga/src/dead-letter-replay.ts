@@ -14,7 +14,7 @@ import { hashOfBody } from './body.ts'
 import { inThisProcess } from './company.ts'
 import { handlingMessage } from './current-message.ts'
 import { isOutage, isoText, type Tx } from './database.ts'
-import { errorJson, errorText } from './error-json.ts'
+import { errorCode, errorText } from './error-json.ts'
 import { finalOutcomeOf } from './error-meaning.ts'
 import {
   IdempotencyKeyReuseError,
@@ -254,7 +254,10 @@ async function noteReplayEnded(kit: SagaKit, consumerId: string, messageId: stri
   )
 }
 
-/** Dead again, with those of its sequence behind it. */
+/**
+ * Dead again, for the reason of this replay, with those of its sequence behind it. One that no mapping knew stays known as that,
+ * because its id is not the message's own.
+ */
 async function noteDeadAgain(
   { kit, consumerId }: Replay,
   id: string,
@@ -264,10 +267,11 @@ async function noteDeadAgain(
   const s = kit.schema
   await kit.query(
     `UPDATE ${s}.dead_letters SET status = 'dead', attempts = attempts + (id = $1)::int,
-       error_message = CASE WHEN id = $1 THEN $4 ELSE error_message END
+       error_message = CASE WHEN id = $1 THEN $4 ELSE error_message END,
+       error_code = CASE WHEN id = $1 AND error_code <> 'unmapped' THEN $5 ELSE error_code END
      WHERE status = 'replaying' AND (id = $1 OR (consumer_id = $2 AND ordering_key = $3))
        AND EXISTS (SELECT FROM ${s}.dead_letters WHERE id = $1 AND status = 'replaying')`,
-    [id, consumerId, letter?.ordering_key ?? null, errorJson(error)],
+    [id, consumerId, letter?.ordering_key ?? null, errorText(error), errorCode(error)],
   )
 }
 
