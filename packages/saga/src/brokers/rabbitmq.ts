@@ -23,8 +23,9 @@ import {
   propertiesOf,
 } from '../messages.ts'
 import { requireNotNegative } from '../option-checks.ts'
-import { delayBucketMs, delayBucketsMs } from './delay-buckets.ts'
+import { delayBucketMs } from './delay-buckets.ts'
 import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
+import { type Declaration, declare, delayQueue, type Route } from './rabbitmq-declarations.ts'
 import { copyHeader, copyOptions, deliveryOf } from './rabbitmq-delivery.ts'
 import {
   ChannelRefusedError,
@@ -34,9 +35,9 @@ import {
   laneOn,
   type RabbitMqOptions,
 } from './rabbitmq-link.ts'
-import { lacksDeliveryLimit, limitedDeliveries, refusalOf } from './rabbitmq-refusals.ts'
+import { refusalOf } from './rabbitmq-refusals.ts'
 
-export type Route = { readonly exchange: string; readonly routingKey: string }
+export type { Route }
 
 export type RabbitMqPublisherOptions = RabbitMqOptions & {
   /** Default: the queue that the destination names, over the default exchange. */
@@ -166,18 +167,7 @@ function notSent(cause: unknown): Error {
     : new NotCarriedError(`RabbitMQ's protocol cannot carry the message: ${errorText(cause)}`, { cause })
 }
 
-export type RabbitMqSubscriberOptions = RabbitMqOptions & {
-  /** Declared as a durable quorum queue, beside one delay queue for each delay. */
-  readonly queue: string
-  /**
-   * Of all processes that consume the queue one gets its messages, and the next one after its end: the order then holds across
-   * processes. For a queue that does not exist yet, because RabbitMQ changes it for none. Default false.
-   */
-  readonly singleActiveConsumer?: boolean
-  /** Bound to the queue; the exchanges must exist. */
-  readonly bindings?: readonly Route[]
-  readonly clock?: Clock
-}
+export type RabbitMqSubscriberOptions = RabbitMqOptions & Declaration & { readonly clock?: Clock }
 
 export function createRabbitMqSubscriber(options: RabbitMqSubscriberOptions): MessageSubscriber {
   requireNotNegative({ heartbeatSeconds: options.heartbeatSeconds })
@@ -307,57 +297,4 @@ class RabbitMqSession implements Session {
     }
     if (returned) throw new PublishRefusedError(`the queue ${queue} is gone`)
   }
-}
-
-const delayQueue = (queue: string, delayMs: number) => `${queue}.again.${delayMs}ms`
-
-async function declare(
-  link: Link,
-  { queue, singleActiveConsumer = false, bindings = [] }: RabbitMqSubscriberOptions,
-  report: (error: unknown) => void,
-): Promise<void> {
-  const { channel } = link
-  const quorum = { 'x-queue-type': 'quorum' }
-  const order = singleActiveConsumer ? { 'x-single-active-consumer': true } : {}
-  await declareQueue(link, queue, { ...quorum, ...order }, report)
-  for (const delayMs of delayBucketsMs)
-    await channel.assertQueue(delayQueue(queue, delayMs), {
-      durable: true,
-      arguments: {
-        ...quorum,
-        'x-message-ttl': delayMs,
-        'x-dead-letter-exchange': '',
-        'x-dead-letter-routing-key': queue,
-        'x-dead-letter-strategy': 'at-least-once',
-        'x-overflow': 'reject-publish',
-      },
-    })
-  for (const { exchange, routingKey } of bindings) await channel.bindQueue(queue, exchange, routingKey)
-}
-
-/**
- * From 4.0 on a quorum queue drops a message after 20 deliveries; here the inbox counts attempts. A queue that was declared by an
- * earlier RabbitMQ keeps the arguments that it has, so it is used as it is, and only a policy can lift its limit.
- */
-async function declareQueue(
-  { model, channel }: Link,
-  queue: string,
-  own: Record<string, unknown>,
-  report: (error: unknown) => void,
-): Promise<void> {
-  const version = String(model.connection.serverProperties.version ?? '')
-  if (Number.parseInt(version, 10) >= 4) {
-    // The node closes the channel of what it refuses.
-    const trial = await laneOn(model)
-    const unlimited = { durable: true, arguments: { ...own, 'x-delivery-limit': -1 } }
-    try {
-      return void (await trial.channel.assertQueue(queue, unlimited))
-    } catch (error) {
-      if (!lacksDeliveryLimit(error)) throw error
-      report(limitedDeliveries(queue, error))
-    } finally {
-      await trial.channel.close().catch(() => {})
-    }
-  }
-  await channel.assertQueue(queue, { durable: true, arguments: own })
 }
