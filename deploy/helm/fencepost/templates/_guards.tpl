@@ -15,6 +15,7 @@
 {{- if and .Values.injection.enabled (eq .Values.redis.mode "embedded") }}
 {{- fail "injection.enabled is true with redis.mode embedded: each pod would decide by itself, and nothing would be deduplicated between them. Use bundled or external nodes." }}
 {{- end }}
+{{- include "fencepost.filesGuard" . }}
 {{- include "fencepost.renamedNodesGuard" . }}
 {{- include "fencepost.operatorGuards" .Values }}
 {{- include "fencepost.imageGuards" .Values }}
@@ -159,6 +160,23 @@ charts each has its own name in the label of the chart. Without a cluster there 
 {{- if and $others (not $isThere) }}
 {{- fail (printf "the nodes of this release are called %s, and would be called %s: those would be empty, and requests that were executed would be executed again. Keep the name: set fullnameOverride to %s, or leave it out where that is the name of the release. Where the records may be lost, uninstall the release first." (first $others) $name (first $others | trimSuffix "-redis")) }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{- /*
+In the repository these files are links. What fetches a chart without them (Flux from a GitRepository, Git on Windows) gives Helm an empty text, and an empty
+script is a probe that always succeeds.
+*/ -}}
+{{- define "fencepost.filesGuard" -}}
+{{- $fetch := "In the repository it is a link, which not everything follows that fetches from Git, such as Flux. Install the packed chart: oci://ghcr.io/fencepost/charts/fencepost, or `npm run release -- charts` makes it." }}
+{{- if and (eq .Values.redis.mode "bundled") (not (hasPrefix "#!/bin/sh" (.Files.Get "files/votes.sh"))) }}
+{{- fail (printf "the chart has no files/votes.sh: every node would count as ready, also one that does not vote, and a drain could take the quorum. %s" $fetch) }}
+{{- end }}
+{{- if and .Values.prometheusRule.enabled (not (.Files.Get "files/dashboards/rules/fencepost.rules.yaml")) }}
+{{- fail (printf "the chart has no files/dashboards/rules/fencepost.rules.yaml: there would be no alert. %s" $fetch) }}
+{{- end }}
+{{- if and .Values.dashboards.enabled (not (.Files.Glob "files/dashboards/*.json")) }}
+{{- fail (printf "the chart has no files/dashboards/*.json: there would be no dashboard. %s" $fetch) }}
 {{- end }}
 {{- end }}
 
