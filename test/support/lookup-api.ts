@@ -12,7 +12,7 @@ import { type Manifest, manifestsIn } from './kubernetes-objects.ts'
 
 const GROUPS: Readonly<Record<string, readonly string[]>> = {
   '/api/v1': ['Secret', 'ConfigMap'],
-  '/apis/apps/v1': ['StatefulSet'],
+  '/apis/apps/v1': ['StatefulSet', 'Deployment'],
 }
 const MISSING = { kind: 'Status', apiVersion: 'v1', status: 'Failure', reason: 'NotFound', code: 404 }
 

@@ -33,6 +33,22 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+{{/*
+Of the service. Where an autoscaler decides, those that there are, within its bounds: Helm takes a number away that it wrote before and does not write
+again, and a Deployment without one has one pod. Without a cluster there is nothing to look up, and no number.
+*/}}
+{{- define "fencepost.replicas" -}}
+{{- with .Values.service }}
+{{- if not .autoscaling.enabled }}{{ .replicas }}
+{{- else }}
+{{- with lookup "apps/v1" "Deployment" $.Release.Namespace (include "fencepost.fullname" $) }}
+{{- $scaled := $.Values.service.autoscaling }}
+{{- int .spec.replicas | max (int $scaled.minReplicas) | min (int $scaled.maxReplicas) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* What the library's parts take, from the values of this chart. */}}
 {{- define "fencepost.sidecarValues" -}}
 {{- include "fencepost.guards" . }}
