@@ -31,6 +31,16 @@ export async function checkAdmission(
 ) {
   await check('kubectl apply -k deploy/k8s/admission', () => cluster.apply(folder))
   await cluster.addNamespace('demanding')
+  const earlier = pod('application:1', PROTECTED, [])
+  await cluster.put({
+    ...earlier,
+    metadata: {
+      ...earlier.metadata,
+      name: 'earlier',
+      namespace: 'demanding',
+      finalizers: ['batch.kubernetes.io/job-tracking'],
+    },
+  })
   await cluster.label('demanding', 'fencepost.dev/demand=true')
   await cluster.addNamespace('indifferent')
   const bare = pod(`application${DIGEST}`, PROTECTED, [])
@@ -54,5 +64,25 @@ export async function checkAdmission(
   )
   await check('admission: a namespace without the label is left alone', () =>
     cluster.admitted('indifferent', pod('application:1', PROTECTED, [])),
+  )
+  const patched = (operation: object) =>
+    cluster.kubectl(
+      'demanding',
+      'patch',
+      'pod/earlier',
+      '--type=json',
+      `--patch=${JSON.stringify([operation])}`,
+    )
+  await check('admission: a pod from before gets no image by tag', () =>
+    patched({ op: 'replace', path: '/spec/containers/0/image', value: 'application:2' }).then(
+      () => Promise.reject(new Error('it was admitted')),
+      (error: Error) => {
+        if (!error.message.includes('has no native sidecar called fencepost')) throw error
+      },
+    ),
+  )
+  // Bug: no controller could take its finalizer off such a pod, so it never went away, and its Job never ended.
+  await check('admission: a pod from before can be let go by its Job', () =>
+    patched({ op: 'remove', path: '/metadata/finalizers' }),
   )
 }
