@@ -1,11 +1,16 @@
 {{- define "fencepost.labels" -}}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+helm.sh/chart: {{ include "fencepost.asLabel" (printf "%s-%s" .Chart.Name .Chart.Version) }}
 app.kubernetes.io/part-of: fencepost
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ include "fencepost.asLabel" .Chart.AppVersion }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- with .Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
+{{- end }}
+
+{{/* A version may have a commit behind it, 0.1.0+4a5b6c7; a label takes no plus, and 63 characters. */}}
+{{- define "fencepost.asLabel" -}}
+{{- regexReplaceAll "[^A-Za-z0-9]+$" (replace "+" "_" . | trunc 63) "" | quote }}
 {{- end }}
 
 {{/* The name of its objects. In a chart of charts give each a fullnameOverride: all of them have one release. */}}
