@@ -10,18 +10,19 @@ beforeAll(async () => {
 }, FETCH_MS_MAX)
 afterAll(() => charts?.[Symbol.dispose]())
 
-/** The annotations of the pods of each Deployment, with these Secrets in the cluster. */
+/** The annotations of the pods of each Deployment, or of each workload of another kind, with these Secrets in the cluster. */
 async function podAnnotations(
   chart: string,
   set: string,
   secrets: Readonly<Record<string, Readonly<Record<string, string>>>>,
+  of = 'Deployment',
 ) {
   const objects = Object.entries(secrets).map(([name, data]) => {
     return { apiVersion: 'v1', kind: 'Secret', metadata: { name, namespace: 'shop' }, data }
   })
   const manifests = await renderedAmong(objects, charts.folder, chart, ['--set', set])
   return manifests
-    .filter(({ kind }) => kind === 'Deployment')
+    .filter(({ kind }) => kind === of)
     .map(({ metadata, spec }) => [metadata.name, spec.template.metadata.annotations])
 }
 
@@ -51,4 +52,28 @@ test.each([
 test('a token, which is read again while the pod runs, replaces none', async () => {
   const before = await podAnnotations('fencepost', SERVICE, { token: { token: 'b2xk' } })
   expect(await podAnnotations('fencepost', SERVICE, { token: { token: 'bmV3' } })).toEqual(before)
+})
+
+test('a node is replaced when its users or its certificate have changed, also where one Secret has both', async () => {
+  const login = 'service.tokenSecret=token,redis.username=fencepost,redis.passwordSecret=p,redis.caSecret=tls'
+  const nodes = (
+    tls: string,
+    users: string,
+    secrets: Readonly<Record<string, Readonly<Record<string, string>>>>,
+  ) =>
+    podAnnotations(
+      'fencepost',
+      `${login},redis.bundled.tlsSecret=${tls},redis.bundled.usersSecret=${users}`,
+      secrets,
+      'StatefulSet',
+    )
+  const before = await nodes('tls', 'users', { tls: { 'tls.crt': 'YQ==' }, users: { 'users.acl': 'YQ==' } })
+  const others = [
+    { tls: { 'tls.crt': 'Yg==' }, users: { 'users.acl': 'YQ==' } },
+    { tls: { 'tls.crt': 'YQ==' }, users: { 'users.acl': 'Yg==' } },
+  ]
+  for (const secrets of others) expect(await nodes('tls', 'users', secrets)).not.toEqual(before)
+  const both = await nodes('all', 'all', { all: { 'tls.crt': 'YQ==', 'users.acl': 'YQ==' } })
+  const changed = { all: { 'tls.crt': 'YQ==', 'users.acl': 'Yg==' } }
+  expect(await nodes('all', 'all', changed)).not.toEqual(both)
 })

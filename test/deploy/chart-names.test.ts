@@ -1,9 +1,10 @@
 /** Names and versions that are valid, and that a label or YAML would take for something else. */
-import { rmSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { FETCH_MS_MAX, fetchProgram } from '../support/fetched-programs.ts'
 import { type Charts, prepareCharts } from '../support/helm-charts.ts'
+import { schemaFaults } from '../support/kubernetes-objects.ts'
 
 let charts: Charts
 beforeAll(async () => {
@@ -30,4 +31,54 @@ test('a version with the commit behind it is a label', () => {
         expect.stringMatching(/^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/),
       ])
   rmSync(join(charts.folder, packed))
+})
+
+/** Every name of somebody else's object that the chart takes, called after a number. */
+const NUMBERED = {
+  image: { pullSecrets: ['1'] },
+  service: { tokenSecret: '2' },
+  redis: {
+    username: '3',
+    passwordSecret: '4',
+    caSecret: '5',
+    bundled: { tlsSecret: '6', usersSecret: '7', storageClass: '8' },
+  },
+  operator: {
+    enabled: true,
+    tokensSecret: '9',
+    tlsSecret: '10',
+    fromNamespace: '11',
+    ingress: { enabled: true, className: '12', host: '13', tlsSecret: '14' },
+  },
+  secretFiles: { FENCEPOST_KEY_RING_FILE: { secret: '15', key: '16' } },
+  injection: { enabled: true },
+  probe: { enabled: true, tenant: '17' },
+  networkPolicy: { monitoringNamespace: '18' },
+  podMonitor: { enabled: true },
+  priorityClassName: '19',
+}
+const ELSEWHERE = {
+  service: { tokenSecret: '2' },
+  redis: { mode: 'external', nodesFrom: { configMap: '3', key: '4' } },
+}
+
+// Bug: names of digits, such as a commit or a customer's number, became numbers, and an API server refused the object.
+test.each<[what: string, values: object]>([
+  ['of Secrets and namespaces', NUMBERED],
+  ['of a ConfigMap with the nodes', ELSEWHERE],
+])('names %s may be all digits', async (_, values) => {
+  const file = join(charts.folder, 'numbered.json')
+  writeFileSync(file, JSON.stringify(values))
+  const manifests = charts.rendered('fencepost', ['--namespace', '1234567', '--values', file])
+  expect(await schemaFaults(manifests, 'v1.37.0')).toEqual([])
+  rmSync(file)
+})
+
+// Bug: an annotation of the nodes' pods was named after the Secret, and such a name has at most 63 characters.
+test('a Secret of the nodes may have a long name', () => {
+  const name = `payments-${'x'.repeat(200)}`
+  const set = `redis.bundled.usersSecret=${name},redis.username=a,redis.passwordSecret=b`
+  const manifests = charts.rendered('fencepost', ['--set', `service.tokenSecret=token,${set}`])
+  const { annotations } = manifests.find(({ kind }) => kind === 'StatefulSet').spec.template.metadata
+  for (const key of Object.keys(annotations)) expect(key).toMatch(/^([a-z.-]+\/)?[A-Za-z0-9._-]{1,63}$/)
 })

@@ -63,12 +63,6 @@ test('with TLS and users the probe speaks TLS and logs in as the user of fencepo
   })
 })
 
-test('one Secret with certificate and users has one checksum', () => {
-  const given = 'redis.bundled.tlsSecret=all,redis.bundled.usersSecret=all,redis.caSecret=all'
-  const { set } = nodesOf(['--set', `${given},redis.username=fencepost,redis.passwordSecret=all`])
-  expect(Object.keys(set.spec.template.metadata.annotations)).toContain('checksum/all')
-})
-
 test('probes, rollout and users are values', () => {
   const { set, node } = nodesOf([
     ...OPEN,

@@ -2,7 +2,7 @@
 {{- define "fencepost-lib.nodesFrom" -}}
 name: FENCEPOST_REDIS_NODES
 valueFrom:
-  {{ ternary "secretKeyRef" "configMapKeyRef" (hasKey . "secret") }}: { name: {{ .secret | default .configMap }}, key: {{ .key }} }
+  {{ ternary "secretKeyRef" "configMapKeyRef" (hasKey . "secret") }}: { name: {{ .secret | default .configMap | quote }}, key: {{ .key | quote }} }
 {{- end }}
 
 {{/*

@@ -29,9 +29,9 @@ or tool a line; and `tlsSecret`, a Secret with `tls.crt` and `tls.key`. Without 
 
 {{- define "fencepost-lib.operatorVolumes" -}}
 {{- with .operator }}
-- { name: fencepost-operator, secret: { secretName: {{ .tokensSecret }}, items: [{ key: tokens, path: tokens }] } }
+- { name: fencepost-operator, secret: { secretName: {{ .tokensSecret | quote }}, items: [{ key: tokens, path: tokens }] } }
 {{- if .tlsSecret }}
-- { name: fencepost-operator-tls, secret: { secretName: {{ .tlsSecret }}, items: [{ key: tls.crt, path: tls.crt }, { key: tls.key, path: tls.key }] } }
+- { name: fencepost-operator-tls, secret: { secretName: {{ .tlsSecret | quote }}, items: [{ key: tls.crt, path: tls.crt }, { key: tls.key, path: tls.key }] } }
 {{- end }}
 {{- end }}
 {{- end }}

@@ -193,20 +193,20 @@ seccompProfile: { type: RuntimeDefault }
 
 {{- define "fencepost-lib.volumes" -}}
 {{- if .redisPasswordSecret }}
-- { name: fencepost-redis-password, secret: { secretName: {{ .redisPasswordSecret }}, items: [{ key: password, path: password }] } }
+- { name: fencepost-redis-password, secret: { secretName: {{ .redisPasswordSecret | quote }}, items: [{ key: password, path: password }] } }
 {{- end }}
 {{- if .redisCaSecret }}
-- { name: fencepost-redis-ca, secret: { secretName: {{ .redisCaSecret }}, items: [{ key: ca.crt, path: ca.crt }] } }
+- { name: fencepost-redis-ca, secret: { secretName: {{ .redisCaSecret | quote }}, items: [{ key: ca.crt, path: ca.crt }] } }
 {{- end }}
 {{- if .apiTokenSecret }}
-- { name: fencepost-api-token, secret: { secretName: {{ .apiTokenSecret }}, items: [{ key: token, path: token }] } }
+- { name: fencepost-api-token, secret: { secretName: {{ .apiTokenSecret | quote }}, items: [{ key: token, path: token }] } }
 {{- end }}
 {{- include "fencepost-lib.operatorVolumes" . }}
 {{- if .configMap }}
-- { name: fencepost-config, configMap: { name: {{ .configMap }} } }
+- { name: fencepost-config, configMap: { name: {{ .configMap | quote }} } }
 {{- end }}
 {{- range $name, $file := .secretFiles }}
-- { name: {{ include "fencepost-lib.volumeOf" $name }}, secret: { secretName: {{ $file.secret }}, items: [{ key: {{ $file.key }}, path: {{ $file.key }} }] } }
+- { name: {{ include "fencepost-lib.volumeOf" $name }}, secret: { secretName: {{ $file.secret | quote }}, items: [{ key: {{ $file.key | quote }}, path: {{ $file.key | quote }} }] } }
 {{- end }}
 {{- end }}
 

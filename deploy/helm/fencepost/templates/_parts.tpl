@@ -33,7 +33,7 @@ app.kubernetes.io/instance: {{ include "fencepost.fullname" . }}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
 {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
 {{- end }}
 {{- end }}
 {{- end }}
