@@ -24,7 +24,6 @@ export const PLACES: Readonly<Record<string, readonly RegExp[]>> = {
     /(appVersion: ")([^"]+)/g,
     /(^ +version: )(\S+)/gm,
   ],
-  'deploy/helm/fencepost/values.yaml': [/(^ {2}tag: ")(\d+\.\d+\.\d+[^"]*)/gm],
   'deploy/helm/fencepost-lib/Chart.yaml': [/(^version: )(\S+)/gm, /(appVersion: ")([^"]+)/g],
   'deploy/helm/example/Chart.yaml': [/(^version: )(\S+)/gm, /(fencepost-lib, version: )([^,]+)/g],
   'deploy/helm/example/values.yaml': [/(fencepost\/fencepost, tag: ")([^"]+)/g],

@@ -29,6 +29,11 @@ app.kubernetes.io/instance: {{ include "fencepost.fullname" . }}
 {{/* Shortened before the ending, not with it: it must differ from the name of the release, and not end with a dash. */}}
 {{- define "fencepost.nodesName" -}}{{ printf "%s-redis" (include "fencepost.fullname" . | trunc 44 | trimSuffix "-") }}{{- end }}
 
+{{/* As the library takes it. The version is not among the defaults, which `helm upgrade --reuse-values` would keep of the chart before. */}}
+{{- define "fencepost.image" -}}
+{{- merge (dict "tag" (.Values.image.tag | default .Chart.AppVersion)) .Values.image | toYaml }}
+{{- end }}
+
 {{- define "fencepost.pullSecrets" -}}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
@@ -72,7 +77,7 @@ again, and a Deployment without one has one pod. Without a cluster there is noth
 {{- if .Values.operator.enabled }}
 {{- $settings = merge $settings (dict "FENCEPOST_RUNBOOK_URL" .Values.prometheusRule.runbookUrl) }}
 {{- end }}
-{{- toYaml (dict "image" .Values.image "nodes" $nodes "shared" true "redisUsername" .Values.redis.username
+{{- toYaml (dict "image" (include "fencepost.image" . | fromYaml) "nodes" $nodes "shared" true "redisUsername" .Values.redis.username
   "operator" (ternary (dict "tokensSecret" .Values.operator.tokensSecret "tlsSecret" .Values.operator.tlsSecret) dict .Values.operator.enabled)
   "redisPasswordSecret" .Values.redis.passwordSecret "redisCaSecret" .Values.redis.caSecret
   "apiTokenSecret" .Values.service.tokenSecret "configMap" (ternary (include "fencepost.fullname" .) "" (not (empty .Values.config)))
