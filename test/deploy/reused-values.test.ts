@@ -36,3 +36,45 @@ test('with the values of an earlier chart the image is that of the later one', (
     `ghcr.io/fencepost/fencepost@${digest}`,
   ])
 })
+
+/** The values that a file sets to null where it has a section with all of its lines commented out. */
+const emptied = (...paths: readonly string[]) => ['--set', paths.map((path) => `${path}=null`).join(',')]
+
+// Bug: a section with nothing in it ended in `nil pointer evaluating interface {}` or `interface conversion`.
+test.each([
+  ['config', 'settings', 'secretFiles'],
+  ['redis.nodes', 'redis.groups', 'redis.nodesFrom'],
+  ['service.updateStrategy', 'service.probes'],
+  ['podAnnotations', 'podLabels', 'podSecurityContext', 'nodeSelector', 'tolerations', 'commonLabels'],
+  ['redis.bundled.affinity', 'redis.bundled.nodeSelector', 'redis.bundled.podAnnotations'],
+  ['image.tag', 'image.registry', 'image.pullSecrets'],
+])('an empty %s is none', (...paths) => {
+  const usual = charts.rendered('fencepost', ALL)
+  const without = charts.rendered('fencepost', [...ALL, ...emptied(...paths)])
+  expect(without.map(({ kind, metadata }) => [kind, metadata.name])).toEqual(
+    usual.map(({ kind, metadata }) => [kind, metadata.name]),
+  )
+})
+
+test.each(['tls', 'listen', 'limits', 'redis'])(
+  'an empty section %s of the file of settings is none',
+  (section) => {
+    const config = JSON.stringify({ [section]: null, logs: { level: 'warn' } })
+    expect(charts.rendered('fencepost', [...ALL, '--set-json', `config=${config}`]).length).toBeGreaterThan(0)
+  },
+)
+
+/**
+ * Bug: `redis.bundled.readiness: null` made a node ready while its port answers, and `networkPolicy: {enabled: null}` left out the policies; other values that a
+ * template needs ended in `nil pointer evaluating interface {}`, with `--reuse-values` of a chart that had no such section, too.
+ */
+test.each([
+  ['image', 'redis', 'networkPolicy', 'dashboards'],
+  ['service.autoscaling', 'redis.bundled', 'operator', 'probe', 'podMonitor', 'prometheusRule'],
+  ['redis.bundled.storage', 'redis.bundled.readiness', 'redis.bundled.probes.startup', 'operator.ingress'],
+  ['service.enabled', 'failureMode', 'probe.rate', 'networkPolicy.enabled', 'prometheusRule.runbookUrl'],
+])('without %s and others the chart is refused, and the message names them', (...paths) => {
+  const told = charts.refusal('fencepost', [...ALL, ...emptied(...paths)])
+  const [, named] = /: ([\w., ]+): a value that the chart needs is missing/.exec(told) ?? []
+  expect(named?.split(', ').sort(), told).toEqual([...paths].sort())
+})

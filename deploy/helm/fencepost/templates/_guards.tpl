@@ -1,5 +1,6 @@
 {{- /* What the schema can't say. Each sentence names the value, what it is, and what to do. */ -}}
 {{- define "fencepost.guards" -}}
+{{- include "fencepost.missingGuard" . }}
 {{- if and (or .Values.service.enabled (eq .Values.redis.mode "bundled")) (not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" (include "fencepost.fullname" .))) }}
 {{- fail (printf "the release is named %s, and so would be its Service: Kubernetes takes a name of lower-case letters, digits and dashes that begins with a letter, without dots (DNS-1035). Choose another name for the release." .Release.Name) }}
 {{- end }}
@@ -20,6 +21,9 @@
 {{- include "fencepost.operatorGuards" .Values }}
 {{- include "fencepost.imageGuards" .Values }}
 {{- include "fencepost.memoryGuard" .Values }}
+{{- $settings := .Values.settings | default dict }}
+{{- $secretFiles := .Values.secretFiles | default dict }}
+{{- $config := .Values.config | default dict }}
 {{- with .Values }}
 {{- if and .redis.nodesFrom (ne .redis.mode "external") }}
 {{- fail (printf "redis.nodesFrom is given with redis.mode %s: set redis.mode to external, or leave it out." .redis.mode) }}
@@ -42,7 +46,7 @@
 {{- if and .redis.nodes .redis.groups }}
 {{- fail "redis.nodes and redis.groups are both given: the nodes of each group stand in redis.groups, leave redis.nodes out." }}
 {{- end }}
-{{- $size := len (first (values .redis.groups | default (list list))) }}
+{{- $size := len (first (values (.redis.groups | default dict) | default (list list))) }}
 {{- range $name, $nodes := .redis.groups }}
 {{- if eq (mod (len $nodes) 2) 0 }}
 {{- fail (printf "redis.groups.%s has %d entries: half of an even number decides nothing, name an odd number." $name (len $nodes)) }}
@@ -93,29 +97,29 @@
 {{- fail "failureMode is fail-open: while the nodes are away requests are carried out twice. Set failureModeAcknowledged to true where that is meant." }}
 {{- end }}
 {{- range $name := list "FENCEPOST_REDIS_NODES" "FENCEPOST_ON_QUORUM_LOSS" "FENCEPOST_API_LISTEN" "FENCEPOST_GATEWAY_LISTEN" "FENCEPOST_GATEWAY_GRPC_LISTEN" "FENCEPOST_PROXY_LISTEN" "FENCEPOST_CONFIG" "FENCEPOST_API_TOKEN_FILE" "FENCEPOST_INSTANCE" "FENCEPOST_REDIS_USERNAME" "FENCEPOST_REDIS_PASSWORD_FILE" "FENCEPOST_REDIS_CA_FILE" }}
-{{- if hasKey $.Values.settings $name }}
+{{- if hasKey $settings $name }}
 {{- fail (printf "settings.%s is given: this chart sets it from a value of its own." $name) }}
 {{- end }}
-{{- if hasKey $.Values.secretFiles $name }}
+{{- if hasKey $secretFiles $name }}
 {{- fail (printf "secretFiles.%s is given: this chart sets it from a value of its own." $name) }}
 {{- end }}
 {{- end }}
-{{- if hasKey .settings "FENCEPOST_ADMIN_LISTEN" }}
+{{- if hasKey $settings "FENCEPOST_ADMIN_LISTEN" }}
 {{- fail "settings.FENCEPOST_ADMIN_LISTEN is given: probes and Prometheus ask port 9090 of the pod. Leave it out; where pods have IPv6 addresses set listenHost." }}
 {{- end }}
-{{- if dig "listen" "admin" "" .config }}
+{{- if dig "admin" "" ($config.listen | default dict) }}
 {{- fail "config.listen.admin is given: probes and Prometheus ask port 9090 of the pod. Leave it out; where pods have IPv6 addresses set listenHost." }}
 {{- end }}
-{{- if contains "admin" (dig "FENCEPOST_TLS_LISTENERS" (dig "tls" "listeners" "" .config | toString) .settings | toString) }}
+{{- if contains "admin" (dig "FENCEPOST_TLS_LISTENERS" (dig "listeners" "" ($config.tls | default dict) | toString) $settings | toString) }}
 {{- fail "settings.FENCEPOST_TLS_LISTENERS (tls.listeners) names admin: probes and Prometheus ask it in plain text. Leave admin out of it." }}
 {{- end }}
-{{- if has (dig "FENCEPOST_REQUIRE_TLS" (dig "tls" "require" "off" .config) .settings | toString) (list "on" "true") }}
+{{- if has (dig "FENCEPOST_REQUIRE_TLS" (dig "require" "off" ($config.tls | default dict)) $settings | toString) (list "on" "true") }}
 {{- fail "settings.FENCEPOST_REQUIRE_TLS (tls.require) is on: probes and Prometheus ask port 9090 of the pod in plain text, so that fencepost would not start. Leave it off, and encrypt around the pods with a mesh." }}
 {{- end }}
-{{- $faults := printf "%s%s" (include "fencepost-lib.settingFaults" (dict "settings" .settings "secretFiles" .secretFiles)) (include "fencepost-lib.configFaults" (dict "config" .config)) }}
+{{- $faults := printf "%s%s" (include "fencepost-lib.settingFaults" (dict "settings" $settings "secretFiles" $secretFiles)) (include "fencepost-lib.configFaults" (dict "config" $config)) }}
 {{- with $faults | trim }}{{ fail . }}{{ end }}
 {{- include "fencepost.waitGuard" $ }}
-{{- $drain := include "fencepost-lib.settingValue" (dict "name" "FENCEPOST_DRAIN_TIMEOUT" "settings" .settings "config" .config) }}
+{{- $drain := include "fencepost-lib.settingValue" (dict "name" "FENCEPOST_DRAIN_TIMEOUT" "settings" $settings "config" $config) }}
 {{- $seconds := divf (include "fencepost-lib.amount" $drain | float64) 1000 | ceil | int }}
 {{- if and .service.enabled (lt (int .service.terminationGracePeriodSeconds) (add $seconds 10 | int)) }}
 {{- fail (printf "service.terminationGracePeriodSeconds is %d with a drain (FENCEPOST_DRAIN_TIMEOUT, limits.drain) of %s: the pod would be killed at its work. Give it %d or more: 5 before the drain, 5 after it." (int .service.terminationGracePeriodSeconds) $drain (add $seconds 10)) }}
@@ -127,9 +131,10 @@
 {{- define "fencepost.waitGuard" -}}
 {{- with .Values }}
 {{- if and (eq .redis.mode "bundled") (eq .redis.bundled.readiness "connects") (eq .redis.bundled.updateStrategy.type "RollingUpdate") }}
-{{- $of := dict "settings" .settings "config" .config }}
+{{- $config := .config | default dict }}
+{{- $of := dict "settings" .settings "config" $config }}
 {{- $leases := list (include "fencepost-lib.settingValue" (merge (dict "name" "FENCEPOST_LEASE") $of)) (include "fencepost-lib.settingValue" (merge (dict "name" "FENCEPOST_RESERVATION_MAX_LEASE") $of)) }}
-{{- range .config.routes }}{{ with .lease }}{{ $leases = append $leases . }}{{ end }}{{ end }}
+{{- range $config.routes }}{{ with .lease }}{{ $leases = append $leases . }}{{ end }}{{ end }}
 {{- $longest := 0 }}
 {{- range $leases }}{{ $longest = max $longest (include "fencepost-lib.amount" . | int64) }}{{ end }}
 {{- $step := include "fencepost-lib.amount" (include "fencepost-lib.settingValue" (merge (dict "name" "FENCEPOST_CLOCK_STEP") $of)) | int64 }}
@@ -160,6 +165,28 @@ charts each has its own name in the label of the chart. Without a cluster there 
 {{- if and $others (not $isThere) }}
 {{- fail (printf "the nodes of this release are called %s, and would be called %s: those would be empty, and requests that were executed would be executed again. Keep the name: set fullnameOverride to %s, or leave it out where that is the name of the release. Where the records may be lost, uninstall the release first." (first $others) $name (first $others | trimSuffix "-redis")) }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{- /*
+What a template can't go without. A value is missing where it was set to null, or where `helm upgrade --reuse-values` brings the values of a chart that did not have
+it. Sections that may be empty are not among them.
+*/ -}}
+{{- define "fencepost.missingGuard" -}}
+{{- $missing := list }}
+{{- range $path := list "image.repository" "image.pullPolicy" "service.enabled" "service.terminationGracePeriodSeconds" "service.autoscaling.enabled" "redis.mode" "redis.bundled.count" "redis.bundled.image" "redis.bundled.openToAll" "redis.bundled.maxmemory" "redis.bundled.memory" "redis.bundled.storage" "redis.bundled.zoneSpread" "redis.bundled.readiness" "redis.bundled.minReadySeconds" "redis.bundled.updateStrategy.type" "redis.bundled.probes.startup" "redis.bundled.probes.readiness" "redis.bundled.probes.liveness" "failureMode" "operator.enabled" "operator.ingress.enabled" "injection.enabled" "injection.resources.requests.memory" "injection.resources.limits.memory" "probe.enabled" "probe.rate" "probe.copies" "probe.tenant" "probe.retention" "networkPolicy.enabled" "networkPolicy.monitoringNamespace" "podMonitor.enabled" "podMonitor.interval" "prometheusRule.enabled" "prometheusRule.runbookUrl" "prometheusRule.grafanaUrl" "dashboards.enabled" }}
+{{- $value := $.Values }}
+{{- $at := list }}
+{{- range $name := splitList "." $path }}
+{{- if kindIs "map" $value }}
+{{- $at = append $at $name }}
+{{- $value = index $value $name }}
+{{- end }}
+{{- end }}
+{{- if kindIs "invalid" $value }}{{ $missing = append $missing (join "." $at) }}{{ end }}
+{{- end }}
+{{- with $missing | uniq }}
+{{- fail (printf "%s: a value that the chart needs is missing. To have its default leave it out, instead of setting it to null; and instead of --reuse-values upgrade with --reset-then-reuse-values." (join ", " .)) }}
 {{- end }}
 {{- end }}
 

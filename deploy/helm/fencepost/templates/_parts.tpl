@@ -73,7 +73,7 @@ again, and a Deployment without one has one pod. Without a cluster there is noth
 {{- $nodes = append $nodes (printf "%s://%s-%d.%s.%s.svc:6379" $scheme $name $index $name $.Release.Namespace) }}
 {{- end }}
 {{- end }}
-{{- $settings := merge (dict "FENCEPOST_ON_QUORUM_LOSS" .Values.failureMode) .Values.settings }}
+{{- $settings := merge (dict "FENCEPOST_ON_QUORUM_LOSS" .Values.failureMode) (.Values.settings | default dict) }}
 {{- if .Values.operator.enabled }}
 {{- $settings = merge $settings (dict "FENCEPOST_RUNBOOK_URL" .Values.prometheusRule.runbookUrl) }}
 {{- end }}
