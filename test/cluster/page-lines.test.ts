@@ -11,6 +11,7 @@ const NAMES = [
   'helm rollback',
   'helm template',
   'helm test',
+  'helm uninstall',
   'helm upgrade',
   'helm upgrade --wait',
   'kubectl drain',

@@ -17,7 +17,7 @@
 {{- fail "injection.enabled is true with redis.mode embedded: each pod would decide by itself, and nothing would be deduplicated between them. Use bundled or external nodes." }}
 {{- end }}
 {{- include "fencepost.filesGuard" . }}
-{{- include "fencepost.renamedNodesGuard" . }}
+{{- include "fencepost.lostNodesGuard" . }}
 {{- include "fencepost.operatorGuards" .Values }}
 {{- include "fencepost.imageGuards" .Values }}
 {{- include "fencepost.memoryGuard" .Values }}
@@ -148,22 +148,26 @@
 {{- end }}
 
 {{- /*
-Nodes of another name have volumes of their own, which are empty: the release would forget what was executed. Of several fencepost in a chart of
-charts each has its own name in the label of the chart. Without a cluster there is nothing to look up.
+The nodes of a release have all of its records. Without them, or with empty ones of another name, it would forget what was executed. Of several fencepost in a
+chart of charts each has its own name in the label of the chart. Without a cluster there is nothing to look up.
 */ -}}
-{{- define "fencepost.renamedNodesGuard" -}}
-{{- if and .Release.IsUpgrade (eq .Values.redis.mode "bundled") }}
+{{- define "fencepost.lostNodesGuard" -}}
+{{- if .Release.IsUpgrade }}
 {{- $name := include "fencepost.nodesName" . }}
-{{- $others := list }}
-{{- $isThere := false }}
+{{- $mode := .Values.redis.mode }}
+{{- $ours := list }}
 {{- range (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items }}
 {{- $labels := .metadata.labels | default dict }}
 {{- $chart := regexReplaceAll "-[0-9]+[.][0-9]+[.][0-9]+.*$" (get $labels "helm.sh/chart") "" }}
-{{- $isOurs := and (eq (get $labels "app.kubernetes.io/name") "fencepost-redis") (eq $chart $.Chart.Name) (eq (get (.metadata.annotations | default dict) "meta.helm.sh/release-name") $.Release.Name) }}
-{{- if eq .metadata.name $name }}{{ $isThere = true }}{{ else if $isOurs }}{{ $others = append $others .metadata.name }}{{ end }}
+{{- if and (eq (get $labels "app.kubernetes.io/name") "fencepost-redis") (eq $chart $.Chart.Name) (eq (get (.metadata.annotations | default dict) "meta.helm.sh/release-name") $.Release.Name) }}
+{{- $ours = append $ours .metadata.name }}
 {{- end }}
-{{- if and $others (not $isThere) }}
-{{- fail (printf "the nodes of this release are called %s, and would be called %s: those would be empty, and requests that were executed would be executed again. Keep the name: set fullnameOverride to %s, or leave it out where that is the name of the release. Where the records may be lost, uninstall the release first." (first $others) $name (first $others | trimSuffix "-redis")) }}
+{{- end }}
+{{- if and $ours (ne $mode "bundled") }}
+{{- fail (printf "this release has the nodes %s, and redis.mode %s would delete them: other nodes know none of its records, and requests that were executed would be executed again. Leave redis.mode as it is. Where the records may be lost, uninstall the release first." (first $ours) $mode) }}
+{{- end }}
+{{- if and $ours (not (has $name $ours)) }}
+{{- fail (printf "the nodes of this release are called %s, and would be called %s: those would be empty, and requests that were executed would be executed again. Keep the name: set fullnameOverride to %s, or leave it out where that is the name of the release. Where the records may be lost, uninstall the release first." (first $ours) $name (first $ours | trimSuffix "-redis")) }}
 {{- end }}
 {{- end }}
 {{- end }}
