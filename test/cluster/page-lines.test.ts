@@ -21,6 +21,9 @@ const NAMES = [
 
 /** Why a line is not run. */
 const NOT_RUN: Readonly<Record<string, string>> = {
+  'for i in 0 1 2 3 4; do kubectl patch pvc data-fencepost-redis-$i --type=merge --patch \'{"spec":{"resources":{"requests":{"storage":"8Gi"}}}}\'; done':
+    'volumes of the machine cannot grow',
+  'kubectl delete statefulset fencepost-redis --cascade=orphan': 'goes with the line before',
   'helm install fencepost oci://ghcr.io/fencepost/charts/fencepost --version 0.1.0 …':
     'takes the chart from a registry, and nothing was published yet',
   'printf \'%s\\n\' "$OPERATOR_PASSWORD" | kubectl -n fencepost exec -i "$pod" -- sh -c \'IFS= read -r REDISCLI_AUTH export REDISCLI_AUTH; exec valkey-cli --tls --cacert /etc/valkey-tls/ca.crt --user operator "$@"\' sh "$@"':
