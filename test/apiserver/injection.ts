@@ -68,6 +68,15 @@ export async function checkInjection(cluster: Cluster, chart: string, values: st
   await check('injection: the policies are in force', () =>
     cluster.untilAdmitted('injected', pod(ASKS), isInjected),
   )
+  // Bug: an API server of 1.36 did not find the parameter of the policy again, and no pod of the cluster could be created any more.
+  await check('injection: helm uninstall and helm install', async () => {
+    await cluster.helm('injection', 'uninstall', 'rel')
+    await cluster.untilAdmitted('injected', pod(ASKS), (admitted) => !isInjected(admitted))
+    const given = ['--values', values, '--set', 'injection.enabled=true']
+    await cluster.helm('injection', 'install', 'rel', chart, ...given)
+    await cluster.untilAdmitted('injected', pod(ASKS), isInjected)
+    await cluster.admitted('injected', pod({}))
+  })
   await check('injection: the sidecar is what the library chart adds, under "restricted"', async () => {
     const admitted = await cluster.admitted('injected', pod(ASKS))
     const service = await cluster.deployed('injection', 'rel')
@@ -106,6 +115,14 @@ export async function checkInjection(cluster: Cluster, chart: string, values: st
     await check(`injection: ${what} is refused with its sentence`, () =>
       cluster.refuses('injected', pod(annotations), sentence),
     )
+  // Bug: it was given a second container of this name, and the server said only that the name is a duplicate.
+  await check('injection: a container of the same name that is no native sidecar is refused', () =>
+    cluster.refuses(
+      'injected',
+      pod(ASKS, { containers: [{ ...own, name: 'fencepost' }] }),
+      'the pod asks for fencepost and has no native sidecar of this name.',
+    ),
+  )
   await check('injection: an init container of the same name is refused', () =>
     cluster.refuses(
       'injected',

@@ -105,3 +105,14 @@ test('the policies of injection are what an API server of 1.37 takes, and there 
   expect(await schemaFaults(injecting, 'v1.37.0')).toEqual([])
   expect(policies([]).every(({ kind }) => kind === 'ConfigMap')).toBe(true)
 })
+
+/**
+ * Bug: what the sidecar is given was a ConfigMap, the parameter of the policy. Where an API server doesn't find it, as after `helm uninstall` and `helm install`, it
+ * refuses every pod of the cluster, with and without the annotations.
+ */
+test('the policies of injection look nothing up in the cluster', () => {
+  const policies = charts
+    .rendered('fencepost', [...TOKEN, ...OPEN, '--set', 'injection.enabled=true'])
+    .filter(({ apiVersion }) => /admissionregistration/.test(apiVersion))
+  for (const { spec } of policies) expect([spec.paramKind, spec.paramRef]).toEqual([undefined, undefined])
+})

@@ -247,7 +247,7 @@ test('where pods have IPv6 addresses the sidecar, the service and the probe list
     FENCEPOST_PROXY_LISTEN: '127.0.0.1:8080',
   })
   expect(probe.containers[0].args).toContain('--prometheus=[::]:9464')
-  const parameters = manifests.find(({ metadata }) => metadata.name === 'rel-injection')
-  expect(parameters.data.listenHost).toBe('[::]')
+  const policy = manifests.find(({ kind }) => kind === 'MutatingAdmissionPolicy')
+  expect(policy.spec.variables).toContainEqual({ name: 'listenHost', expression: '"[::]"' })
   expect(await schemaFaults(manifests, 'v1.37.0')).toEqual([])
 })
