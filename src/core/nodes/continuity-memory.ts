@@ -7,7 +7,14 @@
 import { type ClockSample, readingOf, stepBetween } from './clock-samples.ts'
 import type { ContinuityView, NodeView, Pulse } from './continuity.ts'
 import { PULSE_EVERY_MS } from './continuity.ts'
-import { isEnrolled, type Membership } from './enrolment-rules.ts'
+import {
+  isEnrolled,
+  type Lineage,
+  lineageIn,
+  type Membership,
+  NEVER_A_REPLICA,
+  wasReplicaSince,
+} from './enrolment-rules.ts'
 import { isAmongMost } from './first-sight.ts'
 
 /** What a node reports of itself. */
@@ -15,6 +22,8 @@ export type ContinuityFacts = Membership & {
   readonly pulse: Pulse | undefined
   readonly durable: boolean
   readonly startedNodeMs: number
+  /** Default: it never was a replica. */
+  readonly lineage?: Lineage
 }
 
 /** A node that answers and is usable; undefined: it is silent. */
@@ -127,6 +136,7 @@ export class ContinuityMemory {
       pulse: facts.pulse,
       durable: facts.durable,
       startedNodeMs: facts.startedNodeMs,
+      ...(wasReplica(facts) ? { wasReplica: true } : {}),
       clockAgrees: this.#clockAgrees(index, present),
       clockRanOn: seen.ranOn.runId === facts.runId && seen.ranOn.is,
       seenPulseMs: seen.pulseMs,
@@ -147,6 +157,10 @@ export class ContinuityMemory {
   #note(name: string, ms: number): void {
     if (Number.isFinite(ms)) this.#noted.set(name, newest(this.#noted.get(name), ms) ?? ms)
   }
+}
+
+function wasReplica({ epoch, lineage = NEVER_A_REPLICA }: ContinuityFacts): boolean {
+  return epoch !== undefined && wasReplicaSince(lineageIn(epoch) ?? NEVER_A_REPLICA, lineage)
 }
 
 /** The run that its epoch names was seen to vote, and the clock ran on as ours since. */

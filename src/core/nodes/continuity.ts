@@ -30,6 +30,9 @@
  * (`live-leases.ts`). A node that has forgotten nothing keeps its leases itself, where its clock was seen to run on;
  * else it adopts the union, too.
  *
+ * A server that was a replica of a node, or was started with a copy of its files, has its epoch and its pulses, while that node
+ * went on: it may have forgotten what was done up to this moment, whenever it was started.
+ *
  * A pulse is written only while the epoch stands: a node that dies after half of the copying has the window of its
  * first death, and not of its second.
  *
@@ -75,6 +78,8 @@ export type WaitingNode = {
   /** As configured now. */
   readonly durable: boolean
   readonly startedNodeMs: number
+  /** It followed another server since the enrolment that its data show: they ended when it ceased to, which is not known. */
+  readonly wasReplica?: true
   /** Its clock agrees with those of a majority, itself included, within the tolerated step. */
   readonly clockAgrees: boolean
   /** This process saw its clock before the restart, and it has run on as ours did. */
@@ -143,12 +148,13 @@ function rememberedUntilMs({ name, membership, pulse }: WaitingNode, clusterId: 
 export function lossWindowOf(node: NodeView, view: ContinuityView): LossWindow | undefined {
   if (node.kind === 'voting') return undefined
   if (node.kind === 'silent' || !node.clockAgrees) return EVERYTHING
-  const untilMs = node.startedNodeMs + START_GRANULARITY_MS
   const fromMs = rememberedUntilMs(node, view.clusterId)
   if (fromMs === undefined) return { fromMs: Number.NEGATIVE_INFINITY, untilMs: forgotUntilMs(node) }
+  const untilMs = node.startedNodeMs + START_GRANULARITY_MS
   // It remembers a time after its own start, or its start lies in the future: its clock was another one then.
   if (fromMs > untilMs + view.toleratedStepMs) return EVERYTHING
   if (node.startedNodeMs > node.membership.nodeMs + view.toleratedStepMs) return EVERYTHING
+  if (isCopy(node, view)) return { fromMs, untilMs: Math.max(untilMs, node.membership.nodeMs) }
   return isIntact(node, view) ? undefined : { fromMs, untilMs }
 }
 
@@ -164,23 +170,41 @@ function forgotUntilMs({ membership, startedNodeMs }: WaitingNode): number {
   return Math.max(sinceMs, startedNodeMs + START_GRANULARITY_MS)
 }
 
+/**
+ * The node whose data it has went on beside it, until this one took its place: it was its replica, or was started with a copy
+ * of its files, and pulses are known from after that.
+ */
+function isCopy(node: WaitingNode, view: ContinuityView): boolean {
+  const startedMs = node.startedNodeMs + START_GRANULARITY_MS + view.toleratedStepMs
+  return node.wasReplica === true || pulsesKnownOf(node, view).some((known) => known > startedMs)
+}
+
 /** Every write was durable, and no witness that would know of a later pulse than the surviving one knows any. */
 function isIntact(node: WaitingNode, view: ContinuityView): boolean {
-  const { pulse, membership, seenPulseMs, notedPulseMs } = node
+  const { pulse, membership, seenPulseMs } = node
   if (pulse === undefined || rememberedUntilMs(node, view.clusterId) === undefined) return false
   const sameRun = membership.epoch?.split(':')[1] === pulse.runId
   if (!sameRun || !pulse.durable || !node.durable) return false
-  const notes = view.nodes.flatMap((other) => {
+  if (pulsesKnownOf(node, view).some((known) => known > pulse.nodeMs)) return false
+  const notes = notesOf(node, view)
+  const lately = (known: number) => known >= pulse.nodeMs - WITNESS_LAG_MS
+  // Among so many witnesses at least one volume was not set back as well, or more failed than may at once.
+  if (notes.filter(lately).length >= view.nodes.length - view.required) return true
+  return seenPulseMs !== undefined && lately(seenPulseMs)
+}
+
+/** The newest pulses of the node that the others keep. */
+function notesOf(node: WaitingNode, view: ContinuityView): readonly number[] {
+  return view.nodes.flatMap((other) => {
     if (other === node || other.kind === 'silent') return []
     if (other.kind === 'waiting' && rememberedUntilMs(other, view.clusterId) === undefined) return []
     const noted = other.pulse?.others.get(node.name)
     return noted === undefined ? [] : [noted]
   })
-  if ([...notes, seenPulseMs ?? 0, notedPulseMs ?? 0].some((known) => known > pulse.nodeMs)) return false
-  const lately = (known: number) => known >= pulse.nodeMs - WITNESS_LAG_MS
-  // Among so many witnesses at least one volume was not set back as well, or more failed than may at once.
-  if (notes.filter(lately).length >= view.nodes.length - view.required) return true
-  return seenPulseMs !== undefined && lately(seenPulseMs)
+}
+
+function pulsesKnownOf(node: WaitingNode, view: ContinuityView): readonly number[] {
+  return [...notesOf(node, view), node.seenPulseMs ?? 0, node.notedPulseMs ?? 0]
 }
 
 /** The instant at which most nodes may have forgotten what they did, and these nodes. */

@@ -163,6 +163,23 @@ describe('the loss window', () => {
     expect(lossWindowOf(unnoticed, view(unnoticed, ...others))?.untilMs).toBe(nodeMs)
   })
 
+  // Bug: it ended with the start of the process, as if the node whose data it had copied had died then.
+  test('the loss window of a server that was a replica ends now', () => {
+    const node = restarted('a', { wasReplica: true, startedNodeMs: PULSE_MS })
+    const untilMs = node.membership.nodeMs
+    expect(lossWindowOf(node, view(node, ...others))).toEqual({ fromMs: PULSE_MS, untilMs })
+  })
+
+  // Bug: as above. A server that runs with a copy of the volume takes the place of a node that still wrote pulses meanwhile.
+  test('the loss window of a server that was started before the last pulse of its node ends now', () => {
+    const node = restarted('a', { notedPulseMs: STARTED_MS + 3_000 })
+    const untilMs = node.membership.nodeMs
+    expect(lossWindowOf(node, view(node, ...others))).toEqual({ fromMs: PULSE_MS, untilMs })
+    const noted = voting('b', { others: new Map([['a', STARTED_MS + 3_000]]) })
+    const unseen = restarted('a')
+    expect(lossWindowOf(unseen, view(unseen, noted))).toEqual({ fromMs: PULSE_MS, untilMs })
+  })
+
   test.for<[string, Setting]>([
     ['remembers a time after its start', { pulse: { nodeMs: STARTED_MS + 3_000 } }],
     ['was started in the future', { startedNodeMs: STARTED_MS + 10_000 }],
@@ -220,6 +237,20 @@ describe('of five nodes, at every instant two may be silent or have forgotten it
     ],
   ])('%s: %s', ([, expected, nodes]) => {
     expect(judged(lossy('a'), ...nodes)).toBe(expected)
+  })
+
+  // Bug: each had a window of seconds around its own copying, and what was done since then was executed again.
+  test('servers that were copied at different times and took the places of three nodes together: closed', () => {
+    const copied = (name: string, ms: number) =>
+      restarted(name, {
+        wasReplica: true,
+        pulse: { nodeMs: PULSE_MS + ms },
+        startedNodeMs: PULSE_MS + ms,
+        membership: { ...restarted(name).membership, nodeMs: PULSE_MS + 300_000 },
+      })
+    const [a, b, c] = [copied('a', 0), copied('b', 60_000), copied('c', 120_000)]
+    expect(judged(a, b, c, voting('d'), voting('e'))).toBe('closed')
+    expect(judged(a, b, voting('c'), voting('d'), voting('e'))).toBe('union')
   })
 
   test('the reason against a continuation names the time and the nodes', () => {
