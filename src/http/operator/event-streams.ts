@@ -127,7 +127,8 @@ export function createEventStreams({ tokens, clock, onFailure }: EventStreamPort
       channel.streams.add(stream)
       response.on('error', () => {})
       response.once('close', () => leave(key, channel, stream))
-      response.writeHead(200, { 'Content-Type': 'text/event-stream' })
+      // nginx keeps what comes last until more comes.
+      response.writeHead(200, { 'Content-Type': 'text/event-stream', 'X-Accel-Buffering': 'no' })
       response.flushHeaders()
       if (known === undefined) void look(channel)
       else if (channel.latest !== undefined) send(stream, channel.latest)

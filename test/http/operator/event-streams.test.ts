@@ -11,6 +11,7 @@ import {
   UNREAD_LOOKS_MAX,
 } from '../../../src/http/operator/event-streams.ts'
 import { eventually } from '../../support/eventually.ts'
+import { startNginx } from '../../support/nginx.ts'
 import { startOperatorApi } from '../../support/operator-api.ts'
 import { OPERATE_TOKEN, VIEW_TOKEN } from '../../support/operator-caller.ts'
 import { keyOf } from '../../support/redis-cluster.ts'
@@ -27,9 +28,9 @@ afterEach(() => api[Symbol.asyncDispose]())
 const OVERVIEW = '/overview/events'
 const eventsOf = (record: string) => `/records/${encodeURIComponent(record)}/events`
 
-async function reader(path: string, token = OPERATE_TOKEN) {
+async function reader(path: string, token = OPERATE_TOKEN, origin = api.origin) {
   const over = new AbortController()
-  const response = await fetch(`${api.origin}/v1/operator${path}`, {
+  const response = await fetch(`${origin}/v1/operator${path}`, {
     headers: { authorization: `Bearer ${token}` },
     signal: over.signal,
   })
@@ -75,6 +76,15 @@ describe.each([
     const [first, second] = [await one.next(), await one.after(everyMs)]
     expect([typeof first, typeof second]).toEqual(['object', 'object'])
     expect(second).not.toEqual(first)
+    one.leave()
+  })
+
+  // Bug: nginx, as behind the Ingress of the chart, kept each event until the next one came.
+  test('an event comes through nginx as soon as it is sent', async () => {
+    await using proxy = await startNginx(api.origin)
+    const one = await reader(path, OPERATE_TOKEN, proxy.origin)
+    const [first, second] = [await one.next(), await one.after(everyMs)]
+    expect([typeof first, typeof second]).toEqual(['object', 'object'])
     one.leave()
   })
 
