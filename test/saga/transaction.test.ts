@@ -5,6 +5,7 @@ import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'v
 import { isOutage } from '../../packages/saga/src/database.ts'
 import { CommitOutcomeUnknownError, TransactionAbortedError } from '../../packages/saga/src/errors.ts'
 import { createSagaKit, type SagaKit } from '../../packages/saga/src/kit.ts'
+import { eventually } from '../support/eventually.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'
 
@@ -61,20 +62,34 @@ test('a serialization failure runs the whole function again, on a new snapshot',
   expect(runs).toBeGreaterThan(10)
 })
 
-// The one that PostgreSQL ends may be back before the other has woken up, and deadlock again.
 // Bug: where a database has `default_transaction_isolation = serializable`, single statements failed; a relay sent what was confirmed again.
 test.each(['repeatable read', 'serializable'])(
   'a single statement is repeated, too, where the default is %s',
   async (isolation) => {
     const pool = server.pool({ options: `-c default_transaction_isolation=${isolation.replace(' ', '\\ ')}` })
     const strict = createSagaKit({ pool, events: (event) => kit.seen.push(event) })
-    const add = () => strict.query('UPDATE accounts SET balance = balance + 1 WHERE id = 1')
-    for (let round = 0; round < 10; round += 1) await Promise.all([add(), add(), add()])
-    expect(await balances()).toEqual([130, 100])
-    expect(kit.seenOf('transaction_retried').length).toBeGreaterThan(0)
+    const rival = await kit.pool.connect()
+    try {
+      await rival.query('BEGIN')
+      await rival.query('UPDATE accounts SET balance = balance + 10 WHERE id = 1')
+      const added = strict.query('UPDATE accounts SET balance = balance + 1 WHERE id = 1')
+      await eventually('the statement waits for the row', async () => {
+        const { rows } = await kit.pool.query(
+          `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'UPDATE accounts%'`,
+        )
+        return rows.length === 1
+      })
+      await rival.query('COMMIT')
+      await added
+    } finally {
+      rival.release()
+    }
+    expect(await balances()).toEqual([111, 100])
+    expect(kit.seenOf('transaction_retried').map(({ sqlState }) => sqlState)).toEqual(['40001'])
   },
 )
 
+// The one that PostgreSQL ends may be back before the other has woken up, and deadlock again.
 test('a deadlock is retried, however often it comes, until both have ended', async () => {
   const both = Promise.withResolvers<void>()
   let runs = 0
