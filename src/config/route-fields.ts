@@ -231,7 +231,7 @@ export const ROUTE_FIELDS = {
   storedResponseLimit: like(SETTINGS.storedResponseLimitBytes, 'Largest response body that is stored.'),
   store: field(
     store,
-    '2xx, 3xx, 4xx: store; 401, 403, 407, 419, 421, 425, 429, 440, 498, 5xx: release; 206, 408, 499, 502, 504: hold',
+    '2xx, 3xx, 4xx: store; 401, 403, 407, 412, 419, 421, 423, 425, 428, 429, 431, 440, 449, 498, 5xx: release; 206, 408, 499, 502, 504: hold',
     'Per status or class: `store` the answer, `release` the key, or `hold` the lock; `5xx: store` as Stripe does.',
   ),
   storedHeaders: field(

@@ -225,6 +225,7 @@ describe.each(Object.entries(servers))('a handler of %s', (name, start) => {
     [402, true],
     [404, true],
     [401, false],
+    [412, false],
     [429, false],
     [500, false],
     [503, false],

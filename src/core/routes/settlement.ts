@@ -27,7 +27,6 @@ export type StoringPolicy = {
 }
 
 /**
-/**
  * What an answer says of the request. `unknown`: nothing; whoever gave it had waited for the work for too long, or lost it, so the request may have
  * been executed, or be at work still.
  */
@@ -43,10 +42,11 @@ const OF_A_GATEWAY = new Set([502, 504])
 const BROKEN_OFF = new Set([408, 499])
 
 /**
- * Answers that say "not now" or "not you": executing the request later is legitimate. In no standard: 419 is an old CSRF token (Laravel), 440 an
- * old session (IIS), 498 an old token (Esri).
+ * Answers that say "not now", "not you" or "not so", of what is no part of a request's identity: executing the request later is legitimate. 412
+ * and 428 are about its conditions, 423 about a lock, 431 about its head (its cookies, most likely). In no standard: 419 is an old CSRF token
+ * (Laravel), 440 an old session (IIS), 449 "try again" (Azure), 498 an old token (Esri).
  */
-const RELEASED_4XX = new Set([401, 403, 407, 419, 421, 425, 429, 440, 498])
+const RELEASED_4XX = new Set([401, 403, 407, 412, 419, 421, 423, 425, 428, 429, 431, 440, 449, 498])
 
 /** The application's own verdict; stripped before a client sees it. */
 export const OUTCOME_HEADER = 'fencepost-outcome'

@@ -16,7 +16,7 @@ const disposition = (status: number, headers: HeaderList = [], store: StoringPol
 describe('the settlement of an answer', () => {
   test('by default the status decides what an answer settles', () => {
     // Bug: a page of Laravel that had fetched a new CSRF token after 419 got the same 419 again, as long as the record was kept.
-    const released = [401, 403, 407, 419, 421, 425, 429, 440, 498]
+    const released = [401, 403, 407, 412, 419, 421, 423, 425, 428, 429, 431, 440, 449, 498]
     const expected = (status: number): Settlement => {
       if (status === 206) return 'hold'
       if ([408, 499, 502, 504].includes(status)) return 'unknown'

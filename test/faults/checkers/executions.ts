@@ -18,7 +18,7 @@ export type Counted = {
 }
 
 /** Answers after which the key is free at once (docs/reference/http.md, "What is stored"). */
-const RELEASES = /^status:(401|403|407|419|421|425|429|440|498|50[0135-9]|5[1-9]\d)$/
+const RELEASES = /^status:(401|403|407|412|419|421|423|425|428|429|431|440|449|498|50[0135-9]|5[1-9]\d)$/
 /** From the answer of the application to its record: a fault that begins later is no cause. */
 const SETTLED_AFTER_MS = 2_000
 /** Answers of unknown effect: the lock stays until the lease ends. */
