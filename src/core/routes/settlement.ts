@@ -32,8 +32,11 @@ export type StoringPolicy = {
  */
 export type Settlement = Disposition | 'unknown'
 
-/** RFC 9110, sections 15.6.3 and 15.6.5. An nginx in front of PHP answers 504 while the script goes on. */
-const OF_A_GATEWAY = new Set([502, 504])
+/**
+ * RFC 9110, sections 15.6.3 and 15.6.5. An nginx in front of PHP answers 504 while the script goes on. Cloudflare has names of its own: the answer
+ * was none (520), or did not come in time (522, 524). Its 521, 523, 525 and 526 are connections that were never made.
+ */
+const OF_A_GATEWAY = new Set([502, 504, 520, 522, 524])
 
 /**
  * The whole request was there, so with 408 nobody waited for it: it is a time limit of the framework (NestJS, Gin, tower), which does not end the
@@ -59,7 +62,7 @@ export function dispositionOf(
   const last = verdicts.at(-1)?.trim().toLowerCase()
   if (last === 'store' || last === 'release' || last === 'hold') return last
   const status = meantStatus(response)
-  const chosen = policy.store[String(status)] ?? policy.store[`${Math.floor(status / 100)}xx`]
+  const chosen = chosenFor(status, policy)
   // Whatever `Retry-After` says: it is the gateway's, too.
   if (OF_A_GATEWAY.has(status)) return chosen ?? 'unknown'
   // An application that refuses and asks for a retry has not settled the request. With 2xx and 3xx it says when to look
@@ -71,6 +74,15 @@ export function dispositionOf(
   if (status === 206) return 'hold'
   if (status >= 500 || RELEASED_4XX.has(status)) return 'release'
   return 'store'
+}
+
+/** What the route says. It releases by class what is a refusal: where nobody knows what was done, it has to name the status. */
+function chosenFor(status: number, { store }: StoringPolicy): Disposition | undefined {
+  const exact = store[String(status)]
+  if (exact !== undefined) return exact
+  const ofClass = store[`${Math.floor(status / 100)}xx`]
+  const leavesOpen = OF_A_GATEWAY.has(status) || BROKEN_OFF.has(status)
+  return leavesOpen && ofClass === 'release' ? undefined : ofClass
 }
 
 /** Where the status of HTTP is 200 whatever came of the call: the one that stands for what the protocol above says. */

@@ -3,7 +3,7 @@
  * `POST /v1/gateway/release`: it releases the claim.
  *
  * Owns what is stored of the report; its form is in `reported-answer.ts`. The signed reservation id of the check's answer names the claim: only its
- * holder can end it. An answer whose status settles nothing (429, 5xx but 502 and 504, a 4xx with Retry-After) releases the claim, as in the
+ * holder can end it. An answer whose status settles nothing (429, most 5xx, a 4xx with Retry-After) releases the claim, as in the
  * proxy.
  */
 

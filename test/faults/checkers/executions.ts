@@ -18,11 +18,13 @@ export type Counted = {
 }
 
 /** Answers after which the key is free at once (docs/reference/http.md, "What is stored"). */
-const RELEASES = /^status:(401|403|407|412|419|421|423|425|428|429|431|440|449|498|50[0135-9]|5[1-9]\d)$/
+const RELEASES =
+  /^status:(401|403|407|412|419|421|423|425|428|429|431|440|449|498|50[0135-9]|52[135-9]|5[13-9]\d)$/
 /** From the answer of the application to its record: a fault that begins later is no cause. */
 const SETTLED_AFTER_MS = 2_000
 /** Answers of unknown effect: the lock stays until the lease ends. */
-const BREAKS = /^(crash-|half-body|reset|wrong-length|huge-head|endless|status:(408|499|502|504)$)/
+const BREAKS =
+  /^(crash-|half-body|reset|wrong-length|huge-head|endless|status:(408|499|502|504|520|522|524)$)/
 
 /**
  * @param mayLoseLease ids of faults during which a holder may lose its lease: by pause, crash, or a lost quorum

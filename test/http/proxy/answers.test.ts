@@ -303,6 +303,7 @@ test.each<[status: number, headers: Record<string, string>, first: string, secon
   [499, {}, 'indeterminate', 'in-progress'],
   [502, {}, 'indeterminate', 'in-progress'],
   [504, {}, 'indeterminate', 'in-progress'],
+  [524, {}, 'indeterminate', 'in-progress'],
   // The application asks for a retry.
   [409, { 'Retry-After': '5' }, 'released', 'released'],
   // It has accepted the request, and says when the result is due.
