@@ -8,11 +8,10 @@
 
 import type { HeaderList } from '../header-list.ts'
 import { linesOf } from './header-lines.ts'
+import { frameWith } from './length-prefixed.ts'
 
 const TYPE = /^application\/grpc-web(-text)?(\+[a-z0-9.-]+)?\s*(;|$)/i
-const FRAME_HEAD_BYTES = 5
 const TRAILERS = 0x80
-const COMPRESSED = 0x01
 const STATUS_LINE = /^grpc-status:[ \t]*([0-9]{1,9})[ \t]*$/im
 
 /** By code, from OK on. */
@@ -28,7 +27,7 @@ export function grpcWebStatus(answer: {
   if (type === null) return undefined
   const [inHead] = linesOf(answer.headers, 'grpc-status')
   if (inHead !== undefined) return codeIn(`grpc-status:${inHead}`)
-  const trailers = trailersIn(type[1] === undefined ? answer.body : decoded(answer.body))
+  const trailers = frameWith(TRAILERS, type[1] === undefined ? answer.body : decoded(answer.body))
   return trailers === undefined ? undefined : codeIn(trailers.toString('latin1'))
 }
 
@@ -40,19 +39,6 @@ export function httpStatusOfGrpc(code: number): number {
 function codeIn(lines: string): number | undefined {
   const code = STATUS_LINE.exec(lines)?.[1]
   return code === undefined ? undefined : Number(code)
-}
-
-function trailersIn(body: Buffer): Buffer | undefined {
-  let at = 0
-  while (at + FRAME_HEAD_BYTES <= body.length) {
-    const flags = body[at]!
-    const end = at + FRAME_HEAD_BYTES + body.readUInt32BE(at + 1)
-    if (end > body.length) return undefined
-    if ((flags & TRAILERS) !== 0)
-      return (flags & COMPRESSED) === 0 ? body.subarray(at + FRAME_HEAD_BYTES, end) : undefined
-    at = end
-  }
-  return undefined
 }
 
 /** Each frame may have been encoded by itself, with its own padding. */

@@ -5,6 +5,7 @@
  * one (`ForwardResult`).
  */
 
+import { connectStreamStatus } from '../formats/connect-stream.ts'
 import { grpcWebStatus, httpStatusOfGrpc } from '../formats/grpc-web.ts'
 import { linesOf } from '../formats/header-lines.ts'
 import type { JsonPointer } from '../formats/json-pointer.ts'
@@ -88,7 +89,7 @@ function chosenFor(status: number, { store }: StoringPolicy): Disposition | unde
 /** Where the status of HTTP is 200 whatever came of the call: the one that stands for what the protocol above says. */
 function meantStatus(response: Pick<ApplicationResponse, 'status' | 'headers' | 'body'>): number {
   if (response.status !== 200) return response.status
-  const code = grpcWebStatus(response)
+  const code = grpcWebStatus(response) ?? connectStreamStatus(response)
   return code === undefined ? 200 : httpStatusOfGrpc(code)
 }
 

@@ -134,6 +134,19 @@ describe('an answer of gRPC-Web says in its own status what it settles', () => {
     ).toBe('release'))
 })
 
+/** Bug: a stream of Connect that had failed for a moment was recorded as 200, and each retry got the failure. */
+test.each<[code: string, store: StoringPolicy['store'], Settlement]>([
+  ['unavailable', {}, 'release'],
+  ['deadline_exceeded', {}, 'unknown'],
+  ['already_exists', {}, 'store'],
+  ['unavailable', { '503': 'store' }, 'store'],
+])('a stream of Connect that ends with %s, under %j: %s', (code, store, expected) => {
+  const end = Buffer.from(JSON.stringify({ error: { code } }))
+  const body = Buffer.concat([Buffer.from([0x02, 0, 0, 0, end.length]), end])
+  const headers: HeaderList = [['Content-Type', 'application/connect+json']]
+  expect(dispositionOf({ status: 200, headers, body }, { ...policy, store })).toBe(expected)
+})
+
 describe('which headers are stored', () => {
   const kept = (name: string, value = 'v', extra: string[] = []) =>
     storedHeadersOf([[name, value]], extra).length === 1
