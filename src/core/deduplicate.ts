@@ -173,8 +173,8 @@ async function workOnEntities(
   const held = () => renewer.held() && locked.held()
   const { outcome, lease: fate } = await forwardAndSettle(request, renewer, held, guard)
   await endLease(fate, renewer, guard)
-  // Without an answer the application may still work on them: let their leases lapse, like the record's.
-  if (outcome.kind !== 'indeterminate') await locked.unlock()
+  // The application may still work on them: let their leases lapse, like the record's.
+  if (fate !== 'abandoned') await locked.unlock()
   return outcome
 }
 

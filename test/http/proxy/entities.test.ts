@@ -61,6 +61,23 @@ test('a request whose wait ends gets a problem and is not executed, and its retr
   expect((await proxy.post('first', '{}', account)).headers.get('idempotency-status')).toBe('replayed')
 })
 
+/** Bug: the claim stayed, and the entity was free at once, so the next request of the account ran beside the work that the hold was for. */
+test.each<[what: string, status: number, headers: Record<string, string>]>([
+  ['the route holds', 503, {}],
+  ['the application holds', 500, { 'Fencepost-Outcome': 'hold' }],
+])('the entity of an answer that %s stays locked, like its key', async (_what, status, headers) => {
+  await using application = await startApplication((_request, response) => {
+    response.writeHead(status, headers).end()
+  })
+  const holding = { ...serial, entityWaitMs: 0, store: { 503: 'hold' } } as const
+  await using proxy = await startProxy(application.origin, { routes: [holding] })
+  const account = { 'x-account': '42' }
+  expect((await proxy.post('first', '{}', account)).status).toBe(status)
+  const other = await proxy.post('other', '{}', account)
+  expect(await other.json()).toMatchObject({ code: 'entity-busy' })
+  expect(application.seen.length).toBe(1)
+})
+
 test('a reservation keeps requests of the same entity away', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin, {
