@@ -174,7 +174,11 @@ async function workOnEntities(
   const { outcome, lease: fate } = await forwardAndSettle(request, renewer, held, guard)
   await endLease(fate, renewer, guard)
   // The application may still work on them: let their leases lapse, like the record's.
-  if (fate !== 'abandoned') await locked.unlock()
+  if (fate === 'abandoned') return outcome
+  // Of an answer that is passed on as a stream the end is still to come, and the work with it.
+  const over = 'response' in outcome ? outcome.response?.oversized?.over : undefined
+  if (over === undefined) await locked.unlock()
+  else locked.unlockAfter(over, guard.background)
   return outcome
 }
 

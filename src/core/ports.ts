@@ -259,8 +259,11 @@ export type ApplicationResponse = {
   readonly status: number
   readonly headers: HeaderList
   readonly body: Buffer
-  /** The body was longer than what may be stored; `body` is then empty and `stream` carries it. */
-  readonly oversized?: { readonly stream: AsyncIterable<Buffer> }
+  /**
+   * The body was longer than what may be stored; `body` is then empty and `stream` carries it. `over`: when the application has ended it, where that
+   * is seen.
+   */
+  readonly oversized?: { readonly stream: AsyncIterable<Buffer>; readonly over?: Promise<void> }
 }
 
 /**

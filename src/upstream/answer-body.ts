@@ -21,6 +21,8 @@ export class AnswerBody {
   #ended = false
   #cut: Error | undefined
   #stream: Readable | undefined
+  /** Only long answers are asked for it. */
+  #over: PromiseWithResolvers<void> | undefined
 
   constructor(controller: Dispatcher.DispatchController) {
     this.#controller = controller
@@ -40,13 +42,22 @@ export class AnswerBody {
   /** It has arrived to its end. */
   end(): void {
     this.#ended = true
+    this.#over?.resolve()
     this.#stream?.push(null)
   }
 
   /** No more of it will arrive. */
   cut(reason: Error): void {
     this.#cut = reason
+    this.#over?.resolve()
     this.#stream?.destroy(reason)
+  }
+
+  /** When no more of it will arrive: it has ended, or was cut. */
+  over(): Promise<void> {
+    this.#over ??= Promise.withResolvers()
+    if (this.#ended || this.#cut !== undefined) this.#over.resolve()
+    return this.#over.promise
   }
 
   /** All of it; undefined where it has not arrived to its end, or is read as a stream already. */

@@ -187,7 +187,8 @@ async function keepParts(
     reply.noDeadline()
     endUnread(body, limits, clock)
     const stream = rest(kept, parts)
-    return { kind: 'answered', response: { status, headers, body: Buffer.alloc(0), oversized: { stream } } }
+    const oversized = { stream, over: reply.body.over() }
+    return { kind: 'answered', response: { status, headers, body: Buffer.alloc(0), oversized } }
   }
   if (passesOn) return asStream()
   try {

@@ -25,6 +25,16 @@ test('it is whole once it has arrived to its end, and not before', () => {
   expect(body.whole()).toEqual(Buffer.from('paid'))
 })
 
+test.each<[what: string, ends: (body: AnswerBody) => void]>([
+  ['has ended', (body) => body.end()],
+  ['was cut', (body) => body.cut(new Error('cut'))],
+])('it is over once it %s, whenever that is asked for', async (_what, ends) => {
+  const body = new AnswerBody(connection().controller)
+  const before = body.over()
+  ends(body)
+  await Promise.all([before, body.over()])
+})
+
 test('what is kept of a whole body is the body, and not all that was read with it', () => {
   const read = Buffer.from('HTTP/1.1 200 OK\r\n\r\npaid')
   const body = new AnswerBody(connection().controller)

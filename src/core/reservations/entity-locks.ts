@@ -9,6 +9,7 @@
  * holder of the record and of each entity. That takes one more round, which raises the record to it.
  */
 
+import type { Background } from '../background.ts'
 import { claimWhenFree } from '../claims/claim-when-free.ts'
 import type { FairQueue } from '../claims/fair-queue.ts'
 import {
@@ -53,6 +54,8 @@ export type Locked =
       readonly held: () => boolean
       /** The work is over. */
       readonly unlock: () => Promise<void>
+      /** It is over then. Until that they are kept, also beyond the disposal. */
+      readonly unlockAfter: (over: Promise<void>, background: Background) => void
     })
   | Extract<Outcome, { kind: 'entity_busy' | 'unavailable' }>
 
@@ -89,11 +92,17 @@ export async function lockEntities(
     abandon(renewers)
     throw fault
   }
+  let isKept = false
   return {
     kind: 'locked',
     held: () => renewers.every((renewer) => renewer.held()),
     unlock: () => unlock(renewers, ports),
-    [Symbol.dispose]: () => abandon(renewers),
+    unlockAfter: (over, background) => {
+      isKept = background.start(() => over.then(() => unlock(renewers, ports)))
+    },
+    [Symbol.dispose]: () => {
+      if (!isKept) abandon(renewers)
+    },
   }
 }
 

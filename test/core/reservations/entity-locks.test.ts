@@ -1,5 +1,6 @@
 /** Locks on entities, on five embedded nodes and a virtual clock. */
 import { expect, test } from 'vitest'
+import { createBackground } from '../../../src/core/background.ts'
 import { KEPT_WHILE_ALIVE, renewLease } from '../../../src/core/claims/lease-renewer.ts'
 import { createLeases } from '../../../src/core/claims/leases.ts'
 import { SILENT } from '../../../src/core/events.ts'
@@ -112,6 +113,35 @@ test('an entity whose work may not be over stays taken until its lease ends', as
   await clock.advance(POLICY.leaseMs)
   const third = await lock('three', ['a'], 0)
   expect(third.locked.kind).toBe('locked')
+})
+
+test('an entity whose work ends later is kept until then, also beyond its lease and the request', async () => {
+  const { lock, clock } = cluster()
+  const background = createBackground(1, (cause) => {
+    throw cause
+  })
+  const over = Promise.withResolvers<void>()
+  const first = await lock('one', ['a'], 0)
+  if (first.locked.kind !== 'locked') throw new Error(first.locked.kind)
+  first.locked.unlockAfter(over.promise, background)
+  first.locked[Symbol.dispose]()
+  first.renewer.stop('completed')
+  await clock.advance(2 * POLICY.leaseMs)
+  const second = await lock('two', ['a'], 0)
+  expect(second.locked.kind).toBe('entity_busy')
+  second.renewer.stop('released')
+  over.resolve()
+  await background.drained()
+  const third = await lock('three', ['a'], 0)
+  if (third.locked.kind !== 'locked') throw new Error(third.locked.kind)
+  // Where there is no room to wait for the end, the entity is left to its lease.
+  const full = createBackground(0, () => {})
+  third.locked.unlockAfter(over.promise, full)
+  third.locked[Symbol.dispose]()
+  third.renewer.stop('completed')
+  expect((await lock('four', ['a'], 0)).locked.kind).toBe('entity_busy')
+  await clock.advance(POLICY.leaseMs)
+  expect((await lock('five', ['a'], 0)).locked.kind).toBe('locked')
 })
 
 test('where one record can not be raised to the common token, all claims are released without an attempt', async () => {

@@ -1,4 +1,5 @@
 /** Requests that name one entity are executed one after the other, each under a larger token than the last. */
+import type { ServerResponse } from 'node:http'
 import { gzipSync } from 'node:zlib'
 import { expect, test } from 'vitest'
 import { startApplication } from '../../support/application.ts'
@@ -76,6 +77,34 @@ test.each<[what: string, status: number, headers: Record<string, string>]>([
   const other = await proxy.post('other', '{}', account)
   expect(await other.json()).toMatchObject({ code: 'entity-busy' })
   expect(application.seen.length).toBe(1)
+})
+
+/** Bug: the entity was free with the first part of an event stream, so the next request of the account ran beside the rest. */
+test.each<[what: string, headers: Record<string, string>, ends: (response: ServerResponse) => void]>([
+  ['an event stream', { 'Content-Type': 'text/event-stream' }, (response) => response.end('data: 2\n\n')],
+  ['one that is cut', { 'Content-Type': 'text/event-stream' }, (response) => response.destroy()],
+  ['a body that is too long to be stored', {}, (response) => response.end()],
+])('the next request of an account waits for the end of an answer: %s', async (_what, headers, ends) => {
+  const held = hold()
+  await using application = await startApplication(async (request, response) => {
+    if (request.values('idempotency-key')[0] !== 'first') return void response.end('done')
+    response.writeHead(200, headers).write('x'.repeat(2_000))
+    await held.released
+    ends(response)
+  })
+  await using proxy = await startProxy(application.origin, {
+    routes: [{ ...serial, storedResponseLimitBytes: 1_000 }],
+  })
+  const account = { 'x-account': '42' }
+  // With the head: the stream is passed on, and recorded.
+  const first = await proxy.post('first', '{}', account)
+  expect(first.headers.get('idempotency-status')).toBe('created')
+  const second = proxy.post('second', '{}', account)
+  await eventually('it waits', () => proxy.proxy.inFlight() === 2)
+  expect(application.seen.length).toBe(1)
+  held.release()
+  await first.text().catch(() => 'cut')
+  expect((await second).status).toBe(200)
 })
 
 test('a reservation keeps requests of the same entity away', async () => {
