@@ -200,7 +200,8 @@ export type KeyRingFile = { readonly path: string; readonly ring: KeyRing }
 export function keyRingFile(): ValueKind<KeyRingFile> {
   const whole = file()
   return {
-    accepts: 'the path of a readable file with one key a line, `name base64`, of 32 bytes each',
+    accepts:
+      'the path of a readable file with one key a line, `name base64`, of 32 bytes each, and perhaps a line `plain`',
     parse: (path, readFile) => {
       const read = whole.parse(path, readFile)
       if (read.kind === 'refused') return refused(read.reason)

@@ -1,6 +1,9 @@
 /**
  * Keys that encrypt stored outcomes: the first encrypts, every one of them decrypts.
  *
+ * What is not encrypted is refused: whoever can write to a node, and has no key, would otherwise write it in the clear, and it would be
+ * believed. Only a ring that says so (a line `plain`) reads outcomes from before there was one.
+ *
  * AES-256-GCM with the record key as associated data, so that an outcome can't be moved to another record. The nonce
  * follows from key, record and content: the same outcome encrypted twice is the same bytes (by which a node recognises
  * a repeated completion), and two different ones never share a nonce. Equal outcomes of one record look equal, which
@@ -23,7 +26,12 @@ export type RingKey = {
   readonly nonceKey: Buffer
 }
 
-export type KeyRing = readonly RingKey[]
+export type KeyRing = {
+  /** At least one. */
+  readonly keys: readonly RingKey[]
+  /** Outcomes that are not encrypted are read, too. */
+  readonly readsPlain: boolean
+}
 
 export type ParsedKeyRing =
   | { readonly kind: 'ring'; readonly ring: KeyRing }
@@ -34,28 +42,37 @@ const KEY_BYTES = 32
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 const NAME = /^[A-Za-z0-9._-]{1,32}$/
+/** A line of the file by itself. */
+const PLAIN = 'plain'
 
-/** One key per line, `name base64`, 32 bytes each; empty lines and lines that begin with `#` are ignored. */
+/**
+ * One key per line, `name base64`, 32 bytes each, and perhaps a line `plain`; empty lines and lines that begin with `#` are ignored.
+ */
 export function parseKeyRing(content: string): ParsedKeyRing {
   const refused = (reason: string): ParsedKeyRing => ({ kind: 'refused', reason })
-  const ring: RingKey[] = []
+  const keys: RingKey[] = []
+  let readsPlain = false
   for (const [index, line] of content.split(/\r?\n/).entries()) {
     if (line.trim() === '' || line.startsWith('#')) continue
+    if (line.trim() === PLAIN) {
+      readsPlain = true
+      continue
+    }
     const [name = '', encoded = '', ...more] = line.trim().split(/\s+/)
     if (!NAME.test(name) || more.length > 0) return refused(`line ${index + 1} is not "name base64"`)
     const key = Buffer.from(encoded, 'base64')
     if (key.length !== KEY_BYTES || key.toString('base64') !== encoded)
       return refused(`the key on line ${index + 1} is not ${KEY_BYTES} bytes in base64`)
-    if (ring.some((other) => other.name === name))
+    if (keys.some((other) => other.name === name))
       return refused(`the name on line ${index + 1} is there twice`)
     const nonceKey = createHmac('sha256', key).update('fencepost-nonce/1').digest()
-    ring.push({ name, key, nonceKey })
+    keys.push({ name, key, nonceKey })
   }
-  return ring.length === 0 ? refused('there is no key in it') : { kind: 'ring', ring }
+  return keys.length === 0 ? refused('there is no key in it') : { kind: 'ring', ring: { keys, readsPlain } }
 }
 
-export function seal(ring: KeyRing, recordKey: string, plain: Buffer): Buffer {
-  const [first] = ring
+export function seal({ keys }: KeyRing, recordKey: string, plain: Buffer): Buffer {
+  const [first] = keys
   if (first === undefined) throw new RangeError('a key ring has at least one key')
   const { name, key, nonceKey } = first
   const bound = Buffer.from(recordKey)
@@ -72,18 +89,18 @@ export function seal(ring: KeyRing, recordKey: string, plain: Buffer): Buffer {
 
 export type Opened =
   | { readonly kind: 'opened'; readonly plain: Buffer }
-  /** Written before there was a key ring. */
+  /** Not encrypted: written before there was a key ring, or by somebody who has none. */
   | { readonly kind: 'plain' }
   | { readonly kind: 'refused'; readonly reason: string }
 
-export function open(ring: KeyRing, recordKey: string, bytes: Buffer): Opened {
+export function open({ keys }: KeyRing, recordKey: string, bytes: Buffer): Opened {
   if (bytes[0] !== VERSION) return { kind: 'plain' }
   const nameEnd = 2 + (bytes[1] ?? 0)
   const tagAt = nameEnd + NONCE_BYTES
   const ciphertextAt = tagAt + TAG_BYTES
   if (bytes.length < ciphertextAt) return { kind: 'refused', reason: `${bytes.length} bytes are too few` }
   const name = bytes.toString('latin1', 2, nameEnd)
-  const found = ring.find((one) => one.name === name)
+  const found = keys.find((one) => one.name === name)
   if (found === undefined) return { kind: 'refused', reason: `sealed with a key that is not in the ring` }
   const decipher = createDecipheriv('aes-256-gcm', found.key, bytes.subarray(nameEnd, tagAt), {
     authTagLength: TAG_BYTES,

@@ -37,6 +37,8 @@ export type DecodedOutcome =
 const VERSION = 1
 /** Of an outcome that is not decrypted (`core/nodes/key-ring.ts`). */
 const ENCRYPTED_VERSION = 2
+/** Of one that should have been encrypted, and was not. No node has it but by {@link asUnencrypted}. */
+const UNENCRYPTED_VERSION = 255
 const DIGEST_OFFSET = 1
 const HEAD_LENGTH_OFFSET = DIGEST_OFFSET + 32
 const HEAD_OFFSET = HEAD_LENGTH_OFFSET + 4
@@ -58,6 +60,14 @@ export function encodeOutcome(outcome: StoredOutcome, token?: Token): Buffer {
   body.copy(bytes, HEAD_OFFSET + headBytes.length)
   bytes.write(digestOf(bytes), DIGEST_OFFSET, 'latin1')
   return bytes
+}
+
+/** An outcome in the clear where only encrypted ones are believed: whatever it says, it is damaged. */
+export function asUnencrypted(bytes: Buffer): Buffer {
+  return Buffer.concat(
+    [Buffer.from([UNENCRYPTED_VERSION]), bytes.subarray(1)],
+    Math.max(HEAD_OFFSET, bytes.length),
+  )
 }
 
 export function decodeOutcome(bytes: Buffer): DecodedOutcome {
@@ -84,6 +94,8 @@ export function decodeOutcome(bytes: Buffer): DecodedOutcome {
 function unknownVersion(version: number): string {
   if (version === ENCRYPTED_VERSION)
     return 'it is encrypted, and this sidecar has no key for it: give it the FENCEPOST_KEY_RING_FILE of the others'
+  if (version === UNENCRYPTED_VERSION)
+    return 'it is not encrypted, and this sidecar has a key ring: somebody without a key wrote it, or it is from before the ring, which then has to have the line plain'
   const who = version > VERSION ? ', and a later fencepost may have written it' : ''
   return `version ${version}, only ${VERSION} is known${who}`
 }

@@ -51,6 +51,12 @@ describe('encryption', () => {
       expect(open(ring, 'r', encrypted.subarray(0, length)).kind).toBe('refused')
   })
 
+  test('a line plain is no key', () => {
+    expect(ringOf(line('k', 1)).readsPlain).toBe(false)
+    expect(ringOf('plain', line('k', 1))).toMatchObject({ keys: [{ name: 'k' }], readsPlain: true })
+    expect(parseKeyRing('plain').kind).toBe('refused')
+  })
+
   test.each<[what: string, content: string]>([
     ['no line', '\n# only this\n'],
     ['no key', 'k'],
@@ -111,14 +117,49 @@ describe('the record protocol on encrypted nodes', () => {
     expect(await stranger.read(request.key)).toEqual({ kind: 'damaged' })
   })
 
-  test('outcomes from before the key ring are read as they are', async () => {
-    const nodes = createEmbeddedNodes(5, clock, 10_000, SILENT)
+  const plainLeasesOn = (nodes: ReturnType<typeof createEmbeddedNodes>) => {
     const quorum = createRedlockQuorum({ nodes, clock, events: SILENT })
-    const before = createLeases({ quorum, clock, random: systemRandom, events: SILENT })
-    const claimed = await before.claim(request)
+    return createLeases({ quorum, clock, random: systemRandom, events: SILENT })
+  }
+  async function recordedInTheClear(key = request.key) {
+    const nodes = createEmbeddedNodes(5, clock, 10_000, SILENT)
+    const before = plainLeasesOn(nodes)
+    const claimed = await before.claim({ ...request, key })
     if (claimed.kind !== 'granted') throw new Error(claimed.kind)
     await before.complete(claimed.lease, outcome)
-    expect(await leasesOn(nodes, ringOf(line('k', 1))).claim(request)).toMatchObject({
+    return nodes
+  }
+
+  test('outcomes from before the key ring are read as they are, while it has the line plain', async () => {
+    const nodes = await recordedInTheClear()
+    expect(await leasesOn(nodes, ringOf(line('k', 1), 'plain')).claim(request)).toMatchObject({
+      kind: 'duplicate',
+      outcome,
+    })
+  })
+
+  // Bug: who could write to one node, and had no key, wrote an outcome in the clear. It was believed, shown to clients, and encrypted on the others.
+  test('an outcome that is not encrypted is damaged: nobody without a key can say what happened', async () => {
+    const nodes = await recordedInTheClear()
+    const leases = leasesOn(nodes, ringOf(line('k', 1)))
+    expect(await leases.claim(request)).toEqual({ kind: 'damaged', answered: 5 })
+    expect(await leases.read(request.key)).toEqual({ kind: 'damaged' })
+  })
+
+  test('one that a single node shows is not encrypted for the others as if it were ours', async () => {
+    const ring = ringOf(line('k', 1))
+    const [forged] = await recordedInTheClear()
+    const others = createEmbeddedNodes(2, clock, 10_000, SILENT)
+    const leases = leasesOn([forged!, ...others], ring)
+    for (let attempt = 0; attempt < 2; attempt += 1)
+      expect(['damaged', 'granted']).toContain((await leases.claim(request)).kind)
+    expect(await leases.read(request.key)).not.toMatchObject({ kind: 'completed' })
+  })
+
+  test('the secret of reservation ids may be older than the ring', async () => {
+    const key = 'dedup:%:%:%:reservation-secret'
+    const nodes = await recordedInTheClear(key)
+    expect(await leasesOn(nodes, ringOf(line('k', 1))).claim({ ...request, key })).toMatchObject({
       kind: 'duplicate',
       outcome,
     })
