@@ -8,8 +8,8 @@
 
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
-import { saysWhat } from '../../core/request/counted-headers.ts'
-import { namedByConnection } from '../message/headers.ts'
+import { saysWhat, saysWhich, saysWho } from '../../core/request/counted-headers.ts'
+import { isForwarding, namedByConnection, readName } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 
 export type RawRequest = {
@@ -48,7 +48,7 @@ export type AdmissionRules = {
   readonly endToEnd: ReadonlySet<string>
 }
 
-/** `Connection` may never name these, whatever the configuration, nor what says what is asked for. */
+/** `Connection` may never name these, whatever the configuration, nor what {@link belongsToRequest}. */
 export const ALWAYS_END_TO_END = [
   'idempotency-key',
   'authorization',
@@ -148,10 +148,21 @@ function framingFault(headers: HeaderList, httpVersion: string): Problem | undef
 
 function connectionFault(headers: HeaderList, endToEnd: ReadonlySet<string>): Problem | undefined {
   for (const name of namedByConnection(headers)) {
-    if (endToEnd.has(name) || saysWhat(name) || name.startsWith('fencepost-'))
+    const read = readName(name)
+    if (endToEnd.has(read) || belongsToRequest(read))
       return bad(`Connection names ${name}, which belongs to the whole way of the request.`)
   }
   return undefined
+}
+
+/**
+ * What, which and who, as far as names show it, and where a request came from. What a gateway in front states of a client, the client could
+ * otherwise have removed here: the application would take it for a user who is not signed in, or for the gateway itself.
+ */
+function belongsToRequest(read: string): boolean {
+  return (
+    saysWhat(read) || saysWhich(read) || saysWho(read) || isForwarding(read) || read.startsWith('fencepost-')
+  )
 }
 
 function malformed(detail: string): Admission {

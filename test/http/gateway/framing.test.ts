@@ -120,6 +120,8 @@ test.each<[what: string, bytes: string, status: number, recorded: string]>([
     'X-Client-Id',
     'Content-Length',
     'Fencepost-Hop-Id',
+    'X-Forwarded-For',
+    'X-User-Id',
   ].map((name): [string, string, number, string] => [
     `Connection: ${name}`,
     `${HEAD}Connection: ${name}\r\n\r\n`,
