@@ -67,9 +67,13 @@ with where it comes from, \`fencepost config schema\` prints the JSON Schema of 
 [config.schema.json](../config.schema.json) is a copy: editors take it from a first line
 \`# yaml-language-server: $schema=…/docs/config.schema.json\`.`
 
-const ROUTES_TEXT = `\`routes\` is a list, tried in order; the first match decides. Paths are compared after unreserved characters have been
-decoded and empty and dot segments removed, and \`/payments\` is also the path of \`/payments;jsessionid=1\`, so that another spelling of a path does not slip past; letters keep their
-case, and a slash at the end makes no difference. \`{name}\` is one segment, \`{name*}\` at the end is whatever is left.`
+const ROUTES_TEXT = `\`routes\` is a list, tried in order; the first match decides. Paths are compared after escapes have been
+undone and empty and dot segments removed, and \`/payments\` is also the path of \`/payments;jsessionid=1\`, so that another spelling of a path does not slip past; letters keep their
+case, and a slash at the end makes no difference. \`{name}\` is one segment, \`{name*}\` at the end is whatever is left.
+
+Servers do not agree whether \`%2F\` and a backslash divide a path. One with either is matched as each of them may read it: the first route that protects it
+in any reading decides. Where none does, it has the route of the reading by the standard (RFC 3986), in which they do not divide, or none. So \`/api%2Fpayments\` has the
+route of \`/api/payments\`, and \`/files/a%2Fb\` the parameter \`a%2Fb\` where a protected \`/files/{id}\` comes first.`
 
 export const EXAMPLE = `routes:
   - name: payments

@@ -6,13 +6,17 @@
  * `/payments;jsessionid=1` and `/x/..;/payments` for `/payments`, and a request must not slip past its protection by its
  * spelling. The identity of a request uses its actual path, not this form.
  *
+ * Servers do not agree on what divides a path, so it may have several readings. WSGI, ASGI and Gin undo escapes first, so that `%2F`
+ * divides; a browser's `URL`, with which many Node frameworks read the target, takes `\` for `/`.
+ *
  * Letters keep their case. There are no regular expressions: a pattern of the configuration can't be made to hang.
  *
  * Source: RFC 3986, sections 3.3 (parameters of a segment), 5.2.4 (dot segments) and 6.2.2 (normalisation of case and
- * percent-encoding).
+ * percent-encoding); PEP 3333 and ASGI (`path` is decoded); WHATWG URL, "path state" (`\` of a special URL).
  */
 
 export type Segment =
+  /** Without escapes, as {@link unescaped} gives it. */
   | { readonly kind: 'literal'; readonly text: string }
   /** `{name}`: one segment, never empty. */
   | { readonly kind: 'parameter'; readonly name: string }
@@ -40,7 +44,8 @@ export function parsePathPattern(text: string): ParsedPattern {
     const parameter = PARAMETER.exec(part)
     if (parameter === null) {
       if (/[{}*]/.test(part)) return malformed(`"${part}" is neither plain text nor {name} nor {name*}`)
-      segments.push({ kind: 'literal', text: part })
+      // A request has the bytes of UTF-8, escaped.
+      segments.push({ kind: 'literal', text: unescaped(Buffer.from(part).toString('latin1')) })
       continue
     }
     const [, name = '', star] = parameter
@@ -52,10 +57,19 @@ export function parsePathPattern(text: string): ParsedPattern {
   return { kind: 'pattern', pattern: { text, segments } }
 }
 
-/** The parameters of `path` (without its query) under `pattern`, or undefined where it does not match. */
-export function matchPath(pattern: PathPattern, path: string): PathParameters | undefined {
-  return matchSegments(pattern, normalSegments(path))
+/** Each way in which a server may read `path` (without its query), as segments. The first is by the standard. */
+export function* readingsOf(path: string): Generator<readonly string[], void> {
+  yield normalSegments(path)
+  if (path.includes('\\')) yield normalSegments(path.replaceAll('\\', '/'))
+  if (!ESCAPED_DIVIDER.test(path)) return
+  const divided = path.replaceAll(/%2f/gi, '/')
+  yield normalSegments(divided)
+  if (path.includes('\\') || ESCAPED_BACKSLASH.test(path))
+    yield normalSegments(divided.replaceAll(/\\|%5c/gi, '/'))
 }
+
+const ESCAPED_DIVIDER = /%(2f|5c)/i
+const ESCAPED_BACKSLASH = /%5c/i
 
 export function matchSegments(pattern: PathPattern, path: readonly string[]): PathParameters | undefined {
   const { segments } = pattern
@@ -68,9 +82,27 @@ export function matchSegments(pattern: PathPattern, path: readonly string[]): Pa
   return parametersOf(segments, path)
 }
 
-/** With or without parameters of its own: `payments;v=1` is the segment `payments`. */
+/**
+ * With or without parameters of its own (`payments;v=1` is the segment `payments`), and with or without a line feed behind it, before which
+ * the `$` of Python's regular expressions matches as well (Starlette).
+ */
 function isText(segment: string, text: string): boolean {
-  return segment === text || (segment.startsWith(text) && segment.charAt(text.length) === ';')
+  if (isNamed(unescaped(segment), text)) return true
+  const parametersAt = segment.indexOf(';')
+  return parametersAt !== -1 && isNamed(unescaped(segment.slice(0, parametersAt)), text)
+}
+
+function isNamed(name: string, text: string): boolean {
+  return name === text || name === `${text}\n`
+}
+
+/** All escapes undone, a character a byte: the routers of applications compare what they stand for. */
+function unescaped(segment: string): string {
+  return segment.includes('%')
+    ? segment.replace(/%[0-9a-fA-F]{2}/g, (encoded) =>
+        String.fromCharCode(Number.parseInt(encoded.slice(1), 16)),
+      )
+    : segment
 }
 
 export const NO_PARAMETERS: PathParameters = Object.freeze(Object.create(null))

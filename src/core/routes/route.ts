@@ -10,9 +10,9 @@ import type { JsonPointer } from '../formats/json-pointer.ts'
 import {
   matchSegments,
   NO_PARAMETERS,
-  normalSegments,
   type PathParameters,
   type PathPattern,
+  readingsOf,
 } from './path-pattern.ts'
 import type { Disposition } from './settlement.ts'
 
@@ -169,8 +169,24 @@ export type RequestFacts = {
 
 export type RouteMatchResult = { readonly route: Route; readonly params: PathParameters }
 
+/** Of a path that has several readings each has its route: the first that protects decides, so that none slips past. */
 export function matchRoute(routes: readonly Route[], request: RequestFacts): RouteMatchResult | undefined {
-  const path = normalSegments(request.path)
+  let byStandard: RouteMatchResult | undefined
+  let isFirst = true
+  for (const path of readingsOf(request.path)) {
+    const matched = matchReading(routes, request, path)
+    if (matched !== undefined && matched.route.mode !== 'bypass') return matched
+    if (isFirst) byStandard = matched
+    isFirst = false
+  }
+  return byStandard
+}
+
+function matchReading(
+  routes: readonly Route[],
+  request: RequestFacts,
+  path: readonly string[],
+): RouteMatchResult | undefined {
   for (const route of routes) {
     const params = matchRequest(route.match, request, path)
     if (params !== undefined) return { route, params }
@@ -186,19 +202,35 @@ export function matchRoute(routes: readonly Route[], request: RequestFacts): Rou
  */
 export function possibleRoutes(
   routes: readonly Route[],
-  { method, path, headers }: Pick<RequestFacts, 'method' | 'path' | 'headers'>,
+  request: Pick<RequestFacts, 'method' | 'path' | 'headers'>,
 ): readonly (Route | undefined)[] {
-  const segments = normalSegments(path)
-  const possible: Route[] = []
+  const possible = new Set<Route>()
+  let mayHaveNone: boolean | undefined
+  for (const path of readingsOf(request.path)) {
+    const { of, certain } = possibleOfReading(routes, request, path)
+    for (const route of of) possible.add(route)
+    if (certain !== undefined && certain.mode !== 'bypass') return [...possible]
+    mayHaveNone ??= certain === undefined
+  }
+  return mayHaveNone === true ? [...possible, undefined] : [...possible]
+}
+
+/** `certain`: the last of them, where it has that whatever is not known. */
+function possibleOfReading(
+  routes: readonly Route[],
+  { method, path, headers }: Pick<RequestFacts, 'method' | 'path' | 'headers'>,
+  segments: readonly string[],
+): { readonly of: readonly Route[]; readonly certain?: Route } {
+  const of: Route[] = []
   for (const route of routes) {
     const { hosts, headers: predicates = [], ...rest } = route.match
     const known = predicates.filter(({ name }) => Object.hasOwn(headers, name))
     const asKnown = { ...rest, headers: known }
     if (matchRequest(asKnown, { method, path, headers, host: undefined }, segments) === undefined) continue
-    possible.push(route)
-    if (hosts === undefined && known.length === predicates.length) return possible
+    of.push(route)
+    if (hosts === undefined && known.length === predicates.length) return { of, certain: route }
   }
-  return [...possible, undefined]
+  return { of }
 }
 
 function matchRequest(

@@ -1,12 +1,30 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { matchPath, type PathPattern, parsePathPattern } from '../../../src/core/routes/path-pattern.ts'
-import { matchRoute, type RequestFacts, type Route, type RouteMatch } from '../../../src/core/routes/route.ts'
+import {
+  matchSegments,
+  type PathParameters,
+  type PathPattern,
+  parsePathPattern,
+  readingsOf,
+} from '../../../src/core/routes/path-pattern.ts'
+import {
+  matchRoute,
+  possibleRoutes,
+  type RequestFacts,
+  type Route,
+  type RouteMatch,
+} from '../../../src/core/routes/route.ts'
 
 function pattern(text: string): PathPattern {
   const parsed = parsePathPattern(text)
   if (parsed.kind === 'malformed') throw new Error(parsed.reason)
   return parsed.pattern
+}
+
+function matchPath(of: PathPattern, path: string): PathParameters | undefined {
+  return [...readingsOf(path)]
+    .map((segments) => matchSegments(of, segments))
+    .find((matched) => matched !== undefined)
 }
 
 describe('a path', () => {
@@ -38,8 +56,26 @@ describe('a path', () => {
     ['/payments;v=1', '/payments', undefined],
     ['/payments', '/payments%3Bv=1', undefined],
     ['/payments/{id}', '/payments;a=1/7;b=2', { id: '7;b=2' }],
-    // A reserved character stays what it is: %2F does not divide.
+    // Where a reading by the standard fits, a reserved character stays what it is: %2F does not divide.
     ['/payments/{id}', '/payments/a%2fb', { id: 'a%2Fb' }],
+    // Bug: Flask, Starlette, FastAPI, Django and Gin undo all escapes first, and took these for the path.
+    ['/api/payments', '/api%2Fpayments', {}],
+    ['/api/payments', '/%2fapi%2Fpayments', {}],
+    ['/api/{id}/pay', '/api%2F7%2Fpay', { id: '7' }],
+    ['/messages:send', '/messages%3Asend', {}],
+    ['/messages:send', '/messages%3asend;a=1', {}],
+    ['/messages%3Asend', '/messages:send', {}],
+    ['/payments', '/payments%0A', {}],
+    // Bug: servers that read the target with the URL of a browser (Next.js, Hono, SvelteKit), and IIS, take a backslash for a slash.
+    ['/payments', '/x\\..\\payments', {}],
+    ['/payments', '/.\\payments', {}],
+    ['/payments', '/x%2Fy\\..\\payments', {}],
+    ['/x%2Fy/payments', '/x%2Fy\\payments', {}],
+    ['/payments', '/x%5C..%5Cpayments', {}],
+    // Bug: a pattern with such a letter fitted no request: clients send the bytes of UTF-8, escaped.
+    ['/käse', '/k%C3%A4se', {}],
+    ['/payments', '/payments%00', undefined],
+    ['/payments', '/p%2561yments', undefined],
     ['/payments/{id}', '/payments/__proto__', { id: '__proto__' }],
     ['/{__proto__}', '/x', { ['__proto__']: 'x' }],
   ])('%s against %s', (text, path, params) => {
@@ -67,7 +103,18 @@ test('no other spelling of a path slips past a pattern', () => {
     [...text]
       .map((letter, i) => (seed[i % seed.length] ? `%${letter.charCodeAt(0).toString(16)}` : letter))
       .join('')
-  const divider = fc.constantFrom('/', '//', '/./', '/x/../', '/%2e/', '/x/%2E./', '/;a/', '/x;a/..;b/')
+  const divider = fc.constantFrom(
+    '/',
+    '//',
+    '/./',
+    '/x/../',
+    '/%2e/',
+    '/x/%2E./',
+    '/;a/',
+    '/x;a/..;b/',
+    '/%2F',
+    '/x%2f..%2F',
+  )
   const part = fc.tuple(divider, segment, fc.array(fc.boolean(), { minLength: 1, maxLength: 8 }))
   fc.assert(
     fc.property(
@@ -146,5 +193,35 @@ describe('a route', () => {
     })
     expect(matchRoute(routes, request({ path: '/x' }))).toMatchObject({ route: { name: 'all' }, params: {} })
     expect(matchRoute([], request({}))).toBeUndefined()
+  })
+
+  describe('of a path that servers read differently', () => {
+    const guarded = (name: string, match: RouteMatch) => ({ ...route(name, match), mode: 'header' }) as Route
+    const open = route('open', { paths: [pattern('/public/{id}')] })
+    const pay = guarded('pay', { paths: [pattern('/public/{id}/pay')] })
+    const named = (routes: readonly Route[], path: string) =>
+      matchRoute(routes, request({ path }))?.route.name
+
+    test('is the first that protects it in any reading', () => {
+      expect(named([open, pay], '/public/7%2Fpay')).toBe('pay')
+      expect(named([open, pay], '/public/7\\pay')).toBe('pay')
+      expect(named([pay], '/nowhere\\..\\public\\7%2fpay')).toBe('pay')
+      expect(named([guarded('one', open.match), pay], '/public/7%2Fpay')).toBe('one')
+    })
+
+    test('is that of the reading by the standard, where none protects it', () => {
+      const other = route('other', { paths: [pattern('/public/{id}/{more}')] })
+      expect(named([open, other], '/public/7%2Fpay')).toBe('open')
+      expect(named([other], '/public/7%2Fpay')).toBeUndefined()
+    })
+
+    test('is among the possible ones where not all is known of the request', () => {
+      const possible = (routes: readonly Route[], path: string) =>
+        possibleRoutes(routes, { method: 'POST', path, headers: {} }).map((one) => one?.name)
+      expect(possible([open, pay], '/public/7')).toEqual(['open'])
+      expect(possible([open, pay], '/public/7%2Fpay')).toEqual(['open', 'pay'])
+      expect(possible([pay], '/public/7%2Fpay')).toEqual(['pay'])
+      expect(possible([pay], '/other%2Fpay')).toEqual([undefined])
+    })
   })
 })
