@@ -9,7 +9,7 @@
  * Servers do not agree on what divides a path, so it may have several readings. WSGI, ASGI and Gin undo escapes first, so that `%2F`
  * divides; a browser's `URL`, with which many Node frameworks read the target, takes `\` for `/`.
  *
- * Letters keep their case. There are no regular expressions: a pattern of the configuration can't be made to hang.
+ * Express, Koa and ASP.NET do not distinguish the case of letters, most others do: so a path is compared in both ways. There are no regular expressions: a pattern of the configuration can't be made to hang.
  *
  * Source: RFC 3986, sections 3.3 (parameters of a segment), 5.2.4 (dot segments) and 6.2.2 (normalisation of case and
  * percent-encoding); PEP 3333 and ASGI (`path` is decoded); WHATWG URL, "path state" (`\` of a special URL).
@@ -24,6 +24,12 @@ export type Segment =
   | { readonly kind: 'rest'; readonly name: string }
 
 export type PathPattern = { readonly text: string; readonly segments: readonly Segment[] }
+
+/** Whether the case of letters counts. */
+type Letters = 'as-written' | 'any-case'
+
+/** A path as a server reads it. */
+export type Reading = { readonly segments: readonly string[]; readonly letters: Letters }
 
 export type PathParameters = Readonly<Record<string, string>>
 
@@ -57,8 +63,13 @@ export function parsePathPattern(text: string): ParsedPattern {
   return { kind: 'pattern', pattern: { text, segments } }
 }
 
-/** Each way in which a server may read `path` (without its query), as segments. The first is by the standard. */
-export function* readingsOf(path: string): Generator<readonly string[], void> {
+/** Each way in which a server may read `path` (without its query). The first is by the standard. */
+export function* readingsOf(path: string): Generator<Reading, void> {
+  for (const letters of ['as-written', 'any-case'] as const)
+    for (const segments of dividedWays(path)) yield { segments, letters }
+}
+
+function* dividedWays(path: string): Generator<readonly string[], void> {
   yield normalSegments(path)
   if (path.includes('\\')) yield normalSegments(path.replaceAll('\\', '/'))
   if (!ESCAPED_DIVIDER.test(path)) return
@@ -71,12 +82,18 @@ export function* readingsOf(path: string): Generator<readonly string[], void> {
 const ESCAPED_DIVIDER = /%(2f|5c)/i
 const ESCAPED_BACKSLASH = /%5c/i
 
-export function matchSegments(pattern: PathPattern, path: readonly string[]): PathParameters | undefined {
+/** The parameters of a path under `pattern`, or undefined where it does not match. */
+export function matchReading(
+  pattern: PathPattern,
+  { segments: path, letters }: Reading,
+): PathParameters | undefined {
   const { segments } = pattern
   const endsWithRest = segments.at(-1)?.kind === 'rest'
   if (endsWithRest ? path.length < segments.length - 1 : path.length !== segments.length) return undefined
   if (
-    !segments.every((segment, index) => segment.kind !== 'literal' || isText(path[index] ?? '', segment.text))
+    !segments.every(
+      (segment, index) => segment.kind !== 'literal' || isText(path[index] ?? '', segment.text, letters),
+    )
   )
     return undefined
   return parametersOf(segments, path)
@@ -86,14 +103,15 @@ export function matchSegments(pattern: PathPattern, path: readonly string[]): Pa
  * With or without parameters of its own (`payments;v=1` is the segment `payments`), and with or without a line feed behind it, before which
  * the `$` of Python's regular expressions matches as well (Starlette).
  */
-function isText(segment: string, text: string): boolean {
-  if (isNamed(unescaped(segment), text)) return true
+function isText(segment: string, text: string, letters: Letters): boolean {
+  if (isNamed(unescaped(segment), text, letters)) return true
   const parametersAt = segment.indexOf(';')
-  return parametersAt !== -1 && isNamed(unescaped(segment.slice(0, parametersAt)), text)
+  return parametersAt !== -1 && isNamed(unescaped(segment.slice(0, parametersAt)), text, letters)
 }
 
-function isNamed(name: string, text: string): boolean {
-  return name === text || name === `${text}\n`
+function isNamed(name: string, text: string, letters: Letters): boolean {
+  if (name === text || name === `${text}\n`) return true
+  return letters === 'any-case' && isNamed(name.toLowerCase(), text.toLowerCase(), 'as-written')
 }
 
 /** All escapes undone, a character a byte: the routers of applications compare what they stand for. */

@@ -8,10 +8,11 @@
 
 import type { JsonPointer } from '../formats/json-pointer.ts'
 import {
-  matchSegments,
+  matchReading,
   NO_PARAMETERS,
   type PathParameters,
   type PathPattern,
+  type Reading,
   readingsOf,
 } from './path-pattern.ts'
 import type { Disposition } from './settlement.ts'
@@ -174,7 +175,7 @@ export function matchRoute(routes: readonly Route[], request: RequestFacts): Rou
   let byStandard: RouteMatchResult | undefined
   let isFirst = true
   for (const path of readingsOf(request.path)) {
-    const matched = matchReading(routes, request, path)
+    const matched = routeOfReading(routes, request, path)
     if (matched !== undefined && matched.route.mode !== 'bypass') return matched
     if (isFirst) byStandard = matched
     isFirst = false
@@ -182,10 +183,10 @@ export function matchRoute(routes: readonly Route[], request: RequestFacts): Rou
   return byStandard
 }
 
-function matchReading(
+function routeOfReading(
   routes: readonly Route[],
   request: RequestFacts,
-  path: readonly string[],
+  path: Reading,
 ): RouteMatchResult | undefined {
   for (const route of routes) {
     const params = matchRequest(route.match, request, path)
@@ -219,25 +220,21 @@ export function possibleRoutes(
 function possibleOfReading(
   routes: readonly Route[],
   { method, path, headers }: Pick<RequestFacts, 'method' | 'path' | 'headers'>,
-  segments: readonly string[],
+  reading: Reading,
 ): { readonly of: readonly Route[]; readonly certain?: Route } {
   const of: Route[] = []
   for (const route of routes) {
     const { hosts, headers: predicates = [], ...rest } = route.match
     const known = predicates.filter(({ name }) => Object.hasOwn(headers, name))
     const asKnown = { ...rest, headers: known }
-    if (matchRequest(asKnown, { method, path, headers, host: undefined }, segments) === undefined) continue
+    if (matchRequest(asKnown, { method, path, headers, host: undefined }, reading) === undefined) continue
     of.push(route)
     if (hosts === undefined && known.length === predicates.length) return { of, certain: route }
   }
   return { of }
 }
 
-function matchRequest(
-  match: RouteMatch,
-  request: RequestFacts,
-  path: readonly string[],
-): PathParameters | undefined {
+function matchRequest(match: RouteMatch, request: RequestFacts, path: Reading): PathParameters | undefined {
   if (match.methods !== undefined && !match.methods.includes(request.method)) return undefined
   if (match.hosts !== undefined && !match.hosts.some((host) => matchesHost(host, request.host)))
     return undefined
@@ -245,7 +242,7 @@ function matchRequest(
     return undefined
   if (match.paths === undefined) return NO_PARAMETERS
   for (const pattern of match.paths) {
-    const params = matchSegments(pattern, path)
+    const params = matchReading(pattern, path)
     if (params !== undefined) return params
   }
   return undefined

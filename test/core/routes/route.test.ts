@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
-  matchSegments,
+  matchReading,
   type PathParameters,
   type PathPattern,
   parsePathPattern,
@@ -23,7 +23,7 @@ function pattern(text: string): PathPattern {
 
 function matchPath(of: PathPattern, path: string): PathParameters | undefined {
   return [...readingsOf(path)]
-    .map((segments) => matchSegments(of, segments))
+    .map((reading) => matchReading(of, reading))
     .find((matched) => matched !== undefined)
 }
 
@@ -32,7 +32,9 @@ describe('a path', () => {
     ['/payments', '/payments', {}],
     ['/payments', '/payments/1', undefined],
     ['/payments', '/', undefined],
-    ['/payments', '/Payments', undefined],
+    // Bug: Express, Koa and ASP.NET do not distinguish the case of letters, and took this for the path.
+    ['/payments', '/Payments', {}],
+    ['/Payments/{Id}', '/paymentS/A', { Id: 'A' }],
     ['/', '/', {}],
     ['/', '/a', undefined],
     ['/payments/{id}', '/payments/7', { id: '7' }],
@@ -207,6 +209,16 @@ describe('a route', () => {
       expect(named([open, pay], '/public/7\\pay')).toBe('pay')
       expect(named([pay], '/nowhere\\..\\public\\7%2fpay')).toBe('pay')
       expect(named([guarded('one', open.match), pay], '/public/7%2Fpay')).toBe('one')
+      expect(named([open, pay], '/Public/7/Pay')).toBe('pay')
+    })
+
+    test('is that with letters as they are written, where that protects it', () => {
+      const routes = [
+        guarded('other', { paths: [pattern('/Public/{id}')] }),
+        guarded('it', { paths: [pattern('/public/{id}')] }),
+      ]
+      expect(named(routes, '/public/7')).toBe('it')
+      expect(named(routes, '/PUBLIC/7')).toBe('other')
     })
 
     test('is that of the reading by the standard, where none protects it', () => {
