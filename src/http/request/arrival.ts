@@ -6,10 +6,10 @@
  */
 
 import type { IncomingMessage } from 'node:http'
-import { linesOf } from '../../core/formats/header-lines.ts'
-import { matchRoute, type Route, type RouteMatchResult } from '../../core/routes/route.ts'
+import type { Route, RouteMatchResult } from '../../core/routes/route.ts'
 import { headerPairs } from '../message/headers.ts'
 import { type Admission, ALWAYS_END_TO_END, admit, type RawRequest } from './admission.ts'
+import { routeFor } from './described-route.ts'
 import type { ScopeRules } from './identify.ts'
 import { type Peers, statesOrigin, trustedPeers } from './trusted-peers.ts'
 
@@ -34,7 +34,7 @@ export function createArrival(options: ArrivalRules): (req: IncomingMessage) => 
     if (sent.kind !== 'admitted') return { admission: sent }
     const believed = trusts(req.socket.remoteAddress)
     const { request } = sent
-    const admission: Admission = believed
+    const admission: Extract<Admission, { kind: 'admitted' }> = believed
       ? sent
       : {
           kind: 'admitted',
@@ -44,10 +44,7 @@ export function createArrival(options: ArrivalRules): (req: IncomingMessage) => 
             untrusted: true,
           },
         }
-    const { method, host, path } = request
-    const counted = believed ? req.headers : without(req.headers, isClaim)
-    const facts = { method, host, path, headers: addressedTo(linesOf(request.headers, 'host')[0], counted) }
-    const matched = matchRoute(routes, facts)
+    const matched = routeFor(admission.request, routes)
     return matched === undefined ? { admission } : { admission, matched }
   }
 }
@@ -61,20 +58,6 @@ export function rawOf(req: IncomingMessage): RawRequest {
     httpVersion: req.httpVersion,
     headers: headerPairs(req.rawHeaders),
   }
-}
-
-function without(
-  headers: IncomingMessage['headers'],
-  isClaim: (name: string) => boolean,
-): IncomingMessage['headers'] {
-  return Object.fromEntries(Object.entries(headers).filter(([name]) => !isClaim(name)))
-}
-
-function addressedTo(
-  host: string | undefined,
-  headers: IncomingMessage['headers'],
-): IncomingMessage['headers'] {
-  return headers.host === host ? headers : { ...headers, host }
 }
 
 /** Headers that decide what a request is: `Connection` may not name them. */

@@ -1,8 +1,8 @@
 /**
- * The route of a request that a gateway, Envoy, or a caller of the reservation API describes.
+ * The route of a request, as it arrived or as a gateway, Envoy, or a caller of the reservation API describes it.
  *
- * Owns the conversion of header lines to what routes match. For a request on a connection of ours Node has done it
- * (`arrival.ts`).
+ * Owns the conversion of header lines to what routes match. Node's own object of headers is of no use: it joins the lines of some, keeps
+ * the first of others, and so hides a line that an application may read.
  */
 
 import { matchRoute, type Route, type RouteMatchResult } from '../../core/routes/route.ts'
