@@ -1,11 +1,13 @@
 /**
- * The connections of the gRPC listener: TLS, their number, keep-alive, and their end.
+ * The connections of the gRPC listener: TLS, their number, keep-alive, who may call, and their end.
+ *
+ * A call without the token is refused at its head. Its message would be kept until it is whole, which need not be ever.
  *
  * Owns the sockets, because gRPC reports the end of a call before its answer is written. Only this folder uses gRPC.
  */
 
 import { createServer, type Socket } from 'node:net'
-import { Server } from '@grpc/grpc-js'
+import { type Metadata, Server, ServerInterceptingCall, type ServerInterceptor, status } from '@grpc/grpc-js'
 import type { Clock } from '../../core/clock.ts'
 import { trackInFlight } from '../server/in-flight.ts'
 import { type ListenAt, whereListening } from '../server/listen-address.ts'
@@ -32,6 +34,23 @@ export interface GrpcListener {
   cut(): void
 }
 
+/** Envoy turns this into an error of its own, and lets no request through. */
+const TOKEN_MISSING = {
+  code: status.UNAUTHENTICATED,
+  details: 'Send the token as metadata fencepost-gateway-token.',
+}
+
+function refusing(mayCall: (metadata: Metadata) => boolean): ServerInterceptor {
+  return (_method, call) =>
+    new ServerInterceptingCall(call, {
+      start: (next) =>
+        next({
+          onReceiveMetadata: (metadata, admit) =>
+            mayCall(metadata) ? admit(metadata) : call.sendStatus(TOKEN_MISSING),
+        }),
+    })
+}
+
 /** How soon a silently dead Envoy is noticed: then its streams end, and their leases with them. */
 const KEEPALIVE_MS = 10_000
 const KEEPALIVE_ANSWER_MS = 5_000
@@ -39,6 +58,7 @@ const KEEPALIVE_ANSWER_MS = 5_000
 export function createGrpcListener(
   limits: GrpcLimits,
   tls: ListenerTls | undefined,
+  mayCall: (metadata: Metadata) => boolean,
   clock: Clock,
 ): GrpcListener {
   const grpc = new Server({
@@ -48,6 +68,7 @@ export function createGrpcListener(
     'grpc.keepalive_time_ms': KEEPALIVE_MS,
     'grpc.keepalive_timeout_ms': KEEPALIVE_ANSWER_MS,
     'grpc.enable_channelz': 0,
+    interceptors: [refusing(mayCall)],
   })
   const injector = grpc.createConnectionInjector(listenerCredentials(tls, limits.handshakeTimeoutMs))
   const sockets = new Set<Socket>()

@@ -5,13 +5,7 @@
  * what it has begun. `grpc-listener.ts` has its connections.
  */
 
-import {
-  type Metadata,
-  type ServerDuplexStream,
-  type ServerUnaryCall,
-  type sendUnaryData,
-  status,
-} from '@grpc/grpc-js'
+import type { Metadata, ServerDuplexStream, ServerUnaryCall, sendUnaryData } from '@grpc/grpc-js'
 import type { CheckOptions, CheckPorts } from '../check/check.ts'
 import { TOKEN_HEADER } from '../check/gateway-token.ts'
 import type { Problem } from '../message/problems.ts'
@@ -66,7 +60,7 @@ export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): Env
   const rules = { headerLinesMax: limits.headerLinesMax, endToEnd: new Set<string>(ALWAYS_END_TO_END) }
   const ruled: ProcessingOptions = { ...options, rules }
   const processingPorts: ProcessingPorts = { ...ports, waitersOf: waitersByRoute() }
-  const listener = createGrpcListener(limits, options.tls, ports.clock)
+  const listener = createGrpcListener(limits, options.tls, hasToken, ports.clock)
   const inFlight = trackInFlight(ports.clock)
 
   async function counted<T>(work: () => Promise<T>): Promise<T> {
@@ -91,15 +85,12 @@ export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): Env
 
   listener.grpc.addService(AUTHORIZATION, {
     check: (call: ServerUnaryCall<CheckRequest, CheckResponse>, done: sendUnaryData<CheckResponse>) => {
-      if (!hasToken(call.metadata)) return done(TOKEN_MISSING)
       void counted(() => authorize(call.request, busy, ruled, ports)).then((response) => done(null, response))
     },
   })
   listener.grpc.addService(EXTERNAL_PROCESSOR, {
     process: (call: ServerDuplexStream<ProcessingRequest, ProcessingResponse>) => {
-      const conversation = converse(call)
-      if (!hasToken(call.metadata)) return conversation.fail(TOKEN_MISSING)
-      void counted(() => processOne(conversation, busy, ruled, processingPorts))
+      void counted(() => processOne(converse(call), busy, ruled, processingPorts))
     },
   })
 
@@ -118,10 +109,4 @@ export function createEnvoyServer(options: EnvoyOptions, ports: EnvoyPorts): Env
       await closed
     },
   }
-}
-
-/** Envoy turns this into an error of its own, and lets no request through. */
-const TOKEN_MISSING = {
-  code: status.UNAUTHENTICATED,
-  details: 'Send the token as metadata fencepost-gateway-token.',
 }

@@ -1,6 +1,8 @@
 /** Envoy's two services by themselves: every answer to Envoy, also to messages that a real one is hard to make send. */
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { connect } from 'node:http2'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { ChannelCredentials } from '@grpc/grpc-js'
@@ -415,6 +417,37 @@ describe('the listener', () => {
     begun.say(answerHead(200))
     expect(setBy(mutationOf(await begun.answer())?.setHeaders)).toEqual({ 'idempotency-status': 'created' })
     await ended
+  })
+
+  // Bug: the token was asked for once the message was whole. Who had none kept megabytes in memory with each call, for as long as they liked.
+  test('a call without the token is refused at its head, before its message is there', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'fencepost-token-'))
+    try {
+      await writeFile(join(folder, 'token'), 'open sesame\n')
+      await using guarded = await startSidecar({ ...ENV, FENCEPOST_API_TOKEN_FILE: join(folder, 'token') })
+      const connection = connect(guarded.gatewayGrpc)
+      try {
+        for (const path of [
+          '/envoy.service.auth.v3.Authorization/Check',
+          '/envoy.service.ext_proc.v3.ExternalProcessor/Process',
+        ]) {
+          const call = connection.request({
+            ':method': 'POST',
+            ':path': path,
+            'content-type': 'application/grpc',
+          })
+          // Of a thousand bytes the first three.
+          call.write(Buffer.from([0, 0, 0, 3, 232, 1, 2, 3]))
+          const [head] = await once(call, 'response')
+          expect(head).toMatchObject({ 'grpc-status': '16' })
+          call.close()
+        }
+      } finally {
+        connection.destroy()
+      }
+    } finally {
+      await rm(folder, { recursive: true })
+    }
   })
 
   test('with a configured token every call without it is refused; TLS and certificates are the gateway’s', async () => {
