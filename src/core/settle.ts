@@ -34,7 +34,7 @@ export async function settle(
   renewer: LeaseRenewer,
   ports: RecordingPorts,
 ): Promise<Settled> {
-  switch (dispositionOf(response, policy)) {
+  switch (dispositionOf(response, policy, executed.execution.attempt)) {
     case 'hold':
       return { outcome: { kind: 'unstored', response, ...executed }, lease: 'abandoned' }
     case 'unknown':

@@ -52,12 +52,20 @@ const BROKEN_OFF = new Set([408, 499])
  */
 const RELEASED_4XX = new Set([401, 403, 407, 412, 419, 421, 423, 425, 428, 429, 431, 440, 449, 498])
 
+/**
+ * A further attempt may meet the one before it still at work. An application that knows keys by itself says so by 409
+ * (draft-ietf-httpapi-idempotency-key-header, section 2.7), which is not how that one will end.
+ */
+const MEETS_EARLIER_ATTEMPT = 409
+
 /** The application's own verdict; stripped before a client sees it. */
 export const OUTCOME_HEADER = 'fencepost-outcome'
 
+/** @param attempt above 1 where an earlier execution may not be over */
 export function dispositionOf(
   response: Pick<ApplicationResponse, 'status' | 'headers' | 'body'>,
   policy: StoringPolicy,
+  attempt = 1,
 ): Settlement {
   const verdicts = linesOf(response.headers, OUTCOME_HEADER)
   const last = verdicts.at(-1)?.trim().toLowerCase()
@@ -71,6 +79,7 @@ export function dispositionOf(
   if (status >= 400 && linesOf(response.headers, 'retry-after').length > 0) return 'release'
   if (chosen !== undefined) return chosen
   if (BROKEN_OFF.has(status)) return 'unknown'
+  if (status === MEETS_EARLIER_ATTEMPT && attempt > 1) return 'release'
   // Part of a resource answers the Range of one request only; it is not the outcome of the identity.
   if (status === 206) return 'hold'
   if (status >= 500 || RELEASED_4XX.has(status)) return 'release'

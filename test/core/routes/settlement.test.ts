@@ -88,6 +88,15 @@ describe('the settlement of an answer', () => {
   })
 })
 
+test('409 says of a further attempt only that the one before it may be at work', () => {
+  const further = (headers: HeaderList, store: StoringPolicy['store']) =>
+    dispositionOf({ status: 409, headers, body: Buffer.alloc(0) }, { ...policy, store }, 2)
+  expect(further([], {})).toBe('release')
+  // Whoever knows better says so.
+  expect(further([], { '409': 'store' })).toBe('store')
+  expect(further([['Fencepost-Outcome', 'store']], {})).toBe('store')
+})
+
 /**
  * Bug: every answer of gRPC-Web was 200, so that a service which was unavailable for a second was unavailable to each retry, as long as the
  * record was kept.

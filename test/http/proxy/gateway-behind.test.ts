@@ -8,10 +8,11 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import type { ProtectedRoute } from '../../../src/core/routes/route.ts'
 import { startApplication, type TestApplication } from '../../support/application.ts'
+import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
 import { TestProcess } from '../../support/processes.ts'
 import { requireProgram } from '../../support/programs.ts'
-import { route, startProxy } from '../../support/proxy.ts'
+import { hold, route, startProxy } from '../../support/proxy.ts'
 
 const stack = new AsyncDisposableStack()
 let application: TestApplication
@@ -80,6 +81,31 @@ test('the entity that the application may still work on stays locked', async () 
   const other = await proxy.post('other', '{}', { 'x-account': '42' })
   expect(await other.json()).toMatchObject({ code: 'entity-busy' })
   expect(executions()).toBe(1)
+})
+
+/** Bug: its 409 was recorded as the outcome, so for 24 hours nobody learnt that the payment had been made. */
+test('an application that knows the key of the work that goes on (409) has settled nothing by that', async () => {
+  const work = hold()
+  let isDone = false
+  application.respond = async (_request, response, execution) => {
+    if (execution > seenBefore + 1 && !isDone) return void response.writeHead(409).end('in progress')
+    await work.released
+    isDone = true
+    response.writeHead(201).end('paid')
+  }
+  await using proxy = await startProxy(nginx, { routes: [route({ leaseMs: 1_000 })] })
+  const told = async () => {
+    const answer = await proxy.post('k')
+    return `${answer.status} ${answer.headers.get('idempotency-status')}`
+  }
+  expect(await told()).toBe('504 indeterminate')
+  expect(await told()).toBe('409 in-progress')
+  await eventually('the lease has ended', async () => (await told()) === '409 released')
+  expect(await told()).toBe('409 released')
+  work.release()
+  await eventually('it is done', () => isDone)
+  expect([await told(), await told()]).toEqual(['201 created', '201 replayed'])
+  expect(application.seen.at(-1)?.values('fencepost-attempt')).toEqual(['2'])
 })
 
 test.each<[what: string, store: ProtectedRoute['store'], status: string]>([
