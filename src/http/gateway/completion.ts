@@ -86,7 +86,7 @@ async function settle(
   { leases, clock }: SettlePorts,
 ): Promise<Settled> {
   const response = { status, headers, body: body ?? Buffer.alloc(0) }
-  switch (dispositionOf(response, POLICY)) {
+  switch (dispositionOf(response, POLICY, reservation.attempt)) {
     case 'release':
       return release(reservation, leases)
     case 'hold':

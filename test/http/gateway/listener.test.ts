@@ -94,6 +94,28 @@ test.each<[reported: unknown, next: number]>([
   expect((await ask(key)).status).toBe(next)
 })
 
+/** Bug: the 409 by which an application says that it is at work on the key became the outcome of the attempt that it was at work on. */
+test('a 409 of a further attempt completes nothing', async () => {
+  await using brief = await startSidecar({
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
+    FENCEPOST_CLAIM_BUDGET: '2s',
+    FENCEPOST_LEASE: '3s',
+  })
+  const key = randomUUID()
+  const check = () => ask(key, {}, '/payments', brief)
+  expect((await check()).status).toBe(200)
+  const further = await eventually('the lease of the first attempt has ended', async () => {
+    const granted = await check()
+    return granted.status === 200 ? granted : undefined
+  })
+  expect((await say('complete', idOf(further), { status: 409 }, brief)).status).toBe(204)
+  const next = await check()
+  expect([next.status, next.headers.get('fencepost-attempt')]).toEqual([200, '2'])
+  expect((await say('complete', idOf(next), { status: 201 }, brief)).status).toBe(204)
+  expect((await check()).status).toBe(409)
+})
+
 test('an application that works longer than the lease of its check extends it by the reservation API', async () => {
   const key = randomUUID()
   const granted = await ask(key)
