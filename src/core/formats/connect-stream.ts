@@ -6,9 +6,8 @@
  * Source: connectrpc.com/docs/protocol, "Streaming RPCs" and "Error codes".
  */
 
-import type { HeaderList } from '../header-list.ts'
 import { linesOf } from './header-lines.ts'
-import { frameWith } from './length-prefixed.ts'
+import { type FramedAnswer, framesOf, lastFrame } from './length-prefixed.ts'
 
 const TYPE = /^application\/connect\+[a-z0-9.-]+\s*(;|$)/i
 const END_OF_STREAM = 0x02
@@ -36,13 +35,13 @@ const OK = 0
 const UNKNOWN = 2
 
 /** The code of gRPC; undefined where the answer is no stream of Connect, or does not say. */
-export function connectStreamStatus(answer: {
-  readonly headers: HeaderList
-  readonly body: Buffer
-}): number | undefined {
+export function connectStreamStatus(answer: FramedAnswer): number | 'broken_off' | undefined {
   if (!TYPE.test(linesOf(answer.headers, 'content-type')[0] ?? '')) return undefined
-  const end = frameWith(END_OF_STREAM, answer.body)
-  return end === undefined ? undefined : statusIn(end.toString('utf8'))
+  const frames = framesOf(answer)
+  if (frames === undefined) return undefined
+  const end = lastFrame(END_OF_STREAM, frames)
+  if (end === 'broken_off') return end
+  return end === 'compressed' ? undefined : statusIn(end.toString('utf8'))
 }
 
 function statusIn(json: string): number | undefined {

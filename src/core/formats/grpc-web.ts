@@ -6,9 +6,8 @@
  * Source: github.com/grpc/grpc, doc/PROTOCOL-WEB.md and doc/statuscodes.md; the statuses of HTTP are those of google/rpc/code.proto.
  */
 
-import type { HeaderList } from '../header-list.ts'
 import { linesOf } from './header-lines.ts'
-import { frameWith } from './length-prefixed.ts'
+import { type FramedAnswer, framesOf, lastFrame } from './length-prefixed.ts'
 
 const TYPE = /^application\/grpc-web(-text)?(\+[a-z0-9.-]+)?\s*(;|$)/i
 const TRAILERS = 0x80
@@ -19,16 +18,16 @@ const HTTP_STATUSES = [200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 40
 const UNKNOWN = 500
 
 /** Undefined where the answer is none of gRPC-Web, or does not say. */
-export function grpcWebStatus(answer: {
-  readonly headers: HeaderList
-  readonly body: Buffer
-}): number | undefined {
+export function grpcWebStatus(answer: FramedAnswer): number | 'broken_off' | undefined {
   const type = TYPE.exec(linesOf(answer.headers, 'content-type')[0] ?? '')
   if (type === null) return undefined
   const [inHead] = linesOf(answer.headers, 'grpc-status')
   if (inHead !== undefined) return codeIn(`grpc-status:${inHead}`)
-  const trailers = frameWith(TRAILERS, type[1] === undefined ? answer.body : decoded(answer.body))
-  return trailers === undefined ? undefined : codeIn(trailers.toString('latin1'))
+  const frames = framesOf(answer)
+  if (frames === undefined) return undefined
+  const trailers = lastFrame(TRAILERS, type[1] === undefined ? frames : decoded(frames))
+  if (trailers === 'broken_off') return trailers
+  return trailers === 'compressed' ? undefined : codeIn(trailers.toString('latin1'))
 }
 
 /** What HTTP says where gRPC says this. */

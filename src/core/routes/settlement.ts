@@ -99,6 +99,8 @@ function chosenFor(status: number, { store }: StoringPolicy): Disposition | unde
 function meantStatus(response: Pick<ApplicationResponse, 'status' | 'headers' | 'body'>): number {
   if (response.status !== 200) return response.status
   const code = grpcWebStatus(response) ?? connectStreamStatus(response)
+  // A gateway that speaks HTTP/1.0 to the application can't see that it broke off, and makes a whole answer of it.
+  if (code === 'broken_off') return 502
   return code === undefined ? 200 : httpStatusOfGrpc(code)
 }
 

@@ -15,7 +15,7 @@ const message = frame(0, 'paid')
 const end = (data: string) => frame(0x02, data)
 const failed = end('{"error":{"code":"unavailable","message":"later"}}')
 
-test.each<[what: string, headers: HeaderList, body: Buffer, status: number | undefined]>([
+test.each<[what: string, headers: HeaderList, body: Buffer, status: number | 'broken_off' | undefined]>([
   ['a stream that ended well', STREAM, Buffer.concat([message, end('{}')]), 0],
   ['one with trailers', STREAM, Buffer.concat([message, end('{"metadata":{"a":["b"]}}')]), 0],
   ['one that failed', STREAM, failed, 14],
@@ -27,12 +27,18 @@ test.each<[what: string, headers: HeaderList, body: Buffer, status: number | und
   // Not known: it is what the status of HTTP says.
   ['another type', [['Content-Type', 'application/json']], failed, undefined],
   ['a call that is no stream', [['Content-Type', 'application/proto']], failed, undefined],
-  ['no end', STREAM, message, undefined],
+  ['no end', STREAM, message, 'broken_off'],
+  [
+    'a body that a middleware has compressed',
+    [...STREAM, ['Content-Encoding', 'gzip']],
+    Buffer.from('1f8b08', 'hex'),
+    undefined,
+  ],
   ['a compressed end', STREAM, frame(0x03, '{"error":{"code":"unavailable"}}'), undefined],
   ['an end that is no JSON', STREAM, end('no'), undefined],
   ['an end that is null', STREAM, end('null'), 0],
-  ['a cut end', STREAM, failed.subarray(0, 12), undefined],
-  ['a length beyond the body', STREAM, Buffer.from([0x02, 0xff, 0xff, 0xff, 0xff, 0x7b]), undefined],
+  ['a cut end', STREAM, failed.subarray(0, 12), 'broken_off'],
+  ['a length beyond the body', STREAM, Buffer.from([0x02, 0xff, 0xff, 0xff, 0xff, 0x7b]), 'broken_off'],
   ['nothing', STREAM, Buffer.alloc(0), undefined],
 ])('the status of Connect of %s', (_, headers, body, status) => {
   expect(connectStreamStatus({ headers, body })).toBe(status)

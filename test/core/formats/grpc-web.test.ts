@@ -16,7 +16,7 @@ const message = frame(0, 'paid')
 const trailers = (lines: string) => frame(0x80, lines)
 const text = (...frames: Buffer[]) => Buffer.from(frames.map((each) => each.toString('base64')).join(''))
 
-test.each<[what: string, headers: HeaderList, body: Buffer, status: number | undefined]>([
+test.each<[what: string, headers: HeaderList, body: Buffer, status: number | 'broken_off' | undefined]>([
   ['the last frame', WEB, Buffer.concat([message, trailers('grpc-status: 0\r\n')]), 0],
   ['a frame alone', WEB, trailers('grpc-message:gone\r\ngrpc-status:14\r\n'), 14],
   ['after messages', WEB, Buffer.concat([message, message, trailers('Grpc-Status: 5')]), 5],
@@ -32,14 +32,20 @@ test.each<[what: string, headers: HeaderList, body: Buffer, status: number | und
     trailers('grpc-status: 14\r\n'),
     undefined,
   ],
-  ['no trailers', WEB, message, undefined],
+  ['no trailers', WEB, message, 'broken_off'],
+  [
+    'a body that a middleware has compressed',
+    [...WEB, ['Content-Encoding', 'gzip']],
+    Buffer.from('1f8b08', 'hex'),
+    undefined,
+  ],
   ['compressed trailers', WEB, frame(0x81, 'grpc-status: 14\r\n'), undefined],
   ['trailers without it', WEB, trailers('grpc-message: no\r\n'), undefined],
   ['no number', WEB, trailers('grpc-status: x\r\n'), undefined],
-  ['a cut frame', WEB, trailers('grpc-status: 14\r\n').subarray(0, 12), undefined],
-  ['a length beyond the body', WEB, Buffer.from([0x80, 0xff, 0xff, 0xff, 0xff, 0x67]), undefined],
-  ['no frame', WEB, Buffer.from('no'), undefined],
-  ['no base64', TEXT, Buffer.from('§§§'), undefined],
+  ['a cut frame', WEB, trailers('grpc-status: 14\r\n').subarray(0, 12), 'broken_off'],
+  ['a length beyond the body', WEB, Buffer.from([0x80, 0xff, 0xff, 0xff, 0xff, 0x67]), 'broken_off'],
+  ['no frame', WEB, Buffer.from('no'), 'broken_off'],
+  ['no base64', TEXT, Buffer.from('§§§'), 'broken_off'],
   ['nothing', WEB, Buffer.alloc(0), undefined],
 ])('the status of gRPC-Web in %s', (_, headers, body, status) => {
   expect(grpcWebStatus({ headers, body })).toBe(status)

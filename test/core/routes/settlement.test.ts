@@ -156,6 +156,17 @@ test.each<[code: string, store: StoringPolicy['store'], Settlement]>([
   expect(dispositionOf({ status: 200, headers, body }, { ...policy, store })).toBe(expected)
 })
 
+/** Bug: nginx that spoke HTTP/1.0 to an application which died made a whole answer of what there was, and each retry got that. */
+test.each(['application/connect+proto', 'application/grpc-web'])(
+  'an answer of %s without its last frame was broken off; one whose body is not kept is taken by its status',
+  (type) => {
+    const settled = (body: Buffer) =>
+      dispositionOf({ status: 200, headers: [['Content-Type', type]], body }, policy)
+    expect(settled(Buffer.from([0, 0, 0, 0, 1, 0x61]))).toBe('unknown')
+    expect(settled(Buffer.alloc(0))).toBe('store')
+  },
+)
+
 describe('which headers are stored', () => {
   const kept = (name: string, value = 'v', extra: string[] = []) =>
     storedHeadersOf([[name, value]], extra).length === 1
