@@ -7,6 +7,7 @@
 
 import type { Readable } from 'node:stream'
 import { buildConnector, type Dispatcher, Pool } from 'undici'
+import { BodyParts } from '../core/body-parts.ts'
 import type { Clock } from '../core/clock.ts'
 import { linesOf } from '../core/formats/header-lines.ts'
 import type { HeaderLine, HeaderList } from '../core/header-list.ts'
@@ -181,12 +182,12 @@ async function keepParts(
   const { status, headers } = reply
   const body = reply.body.stream()
   const parts = body[Symbol.asyncIterator]() as AsyncIterator<Buffer>
-  const kept: Buffer[] = []
+  const kept = new BodyParts()
   let bytes = 0
   const asStream = (): ForwardResult => {
     reply.noDeadline()
     endUnread(body, limits, clock)
-    const stream = rest(kept, parts)
+    const stream = rest(kept.list(), parts)
     const oversized = { stream, over: reply.body.over() }
     return { kind: 'answered', response: { status, headers, body: Buffer.alloc(0), oversized } }
   }
@@ -194,9 +195,8 @@ async function keepParts(
   try {
     for (;;) {
       const part = await parts.next()
-      if (part.done === true)
-        return { kind: 'answered', response: { status, headers, body: Buffer.concat(kept) } }
-      kept.push(part.value)
+      if (part.done === true) return { kind: 'answered', response: { status, headers, body: kept.whole() } }
+      kept.add(part.value)
       bytes += part.value.length
       if (!fits(limits, part.value, bytes)) return asStream()
     }

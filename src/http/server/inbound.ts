@@ -8,6 +8,7 @@
 
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { PassThrough, type Readable } from 'node:stream'
+import { BodyParts } from '../../core/body-parts.ts'
 import type { Problem } from '../message/problems.ts'
 import type { HeldBody } from './body-memory.ts'
 
@@ -46,7 +47,7 @@ export function readBody(inbound: Inbound, limitBytes: number, held: HeldBody): 
   if (!held.fits(statedBytes)) return Promise.resolve(memoryFull(held))
   if (inbound.expectsContinue) res.writeContinue()
   return new Promise((resolve) => {
-    const parts: Buffer[] = []
+    const parts = new BodyParts()
     let bytes = 0
     const settle = (body: Body): void => {
       req.off('data', onData).off('end', onEnd).off('close', onGone).off('error', onGone)
@@ -58,10 +59,10 @@ export function readBody(inbound: Inbound, limitBytes: number, held: HeldBody): 
     const onData = (part: Buffer): void => {
       bytes += part.length
       if (bytes > limitBytes) settle(tooLarge(limitBytes))
-      else if (held.take(part.length)) parts.push(part)
+      else if (held.take(part.length)) parts.add(part)
       else settle(memoryFull(held))
     }
-    const onEnd = (): void => settle({ kind: 'whole', bytes: Buffer.concat(parts) })
+    const onEnd = (): void => settle({ kind: 'whole', bytes: parts.whole() })
     const onGone = (): void => settle({ kind: 'gone' })
     const onCut = (): void => settle({ kind: 'refused', problem: cut.reason as Problem })
     req.on('data', onData).on('end', onEnd).on('close', onGone).on('error', onGone)

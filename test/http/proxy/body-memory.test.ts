@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import { startApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { hold, openWire, route, startProxy } from '../../support/proxy.ts'
+import { startSidecar } from '../../support/sidecar.ts'
 
 const KEYED = (key: string, more: string) =>
   `POST /things HTTP/1.1\r\nHost: a\r\nIdempotency-Key: ${key}\r\n${more}\r\n`
@@ -104,4 +105,26 @@ test('an answer that does not fit is passed on and not kept, and its duplicates 
   ])
   expect(executions).toBe(1)
   expect(fullOf(proxy.events)).toEqual([{ kind: 'body_memory_full', of: 'answer' }])
+})
+
+// Bug: each chunk was kept as it came. Five such bodies took 1.7 GB, where they were counted as 5 MiB.
+test('a body in chunks of one byte takes little more than its bytes', { timeout: 60_000 }, async () => {
+  await using application = await startApplication()
+  await using sidecar = await startSidecar({
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_UPSTREAM: application.origin,
+  })
+  const residentMiB = async () => {
+    const metrics = await (await fetch(`${sidecar.admin}/metrics`)).text()
+    return Number(/^process_resident_memory_bytes (\d+)/m.exec(metrics)?.[1]) / 2 ** 20
+  }
+  const before = await residentMiB()
+  await using wire = await openWire(Number(new URL(sidecar.proxy).port))
+  wire.send(KEYED('tiny', 'Transfer-Encoding: chunked\r\n'))
+  wire.send('1\r\na\r\n'.repeat(1_000_000))
+  wire.send('0\r\n\r\n')
+  await eventually('an answer', () => wire.received().includes('\r\n\r\n'), { withinMs: 30_000 })
+  expect(wire.received()).toMatch(/^HTTP\/1\.1 201 /)
+  expect(application.seen[0]?.body.length).toBe(1_000_000)
+  expect((await residentMiB()) - before).toBeLessThan(150)
 })
