@@ -36,6 +36,7 @@ const REACHED: Record<string, readonly (readonly [file: string, title: string])[
   'a client that does not read its answer': [['test/http/proxy/lifecycle.test.ts', 'a client that does not read its answer is cut off']],
   'connections of clients': [[LIMITS, 'connections above the limit are closed at once']],
   'requests of one connection': [[LIMITS, 'a connection is closed after its number of requests']],
+  'requests of one connection that wait for their answers': [[LIMITS, 'a connection on which too many requests wait for their answers is cut']],
   'idle connection of a client': [[LIMITS, 'an idle connection is closed']],
   'the key': [[LIMITS, "'a key'"]],
   'tenant, API version': [[LIMITS, "'a tenant'"], [LIMITS, "'a version'"]],

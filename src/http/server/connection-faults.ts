@@ -16,8 +16,11 @@ import { writeRaw } from './send.ts'
 type Connection = { latest: Inbound; readonly unanswered: Set<Inbound> }
 
 export type ConnectionFaults = {
-  /** Registers a request; `cut` aborts its {@link Inbound.cut}. */
-  admit(inbound: Inbound, cut: AbortController): void
+  /**
+   * Registers a request; `cut` aborts its {@link Inbound.cut}. False: too many on its connection wait for their answers. The connection is
+   * cut, and the request must not be handled.
+   */
+  admit(inbound: Inbound, cut: AbortController): boolean
   /** No earlier request on this connection waits for its answer. */
   isQuiet(socket: Duplex): boolean
   /** For Node's `clientError`. */
@@ -32,11 +35,16 @@ export function createConnectionFaults(limits: FaultLimits, newInstance: () => s
     admit: (inbound, cut) => {
       const { socket } = inbound.req
       const connection = connections.get(socket) ?? { latest: inbound, unanswered: new Set() }
+      if (connection.unanswered.size >= UNANSWERED_MAX) {
+        socket.destroy()
+        return false
+      }
       connection.latest = inbound
       connection.unanswered.add(inbound)
       connections.set(socket, connection)
       cuts.set(inbound, cut)
       inbound.res.on('close', () => connection.unanswered.delete(inbound))
+      return true
     },
     isQuiet: (socket) => (connections.get(socket)?.unanswered.size ?? 0) === 0,
     onClientError: (error, socket) => {
@@ -63,6 +71,12 @@ export function createConnectionFaults(limits: FaultLimits, newInstance: () => s
     },
   }
 }
+
+/**
+ * Requests on one connection that wait for their answers. Node reads as many as a client sends, some 8 KiB each, whatever it can handle.
+ * Clients that send several ahead (pipelining: few do) send a handful.
+ */
+export const UNANSWERED_MAX = 100
 
 export type FaultLimits = {
   readonly headerBytesMax: number

@@ -39,7 +39,8 @@ export function createJsonListener(
   })
   app.addHook('onRequest', async (request, reply) => {
     const cut = new AbortController()
-    faults.admit({ req: request.raw, res: reply.raw, expectsContinue: false, cut: cut.signal }, cut)
+    const inbound = { req: request.raw, res: reply.raw, expectsContinue: false, cut: cut.signal }
+    if (!faults.admit(inbound, cut)) return reply.hijack()
     cut.signal.addEventListener('abort', () => {
       if (reply.sent) return
       reply.header('Connection', 'close')

@@ -82,10 +82,11 @@ export function createListener(
     if (socket.remoteAddress === undefined && typeof server.address() !== 'string') socket.destroy()
   })
 
-  const admitted = (req: IncomingMessage, res: ServerResponse): Inbound => {
+  /** Undefined where its connection has been cut. */
+  const admitted = (req: IncomingMessage, res: ServerResponse): Inbound | undefined => {
     const cut = new AbortController()
     const inbound = new Received(req, res, expecting.has(req), cut)
-    faults.admit(inbound, cut)
+    if (!faults.admit(inbound, cut)) return undefined
     // The previous answer leaves its timeout on the connection; without a listener here Node cuts this one for it.
     res.on('timeout', keepsOpen)
     return inbound
@@ -96,7 +97,8 @@ export function createListener(
   app.addHook('onRequest', (request, reply, _goOn) => {
     reply.hijack()
     if (ending.has(request.raw.socket)) return
-    void handlers.take(admitted(request.raw, reply.raw))
+    const inbound = admitted(request.raw, reply.raw)
+    if (inbound !== undefined) void handlers.take(inbound)
   })
   app.all('/', async () => undefined)
   server.on('checkExpectation', (req: IncomingMessage, res: ServerResponse) => {
@@ -106,7 +108,8 @@ export function createListener(
       code: 'expectation-failed',
       detail: 'Of expectations only "100-continue" is known.',
     })
-    void send(admitted(req, res), answer, { readerIdleMs: limits.readerIdleMs, close: true })
+    const inbound = admitted(req, res)
+    if (inbound !== undefined) void send(inbound, answer, { readerIdleMs: limits.readerIdleMs, close: true })
   })
   server.on('connect', (_req: IncomingMessage, socket: Duplex) => {
     const answer = problem({ code: 'method-refused', detail: 'CONNECT is not passed on.' })

@@ -11,6 +11,7 @@ import { rowOf, SETTING_KEYS } from '../../../src/config/settings.ts'
 import { SILENT } from '../../../src/core/events.ts'
 import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
 import { CONNECTIONS_MAX, HEADER_BYTES_MAX, REQUEST_TIMEOUT_MS } from '../../../src/http/admin/server.ts'
+import { UNANSWERED_MAX } from '../../../src/http/server/connection-faults.ts'
 import { systemClock } from '../../../src/system/clock.ts'
 import { ANSWER_HEAD_BYTES_MAX } from '../../../src/upstream/application.ts'
 import { startApplication } from '../../support/application.ts'
@@ -140,6 +141,25 @@ test('a connection is closed after its number of requests', async () => {
       .match(/^Connection: .*$/gm)
       ?.map((line) => line.trim()),
   ).toEqual(['Connection: keep-alive', 'Connection: close'])
+})
+
+// Bug: all that a client sent ahead was taken. One connection with 2.7 MB of small requests took 790 MB.
+test('a connection on which too many requests wait for their answers is cut, and those beyond the limit are not executed', async () => {
+  const held = hold()
+  await using application = await startApplication(async (seen, response) => {
+    if (seen.target === '/held') await held.released
+    response.writeHead(201).end()
+  })
+  await using proxy = await startProxy(application.origin)
+  await using wire = await openWire(proxy.port)
+  const ahead = (count: number) => 'GET /held HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(count)
+  wire.send(ahead(UNANSWERED_MAX))
+  await eventually('all are with the application', () => application.seen.length === UNANSWERED_MAX)
+  wire.send(ahead(10_000))
+  await wire.closed
+  expect((await proxy.fetch('/other')).status).toBe(201)
+  expect(application.seen.length).toBe(UNANSWERED_MAX + 1)
+  held.release()
 })
 
 test('connections above the limit are closed at once', async () => {

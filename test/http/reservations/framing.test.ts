@@ -135,3 +135,13 @@ test('connections above the limit are closed at once', async () => {
   await second.ended
   expect(second.received()).toBe('')
 })
+
+test('a connection on which too many calls wait for their answers is cut, and those beyond the limit are not served', async () => {
+  await using api = await startReservationApi()
+  await api.reserve({ session_id: 'holder', reserved_value: 'held' })
+  await using wire = await openWire(Number(new URL(api.origin).port))
+  const waits = JSON.stringify({ session_id: 'other', reserved_value: 'held', wait: '10s' })
+  wire.send(`${HEAD}Content-Length: ${waits.length}\r\n\r\n${waits}`.repeat(150))
+  await wire.closed
+  expect(wire.received()).toBe('')
+})
