@@ -2,7 +2,7 @@
  * Records tampered with on the nodes, by real processes: refused, counted, not executed again, and never sent to a
  * client. Read as: what was done to the record on all nodes, what a duplicate is answered.
  *
- * docs/operations/security.md says what an attacker with write access to a majority can forge.
+ * docs/operations/security.md says what an attacker with write access to one node can forge, and what keeps them from it.
  */
 import { createHash } from 'node:crypto'
 import { connect } from 'node:net'
