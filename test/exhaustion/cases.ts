@@ -2,6 +2,7 @@
  * Ways to exhaust a sidecar, each kept going until disposed: what it holds open, and what it makes the sidecar hold.
  */
 import { connect, type Socket } from 'node:net'
+import { UNANSWERED_MAX } from '../../src/http/server/connection-faults.ts'
 import type { StrictHold } from './holding-application.ts'
 
 export type Target = { readonly proxy: string; readonly application: StrictHold }
@@ -153,9 +154,9 @@ function reader(proxy: string, cut: { times: number }): () => void {
   let look: NodeJS.Timeout
   const again = (): void => {
     socket = dial(proxy)
-    // More than the buffers of the kernel swallow: 40 MiB.
+    // More than the buffers of the kernel swallow: 20 MiB. And as many as may wait on one connection.
     const ask = 'POST /large HTTP/1.1\r\nHost: a\r\nIdempotency-Key: large\r\nContent-Length: 2\r\n\r\n{}'
-    socket.once('connect', () => socket.write(ask.repeat(200)))
+    socket.once('connect', () => socket.write(ask.repeat(UNANSWERED_MAX)))
     socket.pause()
     // A paused socket does not notice that it was cut.
     look = setTimeout(() => socket.on('data', () => {}).resume(), READS_NOTHING_MS)

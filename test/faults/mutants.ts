@@ -102,7 +102,7 @@ export const MUTANTS: readonly Mutant[] = [
     does: 'records an answer whose body was cut',
     file: 'src/upstream/application.ts',
     from: 'return failureOf(error instanceof Error ? error : new Error(String(error)), true)\n  }\n}',
-    to: "return error === undefined ? failureOf(new Error(''), true) : { kind: 'answered', response: { status, headers: headers.filter(([name]) => name !== 'content-length'), body: Buffer.concat(kept) } }\n  }\n}",
+    to: "return error === undefined ? failureOf(new Error(''), true) : { kind: 'answered', response: { status, headers: headers.filter(([name]) => name !== 'content-length'), body: kept.whole() } }\n  }\n}",
     trial: 'half-answer',
     killedBy: ['whole-answers'],
     porcupine: 'rejects',
