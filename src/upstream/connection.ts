@@ -1,22 +1,16 @@
 /**
- * A connection to the application, and whether it was one that the application gave up while it was idle.
+ * A connection to the application, and the second try of a request that met one which the application had given up while it was idle.
  *
- * An application may close an idle connection at any moment, also at the one in which a request is being written to it. What came after the
- * request on that connection tells: nothing, although there had been answers before it.
+ * An application may close an idle connection at any moment, also at the one in which a request is being written to it. What came
+ * after the request on that connection tells: nothing, although there had been answers before it.
  *
- * Owns what was read from a connection before and after a request was written to it. The socket is a private member of undici, whose version
- * is exact in package.json.
+ * Owns what was read from a connection before and after a request was written to it, and that there is one second try. The socket
+ * is a private member of undici, whose version is exact in package.json.
  */
 
 import type { Socket } from 'node:net'
 import { Client, type Dispatcher } from 'undici'
 import symbols from 'undici/lib/core/symbols.js'
-
-/** What was read from a connection when a request was about to be written to it. */
-export type Reading = {
-  /** Whether the connection was kept from an earlier request, and nothing was read since. */
-  givenUp(): boolean
-}
 
 /** A request's handler that wants to know its connection. */
 export type ConnectedHandler = Dispatcher.DispatchHandler & { connection?: Connection | undefined }
@@ -27,10 +21,39 @@ export class Connection extends Client {
     return super.dispatch(options, handler)
   }
 
-  /** Only while a request is about to be written: before and after that it may have no socket. */
-  reading(): Reading {
+  /**
+   * Only while a request is about to be written: before and after that it may have no socket.
+   *
+   * @returns whether the connection was kept from an earlier request, and nothing was read since
+   */
+  watched(): () => boolean {
     const socket = (this as unknown as { readonly [symbols.kSocket]: Socket })[symbols.kSocket]
     const before = socket.bytesRead
-    return { givenUp: () => before > 0 && socket.bytesRead === before }
+    return () => before > 0 && socket.bytesRead === before
+  }
+}
+
+/** Of a request that changes nothing. */
+export class SecondTry {
+  readonly #send: () => void
+  #isGivenUp: (() => boolean) | undefined
+  #taken = false
+
+  constructor(send: () => void) {
+    this.#send = send
+  }
+
+  /** The request is about to be written to this connection. */
+  watch(connection: Connection | undefined): void {
+    this.#isGivenUp = connection?.watched()
+  }
+
+  /** @returns true where the request is sent once more, so that it has not failed yet */
+  begins(): boolean {
+    if (this.#taken || this.#isGivenUp?.() !== true) return false
+    this.#taken = true
+    // Not in the turn of the closing connection: the pool still has it.
+    queueMicrotask(this.#send)
+    return true
   }
 }

@@ -1,8 +1,9 @@
 /**
  * One request to the application and its answer, on undici's dispatch interface.
  *
- * Owns that a request is written at most once (one that changes nothing once more, where its connection was given up), that a caller sees only well-formed answers, backpressure in both
- * directions, and when waiting ends. It does not decide what a failure means to the client.
+ * Owns that a request is written at most once (one that changes nothing once more, where its connection was given up), that a
+ * caller sees only well-formed answers, backpressure in both directions, and when waiting ends. It does not decide what a failure
+ * means to the client.
  *
  * Uses the raw headers, byte for byte (Latin-1): undici's parsed ones join lines and change the case of names.
  */
@@ -12,7 +13,7 @@ import type { Dispatcher } from 'undici'
 import type { Clock, Timer } from '../core/clock.ts'
 import type { HeaderList } from '../core/header-list.ts'
 import { AnswerBody } from './answer-body.ts'
-import type { ConnectedHandler, Connection, Reading } from './connection.ts'
+import { type ConnectedHandler, type Connection, SecondTry } from './connection.ts'
 import { AnswerLate, AnswerMalformed, ClaimEnded, type Failure, failureOf } from './failure.ts'
 
 export type ApplicationRequest = {
@@ -59,27 +60,37 @@ export function exchange(
   options: ExchangeOptions,
 ): Promise<Reply | Failure> {
   return new Promise((resolve) => {
-    const send = (): void => {
-      try {
-        dispatcher.dispatch(
-          {
-            method: request.method as Dispatcher.HttpMethod,
-            path: request.target,
-            headers: request.headers.flat(),
-            body: request.body ?? null,
-            // undici would pipeline or repeat requests that it considers idempotent.
-            idempotent: false,
-            headersTimeout: 0,
-          },
-          under,
-        )
-      } catch (error) {
-        under.fail(error instanceof Error ? error : new Error(String(error)))
-      }
-    }
+    const send = (): void => dispatch(dispatcher, request, under, (error) => under.fail(error))
     const under = new Exchange(options, request, resolve, send)
     send()
   })
+}
+
+/** @param failed what undici refuses at once is told as what it meets later */
+export function dispatch(
+  dispatcher: Dispatcher,
+  { method, target, headers, body }: ApplicationRequest,
+  handler: ConnectedHandler,
+  failed: (error: Error) => void,
+  upgrade: string | null = null,
+): void {
+  try {
+    dispatcher.dispatch(
+      {
+        method: method as Dispatcher.HttpMethod,
+        path: target,
+        headers: headers.flat(),
+        body: body ?? null,
+        upgrade,
+        // undici would pipeline or repeat requests that it considers idempotent.
+        idempotent: false,
+        headersTimeout: 0,
+      },
+      handler,
+    )
+  } catch (error) {
+    failed(error instanceof Error ? error : new Error(String(error)))
+  }
 }
 
 class Exchange implements ConnectedHandler {
@@ -97,8 +108,7 @@ class Exchange implements ConnectedHandler {
   /** For the signal, which keeps nothing else. */
   readonly #onAbort: (() => void) | undefined
   #control: Dispatcher.DispatchController | undefined
-  #reading: Reading | undefined
-  #again: (() => void) | undefined
+  readonly #secondTry: SecondTry | undefined
   #body: AnswerBody | undefined
   #given: Error | undefined
 
@@ -106,7 +116,7 @@ class Exchange implements ConnectedHandler {
     { answerWithinMs, clock, signal, mayBegin }: ExchangeOptions,
     { body, repeatable = false }: ApplicationRequest,
     resolve: (end: Reply | Failure) => void,
-    again: () => void,
+    send: () => void,
   ) {
     this.#signal = signal
     this.#mayBegin = mayBegin
@@ -116,7 +126,7 @@ class Exchange implements ConnectedHandler {
     this.#sent = Buffer.isBuffer(body) ? undefined : body
     this.#movedMonoMs = clock.monoMs()
     this.#deadline = clock.timer(answerWithinMs, this.#onDeadline)
-    if (repeatable) this.#again = again
+    if (repeatable) this.#secondTry = new SecondTry(send)
     if (signal === undefined) return
     this.#onAbort = () => this.#giveUp(new Error(NOBODY_WAITS))
     signal.addEventListener('abort', this.#onAbort)
@@ -129,7 +139,7 @@ class Exchange implements ConnectedHandler {
     if (this.#control !== undefined) throw new Error('this request was already handed to a connection once')
     if (this.#mayBegin?.() === false) throw new ClaimEnded('the claim ended before there was a connection')
     this.#control = controller
-    if (this.#again !== undefined) this.#reading = this.connection?.reading()
+    this.#secondTry?.watch(this.connection)
     // undici listens in the same turn, before the first part.
     this.#sent?.on('data', () => {
       this.#movedMonoMs = this.#clock.monoMs()
@@ -162,12 +172,8 @@ class Exchange implements ConnectedHandler {
   }
 
   fail(error: Error): void {
-    const again = this.#again
-    if (again !== undefined && this.#given === undefined && this.#reading?.givenUp() === true) {
-      this.#again = undefined
+    if (this.#given === undefined && this.#secondTry?.begins() === true) {
       this.#control = undefined
-      // Not in the turn of the closing connection: the pool still has it.
-      queueMicrotask(again)
       return
     }
     this.#finish()

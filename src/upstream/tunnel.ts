@@ -9,8 +9,14 @@ import type { Duplex } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import type { HeaderList } from '../core/header-list.ts'
 import { AnswerBody } from './answer-body.ts'
-import type { ConnectedHandler, Reading } from './connection.ts'
-import { type ApplicationRequest, type ExchangeOptions, headersFrom, type Reply } from './exchange.ts'
+import { type ConnectedHandler, SecondTry } from './connection.ts'
+import {
+  type ApplicationRequest,
+  dispatch,
+  type ExchangeOptions,
+  headersFrom,
+  type Reply,
+} from './exchange.ts'
 import { AnswerLate, AnswerMalformed, type Failure, failureOf } from './failure.ts'
 
 export type Tunnel = {
@@ -27,8 +33,6 @@ export function tunnel(
 ): Promise<Tunnel | Reply | Failure> {
   return new Promise((resolve) => {
     let control: Dispatcher.DispatchController | undefined
-    let reading: Reading | undefined
-    let repeated = false
     let body: AnswerBody | undefined
     let given: Error | undefined
     const deadline = clock.timer(answerWithinMs, () => {
@@ -37,11 +41,8 @@ export function tunnel(
       fail(given)
     })
     function fail(error: Error): void {
-      if (!repeated && given === undefined && reading?.givenUp() === true) {
-        repeated = true
+      if (given === undefined && secondTry.begins()) {
         control = undefined
-        // As in an exchange.
-        queueMicrotask(send)
         return
       }
       deadline.cancel()
@@ -54,7 +55,7 @@ export function tunnel(
         if (given !== undefined) throw given
         if (control !== undefined) throw new Error('this request was already handed to a connection once')
         control = controller
-        reading = handler.connection?.reading()
+        secondTry.watch(handler.connection)
       },
       onRequestUpgrade(controller, _status, _headers, socket) {
         deadline.cancel()
@@ -87,23 +88,8 @@ export function tunnel(
         fail(error)
       },
     }
-    const send = (): void => {
-      try {
-        dispatcher.dispatch(
-          {
-            method: request.method as Dispatcher.HttpMethod,
-            path: request.target,
-            headers: request.headers.flat(),
-            upgrade: protocol,
-            idempotent: false,
-            headersTimeout: 0,
-          },
-          handler,
-        )
-      } catch (error) {
-        fail(error instanceof Error ? error : new Error(String(error)))
-      }
-    }
+    const send = (): void => dispatch(dispatcher, request, handler, fail, protocol)
+    const secondTry = new SecondTry(send)
     send()
   })
 }

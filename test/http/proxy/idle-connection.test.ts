@@ -111,7 +111,7 @@ test('a WebSocket that meets the closing of a kept connection is opened on anoth
 const SHORT_KEEPING = `
   const { writeSync } = require('node:fs')
   const server = require('node:http').createServer((request, response) => {
-    if (request.url === '/busy') response.on('finish', () => setTimeout(stand, 10))
+    if (request.url === '/busy') response.on('finish', () => setImmediate(stand))
     // Said by itself, it does not say for how long.
     response.setHeader('Connection', 'keep-alive').end('ok')
   })
