@@ -107,7 +107,6 @@ export type Outcome =
       readonly kind: 'indeterminate'
       readonly cause: 'answer'
       readonly response: ApplicationResponse
-      readonly protection: Protection
       readonly execution: Execution
     }
   /** The application could not be reached; nothing was executed. */

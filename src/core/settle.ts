@@ -37,11 +37,10 @@ export async function settle(
   switch (dispositionOf(response, policy, executed.execution.attempt)) {
     case 'hold':
       return { outcome: { kind: 'unstored', response, ...executed }, lease: 'abandoned' }
-    case 'unknown':
-      return {
-        outcome: { kind: 'indeterminate', cause: 'answer', response, ...executed },
-        lease: 'abandoned',
-      }
+    case 'unknown': {
+      const { execution } = executed
+      return { outcome: { kind: 'indeterminate', cause: 'answer', response, execution }, lease: 'abandoned' }
+    }
     case 'release':
       return { outcome: { kind: 'released', response, ...executed }, lease: 'released' }
     case 'store':
