@@ -9,7 +9,8 @@
  * Servers do not agree on what divides a path, so it may have several readings. WSGI, ASGI and Gin undo escapes first, so that `%2F`
  * divides; a browser's `URL`, with which many Node frameworks read the target, takes `\` for `/`.
  *
- * Express, Koa and ASP.NET do not distinguish the case of letters, most others do: so a path is compared in both ways. There are no regular expressions: a pattern of the configuration can't be made to hang.
+ * Express, Koa and ASP.NET do not distinguish the case of letters, most others do: so a path is compared in both ways. There are no
+ * regular expressions: a pattern of the configuration can't be made to hang.
  *
  * Source: RFC 3986, sections 3.3 (parameters of a segment), 5.2.4 (dot segments) and 6.2.2 (normalisation of case and
  * percent-encoding); PEP 3333 and ASGI (`path` is decoded); WHATWG URL, "path state" (`\` of a special URL).
@@ -65,8 +66,12 @@ export function parsePathPattern(text: string): ParsedPattern {
 
 /** Each way in which a server may read `path` (without its query). The first is by the standard. */
 export function* readingsOf(path: string): Generator<Reading, void> {
-  for (const letters of ['as-written', 'any-case'] as const)
-    for (const segments of dividedWays(path)) yield { segments, letters }
+  const ways: (readonly string[])[] = []
+  for (const segments of dividedWays(path)) {
+    ways.push(segments)
+    yield { segments, letters: 'as-written' }
+  }
+  for (const segments of ways) yield { segments, letters: 'any-case' }
 }
 
 function* dividedWays(path: string): Generator<readonly string[], void> {

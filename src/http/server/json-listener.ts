@@ -49,7 +49,7 @@ export function createJsonListener(
   })
   // What can't be decoded would be left as it stands, and another value would be meant.
   app.addHook('preValidation', async ({ url }, reply) =>
-    isDecodable(url.slice(url.indexOf('?') + 1))
+    !url.includes('?') || isDecodable(url.slice(url.indexOf('?') + 1))
       ? undefined
       : sendProblem(
           reply,
