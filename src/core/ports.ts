@@ -260,8 +260,8 @@ export type ApplicationResponse = {
   readonly headers: HeaderList
   readonly body: Buffer
   /**
-   * The body was longer than what may be stored; `body` is then empty and `stream` carries it. `over`: when the application has ended it, where that
-   * is seen.
+   * The body was longer than what may be stored; `body` is then empty and `stream` carries it. `over`: when the application has ended
+   * it, where that is seen.
    */
   readonly oversized?: { readonly stream: AsyncIterable<Buffer>; readonly over?: Promise<void> }
 }

@@ -14,9 +14,9 @@ export type RandomSource = {
 }
 
 /**
- * The moment of each draw goes into it. Processes that were started from one snapshot of a running one have the same memory, and in it the same
- * pool and the same generator of OpenSSL: with these alone two of them would draw the same owner, and the second claim of a
- * request would be taken for the first one, repeated.
+ * The moment of each draw goes into it. Processes that were started from one snapshot of a running one have the same memory, and in it
+ * the same pool and the same generator of OpenSSL: with these alone two of them would draw the same owner, and the second claim of
+ * a request would be taken for the first one, repeated.
  */
 export function createRandom({ fill, monoMs, wallMs }: RandomSource): Random {
   const pool = Buffer.alloc(POOL_BYTES)

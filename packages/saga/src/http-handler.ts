@@ -94,7 +94,10 @@ class NoOutcome extends Error {
   }
 }
 
-/** "Not now", "not you" and "not so" settle nothing: a retry is executed. So do those that leave open what was done: nothing of it is committed. */
+/**
+ * "Not now", "not you" and "not so" settle nothing: a retry is executed. So do those that leave open what was done: nothing of it is
+ * committed.
+ */
 const notSettled = new Set([401, 403, 407, 408, 412, 419, 421, 423, 425, 428, 429, 431, 440, 449, 498, 499])
 const isOutcome = (status: number) => status < 500 && !notSettled.has(status)
 

@@ -40,7 +40,7 @@ export type NodeRow = {
   readonly retentionRemainingMs?: number
   readonly fingerprint?: Fingerprint
   readonly copied?: true
-  /** It does not show what the verdict says, or says nothing. Where there is no verdict nothing differs from it. */
+  /** It gives no reply that counts, or shows another thing than the verdict. Where there is no verdict, no reply is another thing. */
   readonly differs: boolean
   /** Why it gave no reply that counts, or why its outcome can't be read. */
   readonly detail?: string

@@ -28,27 +28,27 @@ export type StoringPolicy = {
 }
 
 /**
- * What an answer says of the request. `unknown`: nothing; whoever gave it had waited for the work for too long, or lost it, so the request may have
- * been executed, or be at work still.
+ * What an answer says of the request. `unknown`: nothing; whoever gave it had waited for the work for too long, or lost it, so the
+ * request may have been executed, or be at work still.
  */
 export type Settlement = Disposition | 'unknown'
 
 /**
- * RFC 9110, sections 15.6.3 and 15.6.5. An nginx in front of PHP answers 504 while the script goes on. Cloudflare has names of its own: the answer
- * was none (520), or did not come in time (522, 524). Its 521, 523, 525 and 526 are connections that were never made.
+ * RFC 9110, sections 15.6.3 and 15.6.5. An nginx in front of PHP answers 504 while the script goes on. Cloudflare has names of its own:
+ * the answer was none (520), or did not come in time (522, 524). Its 521, 523, 525 and 526 are connections that were never made.
  */
 const OF_A_GATEWAY = new Set([502, 504, 520, 522, 524])
 
 /**
- * The whole request was there, so with 408 nobody waited for it: it is a time limit of the framework (NestJS, Gin, tower), which does not end the
- * work. 499 is that the request was cancelled (Connect, grpc-gateway), who knows how far it had come.
+ * The whole request was there, so with 408 nobody waited for it: it is a time limit of the framework (NestJS, Gin, tower), which does
+ * not end the work. 499 is that the request was cancelled (Connect, grpc-gateway), who knows how far it had come.
  */
 const BROKEN_OFF = new Set([408, 499])
 
 /**
- * Answers that say "not now", "not you" or "not so", of what is no part of a request's identity: executing the request later is legitimate. 412
- * and 428 are about its conditions, 423 about a lock, 431 about its head (its cookies, most likely). In no standard: 419 is an old CSRF token
- * (Laravel), 440 an old session (IIS), 449 "try again" (Azure), 498 an old token (Esri).
+ * Answers that say "not now", "not you" or "not so", of what is no part of a request's identity: executing the request later is
+ * legitimate. 412 and 428 are about its conditions, 423 about a lock, 431 about its head (its cookies, most likely). In no standard:
+ * 419 is an old CSRF token (Laravel), 440 an old session (IIS), 449 "try again" (Azure), 498 an old token (Esri).
  */
 const RELEASED_4XX = new Set([401, 403, 407, 412, 419, 421, 423, 425, 428, 429, 431, 440, 449, 498])
 

@@ -14,7 +14,10 @@ export type ApplicationRequest = {
   readonly target: string
   readonly headers: HeaderList
   readonly body: Buffer | Readable | undefined
-  /** It changes nothing, and has no body: it may be written once more, where the application gave its kept connection up. Read by `stream` alone. */
+  /**
+   * It changes nothing, and has no body: it may be written once more, where the application gave its kept connection up. Read by
+   * `stream` alone.
+   */
   readonly repeatable?: boolean
 }
 

@@ -74,7 +74,10 @@ export async function bypass(call: BypassCall, ports: BypassPorts): Promise<Answ
   )
 }
 
-/** They change nothing (RFC 9110, section 9.2.1). A route that protects them says otherwise, and what it lets pass has its body, if an empty one. */
+/**
+ * They change nothing (RFC 9110, section 9.2.1). A route that protects them says otherwise, and what it lets pass has its body, if
+ * an empty one.
+ */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 
 function passed(status: number, headers: HeaderList, body: Buffer | Readable): Answer {
