@@ -21,6 +21,17 @@ beforeAll(async () => {
 })
 afterAll(() => server[Symbol.asyncDispose]())
 
+/** The consumer after five that the message has killed. */
+async function startedAfterDeaths(kit: TestKit): Promise<TestProcess> {
+  const script = `${import.meta.dirname}/../support/dying-consumer.ts`
+  const start = () => new TestProcess(process.execPath, [script, server.url, kit.schemaName])
+  for (let deaths = 0; deaths < 5; deaths += 1) {
+    await using consumer = start()
+    expect(await consumer.exited).toMatchObject({ signal: 'SIGKILL' })
+  }
+  return start()
+}
+
 test('a message that kills its process takes no other message with it into the dead letters', async () => {
   const kit = await testKit(server)
   await using relay = createOutboxRelay({ kit, publisher: createMailboxPublisher(kit) })
@@ -35,13 +46,7 @@ test('a message that kills its process takes no other message with it into the d
       }),
     )
   await relay.drainOnce()
-  const script = `${import.meta.dirname}/../support/dying-consumer.ts`
-  const start = () => new TestProcess(process.execPath, [script, server.url, kit.schemaName])
-  for (let deaths = 0; deaths < 5; deaths += 1) {
-    await using consumer = start()
-    expect(await consumer.exited).toMatchObject({ signal: 'SIGKILL' })
-  }
-  await using survivor = start()
+  await using survivor = await startedAfterDeaths(kit)
   await survivor.until('an empty mailbox', async () => (await countOf(kit, 'mailbox')) === 0)
   expect(await listDeadLetters(kit)).toMatchObject([
     { type: 'Poison', errorCode: 'never_ended', errorMessage: expect.stringContaining('5 deliveries') },
@@ -60,13 +65,7 @@ test('a dead letter that kills its process is dead again after five replays, and
   await inbox.deliver({ headers, properties: {}, body: '{}', redelivered: false })
   const [letter] = await listDeadLetters(kit)
   await replayDeadLetters(kit, [letter!.id])
-  const script = `${import.meta.dirname}/../support/dying-consumer.ts`
-  const start = () => new TestProcess(process.execPath, [script, server.url, kit.schemaName])
-  for (let deaths = 0; deaths < 5; deaths += 1) {
-    await using consumer = start()
-    expect(await consumer.exited).toMatchObject({ signal: 'SIGKILL' })
-  }
-  await using survivor = start()
+  await using survivor = await startedAfterDeaths(kit)
   await survivor.until(
     'the letter to be dead',
     async () => (await listDeadLetters(kit))[0]?.status === 'dead',

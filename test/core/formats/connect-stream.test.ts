@@ -1,15 +1,9 @@
 import { expect, test } from 'vitest'
 import { connectStreamStatus } from '../../../src/core/formats/connect-stream.ts'
 import type { HeaderList } from '../../../src/core/header-list.ts'
+import { frame } from '../../support/frames.ts'
 
 const STREAM: HeaderList = [['Content-Type', 'application/connect+proto']]
-
-function frame(flag: number, data: string): Buffer {
-  const head = Buffer.alloc(5)
-  head[0] = flag
-  head.writeUInt32BE(Buffer.byteLength(data), 1)
-  return Buffer.concat([head, Buffer.from(data)])
-}
 
 const message = frame(0, 'paid')
 const end = (data: string) => frame(0x02, data)

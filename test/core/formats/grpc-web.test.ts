@@ -1,16 +1,10 @@
 import { expect, test } from 'vitest'
 import { grpcWebStatus } from '../../../src/core/formats/grpc-web.ts'
 import type { HeaderList } from '../../../src/core/header-list.ts'
+import { frame } from '../../support/frames.ts'
 
 const WEB: HeaderList = [['Content-Type', 'application/grpc-web+proto']]
 const TEXT: HeaderList = [['content-type', 'application/grpc-web-text']]
-
-function frame(flag: number, data: string): Buffer {
-  const head = Buffer.alloc(5)
-  head[0] = flag
-  head.writeUInt32BE(Buffer.byteLength(data), 1)
-  return Buffer.concat([head, Buffer.from(data)])
-}
 
 const message = frame(0, 'paid')
 const trailers = (lines: string) => frame(0x80, lines)

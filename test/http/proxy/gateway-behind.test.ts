@@ -2,48 +2,25 @@
  * A real nginx between the proxy and the application, as many pods have it in front of PHP or Python: what it answers in the application's
  * place says nothing of what the application did.
  */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import type { ProtectedRoute } from '../../../src/core/routes/route.ts'
 import { startApplication, type TestApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
-import { freePort } from '../../support/free-port.ts'
-import { TestProcess } from '../../support/processes.ts'
-import { requireProgram } from '../../support/programs.ts'
+import { startNginx } from '../../support/nginx.ts'
 import { hold, route, startProxy } from '../../support/proxy.ts'
 
 const stack = new AsyncDisposableStack()
 let application: TestApplication
 let nginx: string
 
-const configuration = (port: number, origin: string) => `
-worker_processes 1; daemon off; pid nginx.pid; error_log stderr warn;
-events { worker_connections 64; }
-http {
-  access_log off;
-  client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
-  server {
-    listen 127.0.0.1:${port};
-    location / { proxy_pass ${origin}; proxy_read_timeout 300ms; proxy_next_upstream off; }
-    # As a page of maintenance does it.
-    error_page 504 /later; location = /later { internal; add_header Retry-After 30 always; return 504; }
-  }
-}`
+/** It waits for less than an application may take, and says so as a page of maintenance does it. */
+const IMPATIENT = `
+  proxy_read_timeout 300ms; proxy_next_upstream off;
+  error_page 504 /later; location = /later { internal; add_header Retry-After 30 always; return 504; }`
 
 beforeAll(async () => {
   application = stack.use(await startApplication())
-  const folder = await mkdtemp(join(tmpdir(), 'fencepost-nginx-'))
-  stack.defer(() => rm(folder, { recursive: true, force: true }))
-  const port = await freePort()
-  await writeFile(join(folder, 'nginx.conf'), configuration(port, application.origin))
-  nginx = `http://127.0.0.1:${port}`
-  const command = [requireProgram('nginx'), '-p', folder, '-c', 'nginx.conf', '-e', 'stderr'] as const
-  const process = new TestProcess(command[0], command.slice(1), { name: 'nginx', cwd: folder })
-  // Not SIGKILL: nginx would leave its worker behind.
-  stack.defer(async () => void (await process.end({ signal: 'SIGTERM' })))
-  await process.http(`${nginx}/ready`, 201)
+  nginx = stack.use(await startNginx(application.origin, IMPATIENT)).origin
 })
 afterAll(() => stack.disposeAsync())
 
