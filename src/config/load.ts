@@ -6,10 +6,11 @@
  */
 
 import type { Route } from '../core/routes/route.ts'
-import { isLoopback, type RedisNodes, withoutBrackets } from './addresses.ts'
+import { isLoopback, type RedisNodes } from './addresses.ts'
 import { builtinRoutes } from './builtin-policy.ts'
 import { clearText } from './clear-text.ts'
 import { type ConfigError, nearestName, nearestPath } from './errors.ts'
+import { ownAddress, sharedAddresses } from './listener-addresses.ts'
 import { checkPrincipals } from './principal.ts'
 import { checkRelations } from './relations.ts'
 import { routesFrom } from './route-file.ts'
@@ -59,6 +60,7 @@ export function loadConfig(env: Environment, readFile: ReadFile): LoadedConfig {
     ...missingOperatorTokens(settings),
     ...missingTls(settings),
     ...ownAddress(settings),
+    ...sharedAddresses(settings),
     ...unevenNames(settings),
     ...clearText(settings),
     ...checkPrincipals(routes, settings, readFile),
@@ -181,39 +183,6 @@ function missingTls(settings: Partial<Settings>): readonly ConfigError[] {
       : []
   const forCa = missing('tlsCert', 'tlsClientCa')
   return [...missing('tlsKey', 'tlsCert'), ...(forCa.length > 0 ? forCa : missing('tlsCert', 'tlsKey'))]
-}
-
-/** A request would come back to us, until its head is too long, and a protected one would wait for itself. */
-function ownAddress(settings: Partial<Settings>): readonly ConfigError[] {
-  const { upstream } = settings
-  if (upstream?.kind !== 'http' || settings.proxyListen?.kind === 'off') return []
-  const { hostname, protocol, port } = new URL(upstream.origin)
-  const host = withoutBrackets(hostname)
-  const number = port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port)
-  return LISTENERS.flatMap((key): ConfigError[] => {
-    const at = settings[key]
-    if (at?.kind !== 'tcp' || at.port !== number || at.port === 0 || !isListenedOn(host, at.host)) return []
-    const inequality = `address (${upstream.origin}) ≠ where fencepost itself listens (${SETTINGS[key].kind.print(at)}, ${SETTINGS[key].env})`
-    const reason = 'each request would come back to it; give the address of the application'
-    return [{ kind: 'relation', name: SETTINGS.upstream.env, inequality, reason }]
-  })
-}
-
-const LISTENERS = [
-  'proxyListen',
-  'apiListen',
-  'gatewayListen',
-  'gatewayGrpcListen',
-  'adminListen',
-  'operatorListen',
-] as const satisfies readonly SettingKey[]
-
-/** For certain: two addresses of the loopback are two, and no name but `localhost` is resolved. */
-function isListenedOn(host: string, listening: string): boolean {
-  if (host === listening) return true
-  if (!isLoopback(host)) return false
-  if (listening === '::' || (listening === '0.0.0.0' && host !== '::1')) return true
-  return isLoopback(listening) && [host, listening].includes('localhost')
 }
 
 /** With too few or too many names, nodes would get the names of others. */

@@ -310,6 +310,35 @@ describe('an application whose address is one of fencepost itself', () => {
   })
 })
 
+/** Bug: `config check` accepted two listeners on one address, and the start then failed with EADDRINUSE. */
+describe('two listeners on one address', () => {
+  const NEEDS_ITS_OWN = / does not hold: two listeners need two addresses$/
+
+  test.each<[name: string, env: Readonly<Record<string, string>>]>([
+    ['ADMIN', { FENCEPOST_PROXY_LISTEN: '127.0.0.1:9090' }],
+    ['API', { FENCEPOST_API_LISTEN: 'localhost:8080' }],
+    ['ADMIN', { FENCEPOST_PROXY_LISTEN: '127.0.0.1:9464', FENCEPOST_ADMIN_LISTEN: '0.0.0.0:9464' }],
+    ['ADMIN', { FENCEPOST_PROXY_LISTEN: '10.0.0.7:9464', FENCEPOST_ADMIN_LISTEN: '0.0.0.0:9464' }],
+    ['ADMIN', { FENCEPOST_PROXY_LISTEN: '0.0.0.0:9464', FENCEPOST_ADMIN_LISTEN: '[::]:9464' }],
+    ['API', { FENCEPOST_PROXY_LISTEN: 'unix:/run/a.sock', FENCEPOST_API_LISTEN: 'unix:/run/a.sock' }],
+  ])('the %s listener is refused with %j', (name, env) => {
+    expect(errorsOf(env)).toEqual([expect.stringMatching(NEEDS_ITS_OWN)])
+    expect(errorsOf(env)[0]).toMatch(new RegExp(`^FENCEPOST_${name}_LISTEN: address \\(`))
+  })
+
+  test.each<[Readonly<Record<string, string>>]>([
+    [{ FENCEPOST_PROXY_LISTEN: '127.0.0.1:0', FENCEPOST_API_LISTEN: '127.0.0.1:0' }],
+    [{ FENCEPOST_PROXY_LISTEN: '10.0.0.7:9000', FENCEPOST_ADMIN_LISTEN: '10.0.0.8:9000' }],
+    [{ FENCEPOST_PROXY_LISTEN: '127.0.0.1:9000', FENCEPOST_ADMIN_LISTEN: '[::1]:9000' }],
+    [{ FENCEPOST_PROXY_LISTEN: 'off', FENCEPOST_API_LISTEN: 'off' }],
+    [{ FENCEPOST_PROXY_LISTEN: 'unix:/run/a.sock', FENCEPOST_API_LISTEN: 'unix:/run/b.sock' }],
+    // A name may be any address, which is known when it is listened on.
+    [{ FENCEPOST_PROXY_LISTEN: 'pod.example:9000', FENCEPOST_ADMIN_LISTEN: '10.0.0.8:9000' }],
+  ])('%j has none', (env) => {
+    expect(errorsOf(env)).toEqual([])
+  })
+})
+
 describe('the file', () => {
   test.each<[content: string, errors: unknown[]]>([
     ['', []],
