@@ -1,8 +1,8 @@
 /**
  * The answer to a gateway for each result of a check: exactly 200 for "let it through", else the status for the client.
  *
- * nginx accepts only 401 and 403 as a refusal: it gets 403, with the client's status in `Fencepost-Status`, and its configuration
- * makes the answer of that. `Fencepost-Reservation-Id` is for the application and never for the client: with it anyone can end the
+ * nginx accepts only 401 and 403 as a refusal, and drops its body: it gets 403, with the client's status in `Fencepost-Status` and the
+ * problem document in `Fencepost-Problem`, and its configuration makes the answer of those. `Fencepost-Reservation-Id` is for the application and never for the client: with it anyone can end the
  * claim.
  */
 
@@ -125,12 +125,19 @@ function absentHeaders(names: readonly string[], dialect: Dialect): HeaderList {
 /** @returns the answer with the client's status, and 403 in its place for nginx */
 function refused(answer: Answer, decided: Decided, dialect: Dialect): Answer {
   const decision = decisionOf(decided, answer.decision)
-  const headers: HeaderList = [
-    ...answer.headers,
-    ['Fencepost-Outcome', decision],
+  const headers: HeaderList = [...answer.headers, ['Fencepost-Outcome', decision]]
+  if (dialect !== 'auth-request') return { ...answer, decision, headers }
+  const forClient: HeaderList = [
     ['Fencepost-Status', String(answer.status)],
+    ['Fencepost-Problem', asHeaderValue(answer.body)],
   ]
-  return { ...answer, decision, headers, status: dialect === 'auth-request' ? 403 : answer.status }
+  return { ...answer, decision, headers: [...headers, ...forClient], status: 403 }
+}
+
+/** A problem document is one line of JSON; a header has no other letters than those of ASCII. */
+function asHeaderValue(document: Answer['body']): string {
+  const text = Buffer.isBuffer(document) ? document.toString('utf8') : ''
+  return text.replace(/[\u007f-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
 function decisionOf(decided: Decided, otherwise: Decision): Decision {

@@ -166,12 +166,11 @@ function letThrough(came: HeaderList, headers: HeaderList): CheckResponse {
 }
 
 function refusal({ status, headers, body }: Answer): CheckResponse {
-  const shown = headers.filter(([name]) => name !== 'Fencepost-Status')
   return {
     status: { code: GRPC_PERMISSION_DENIED },
     deniedResponse: {
       status: { code: status },
-      headers: setting(shown, 'text'),
+      headers: setting(headers, 'text'),
       // The answer to a check is never a stream.
       body: Buffer.isBuffer(body) ? body.toString('utf8') : '',
     },

@@ -55,7 +55,7 @@ test('a retry of a check is the same check: 200 again, with the same token', asy
   expect((await ask(key)).status).toBe(409)
 })
 
-test('nginx gets 403, and the client’s status in a header', async () => {
+test('nginx gets 403, and the client’s status and problem document in headers', async () => {
   const key = randomUUID()
   const check = () =>
     fetch(`${sidecar.gateway}/v1/gateway/auth-request`, {
@@ -64,6 +64,8 @@ test('nginx gets 403, and the client’s status in a header', async () => {
   expect((await check()).status).toBe(200)
   const refused = await check()
   expect([refused.status, refused.headers.get('fencepost-status')]).toEqual([403, '409'])
+  const problem = refused.headers.get('fencepost-problem') ?? ''
+  expect(JSON.parse(problem)).toEqual(await refused.json())
 })
 
 test('Envoy’s check is the request itself behind the prefix, and part of a body never counts as a body', async () => {
