@@ -81,10 +81,16 @@ export const SAYING_WHICH = {
     'ce-subject',
     'svix-id',
     'sentry-hook-resource',
-    // Which run of a schedule: Google Cloud Scheduler, Elastic Beanstalk.
+    // Which change of what, without any body: notification channels of Google Drive, Calendar and Workspace.
+    'x-goog-channel-id',
+    'x-goog-message-number',
+    'x-goog-resource-id',
+    'x-goog-resource-state',
+    // Which run of a schedule: Google Cloud Scheduler, Elastic Beanstalk, the cron binding of Dapr.
     'x-cloudscheduler-jobname',
     'x-cloudscheduler-scheduletime',
     'x-aws-sqsd-scheduled-at',
+    'readtimeutc',
   ],
   /** Whole names, or behind a dash. Senders keep all of them when they deliver the same event again. */
   endings: [
@@ -96,6 +102,8 @@ export const SAYING_WHICH = {
     'event-uuid',
     'topic',
     'webhook-id',
+    'webhook-identifier',
+    'invocation-id',
     'delivery',
     'delivery-id',
     'message-id',
@@ -131,6 +139,7 @@ export const SAYING_WHO = {
     'auth-key',
     'subscription-key',
     'token',
+    'secret',
     'session',
     'session-id',
     'sessionid',

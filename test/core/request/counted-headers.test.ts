@@ -85,6 +85,7 @@ test.each([
   'ssl-client-subject-dn',
   'x-ssl-client-s-dn',
   'x-ssl-client-cn',
+  'x-hook-secret',
 ])('%s says who', (name) => expect(saysWho(name)).toBe(true))
 
 test.each([
@@ -126,6 +127,14 @@ test.each([
   'x-goog-pubsub-message-id',
   'x-aws-sqsd-msgid',
   'x-cloudtasks-taskname',
+  'x-goog-channel-id',
+  'x-goog-message-number',
+  'x-goog-resource-id',
+  'x-goog-resource-state',
+  'x-zendesk-webhook-invocation-id',
+  'amz-sdk-invocation-id',
+  'x-atlassian-webhook-identifier',
+  'readtimeutc',
 ])('%s says what happened', (name) => expect(saysWhich(name)).toBe(true))
 
 // A sender counts its attempts, and says when and in which trace each of them is.
@@ -136,6 +145,9 @@ test.each([
   'x-cloudtasks-taskretrycount',
   'upstash-retried',
   'x-attempt-number',
+  'amz-sdk-request',
+  'x-atlassian-webhook-retry',
+  'x-goog-channel-expiration',
   'x-slack-retry-num',
   'x-amz-sns-topic-arn',
   'if-match',

@@ -153,6 +153,8 @@ test.each<[what: string, first: Record<string, string>, second: Record<string, s
     { authorization: 'Basic c3RhZ2luZw==', cookie: 'session=b' },
   ],
   ['a value in another header', { 'x-api-key': 'a' }, { 'x-auth-token': 'a' }],
+  // Bug: the handshake of a second webhook was answered with the secret of the first, and so was a stranger who sent its empty body.
+  ['a handshake with another secret', { 'X-Hook-Secret': 'a' }, { 'X-Hook-Secret': 'b' }],
 ])('by content, %s is another request', async (_what, first, second) => {
   const tenant = { 'x-tenant-id': `users-${round}` }
   const by = (headers: Record<string, string>): Asked => ({ headers: { ...headers, ...tenant } })
@@ -261,6 +263,12 @@ test.each<[what: string, header: string, first: string, second: string]>([
   ['an event of another type', 'ce-type', 'order.paid', 'order.cancelled'],
   ['another message', 'x-amz-sns-message-id', 'm-1', 'm-2'],
   ['another run of a schedule', 'X-CloudScheduler-ScheduleTime', '10:00:00', '10:01:00'],
+  // Bug: what Google says of a watched file or calendar is in its headers alone, so every change after the first was dropped.
+  ['another change of a watched resource', 'X-Goog-Message-Number', '10', '23'],
+  ['another watched resource', 'X-Goog-Resource-ID', 'file-a', 'file-b'],
+  // Bug: of two updates of one ticket, sent with one body, the second was dropped.
+  ['another invocation of a webhook', 'x-zendesk-webhook-invocation-id', '8350205582', '8350205583'],
+  ['another run of a cron binding', 'readtimeutc', '10:00:00', '10:00:15'],
 ])(
   'by content, %s is another event; with a key, the key says which event it is',
   async (_what, header, first, second) => {
