@@ -102,6 +102,11 @@ describe('a number that makes no sense is refused, and named', () => {
     ['bodyTimeoutMs: 0', () => createWebhookReceiver({ bodyTimeoutMs: 0 })],
     ['secret: a text of 0 bytes', () => createWebhookReceiver({ secret: '' })],
     ['secret: a text of 5 bytes', () => createWebhookPublisher({ secret: 'short' })],
+    ['secret: a key of 3 bytes', () => createWebhookReceiver({ secret: 'whsec_c2hv' })],
+    [
+      'secret: what follows whsec_ is no base64',
+      () => createWebhookReceiver({ secret: 'whsec_a key that nobody encoded at all' }),
+    ],
   ])('%s', async (words, make) => {
     const error = await (async () => make())().catch((thrown: unknown) => thrown)
     expect(error).toBeInstanceOf(SagaConfigError)

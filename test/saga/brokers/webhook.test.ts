@@ -160,6 +160,37 @@ test.each<[string, Parameters<typeof createWebhookPublisher>[0]]>([
   expect(calls).toBe(0)
 })
 
+/**
+ * Bug: the text of such a secret was the key, not the bytes that it encodes, so every message of a provider was refused, and no library
+ * of Standard Webhooks could verify ours. The signature here is one of the library `standardwebhooks`.
+ */
+test('a secret as Standard Webhooks writes it is the key that it encodes', async () => {
+  const provided = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'
+  const signed = {
+    'webhook-id': 'msg_p5jXN8AQM9LWM0D4loKWxJek',
+    'webhook-timestamp': '1614265330',
+    'webhook-signature': 'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=',
+  }
+  const body = '{"test": 2432232314}'
+  const clock = new VirtualClock(1_614_265_330_000)
+  const receiver = createWebhookReceiver({ secret: provided, clock })
+  const sent: IncomingMessage['headers'][] = []
+  await using server = await serving((request, response) => {
+    sent.push(request.headers)
+    receiver.listener(request, response)
+  })
+  await receiver.subscribe(async () => ({ kind: 'ack' }), settings)
+  const post = (headers: Record<string, string>) =>
+    fetch(server.url, { method: 'POST', body, headers: { 'content-type': 'application/json', ...headers } })
+  expect((await post(signed)).status).toBe(204)
+  expect((await post({ ...signed, 'webhook-id': 'msg_other' })).status).toBe(401)
+
+  const messageId = signed['webhook-id']
+  const message = outbound(server.url, 1, { messageId, body })
+  await createWebhookPublisher({ secret: provided, clock }).publish(message, never)
+  expect(sent.at(-1)).toMatchObject(signed)
+})
+
 test('a signature is good for one message: sent under another id it is refused', async () => {
   const sent: RequestInit[] = []
   const recorder = await serving((request, response) => {

@@ -26,7 +26,7 @@ import { requirePositive } from '../option-checks.ts'
 import { Bodies, type Unread } from './webhook-bodies.ts'
 
 export type WebhookPublisherOptions = {
-  /** At least 24 bytes; the same as the receiver's. */
+  /** The same as the receiver's: `whsec_` and the key in base64, as Standard Webhooks writes it, or a text. At least 24 bytes. */
   readonly secret?: string
   readonly clock?: Clock
 }
@@ -35,14 +35,14 @@ export function createWebhookPublisher({
   secret,
   clock = processClock,
 }: WebhookPublisherOptions): MessagePublisher {
-  requireSecret(secret)
+  const key = keyOf(secret)
   return {
     async publish(message, signal) {
       const headers: Record<string, string> = {
         ...encoded({ ...message.headers, ...propertiesOf(message) }),
         'content-type': 'application/json',
         'idempotency-key': `"${message.messageId}"`,
-        ...(secret === undefined ? {} : signature(secret, message.messageId, clock.wallMs(), message.body)),
+        ...(key === undefined ? {} : signature(key, message.messageId, clock.wallMs(), message.body)),
       }
       let response: Response
       try {
@@ -70,12 +70,27 @@ export function createWebhookPublisher({
 /** Short enough to be guessed, it would sign nothing. */
 const secretMinBytes = 24
 
-/** An empty one is mostly a variable that is not set. */
-function requireSecret(secret: string | undefined): void {
-  if (secret !== undefined && Buffer.byteLength(secret) < secretMinBytes)
+/** How Standard Webhooks writes a secret down: this, and the bytes of the key in base64. */
+const encodedSecret = 'whsec_'
+
+/** The bytes that sign. An empty secret is mostly a variable that is not set. */
+function keyOf(secret: string | undefined): Buffer | undefined {
+  if (secret === undefined) return undefined
+  const isEncoded = secret.startsWith(encodedSecret)
+  const key = isEncoded ? decodedKey(secret.slice(encodedSecret.length)) : Buffer.from(secret)
+  if (key.length < secretMinBytes)
     throw new SagaConfigError(
-      `secret: a text of ${Buffer.byteLength(secret)} bytes (at least ${secretMinBytes} expected)`,
+      `secret: a ${isEncoded ? 'key' : 'text'} of ${key.length} bytes (at least ${secretMinBytes} expected)`,
     )
+  return key
+}
+
+function decodedKey(text: string): Buffer {
+  if (!/^[A-Za-z0-9+/]*={0,2}$/.test(text))
+    throw new SagaConfigError(
+      `secret: what follows ${encodedSecret} is no base64 (the bytes of the key in base64 expected)`,
+    )
+  return Buffer.from(text, 'base64')
 }
 
 /** A longer Retry-After counts as this much: one answer must not stop an aggregate for years. */
@@ -123,6 +138,7 @@ function hostOf(url: string): string {
 }
 
 export type WebhookReceiverOptions = {
+  /** The senders', as for the publisher: that of a provider begins with `whsec_`. */
   readonly secret?: string
   /** Larger bodies are refused with 413. Default 1 MiB. */
   readonly maxBodyBytes?: number
@@ -141,7 +157,7 @@ const toleranceMs = 5 * 60_000
 
 export function createWebhookReceiver(options: WebhookReceiverOptions = {}): WebhookReceiver {
   const { secret, maxBodyBytes = 1024 * 1024, bodyTimeoutMs = 10_000, clock = processClock } = options
-  requireSecret(secret)
+  const key = keyOf(secret)
   requirePositive({ maxBodyBytes, bodyTimeoutMs })
   const bodies = new Bodies({ clock, maxBodyBytes, bodyTimeoutMs })
   let handle: ((delivery: Delivery) => Promise<Verdict>) | undefined
@@ -157,8 +173,8 @@ export function createWebhookReceiver(options: WebhookReceiverOptions = {}): Web
     const headers = Object.fromEntries(
       Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
     )
-    if (secret !== undefined && !isSigned(secret, headers, body, clock.wallMs())) return answer(response, 401)
-    const delivery = deliveryOf(headers, bodyOf(body), secret !== undefined)
+    if (key !== undefined && !isSigned(key, headers, body, clock.wallMs())) return answer(response, 401)
+    const delivery = deliveryOf(headers, bodyOf(body), key !== undefined)
     // The signature covers this id; the consumer must know the message by the same one.
     const id = delivery.headers[propertyHeader.messageId]
     if (delivery.signedId !== undefined && id !== undefined && id !== delivery.signedId)
@@ -231,24 +247,24 @@ function carried(headers: Record<string, string>): Record<string, string> {
   return Object.fromEntries(Object.entries(headers).filter(([name]) => !http.test(name)))
 }
 
-function signature(secret: string, id: string, wallMs: number, body: string): Record<string, string> {
+function signature(key: Buffer, id: string, wallMs: number, body: string): Record<string, string> {
   const timestamp = String(Math.floor(wallMs / 1000))
   return {
     'webhook-id': id,
     'webhook-timestamp': timestamp,
-    'webhook-signature': `v1,${mac(secret, id, timestamp, body)}`,
+    'webhook-signature': `v1,${mac(key, id, timestamp, body)}`,
   }
 }
 
-function mac(secret: string, id: string, timestamp: string, body: string | Buffer): string {
-  return createHmac('sha256', secret).update(`${id}.${timestamp}.`).update(body).digest('base64')
+function mac(key: Buffer, id: string, timestamp: string, body: string | Buffer): string {
+  return createHmac('sha256', key).update(`${id}.${timestamp}.`).update(body).digest('base64')
 }
 
-function isSigned(secret: string, headers: Record<string, string>, body: Buffer, wallMs: number): boolean {
+function isSigned(key: Buffer, headers: Record<string, string>, body: Buffer, wallMs: number): boolean {
   const id = headers['webhook-id'] ?? ''
   const timestamp = headers['webhook-timestamp'] ?? ''
   if (!/^\d{1,12}$/.test(timestamp) || Math.abs(wallMs - Number(timestamp) * 1000) > toleranceMs) return false
-  const expected = Buffer.from(`v1,${mac(secret, id, timestamp, body)}`)
+  const expected = Buffer.from(`v1,${mac(key, id, timestamp, body)}`)
   // While a secret is being changed, several signatures stand side by side.
   return (headers['webhook-signature'] ?? '').split(' ').some((given) => {
     const bytes = Buffer.from(given)
