@@ -9,7 +9,7 @@ import { FIELD_LENGTH_MAX } from '../../src/core/formats/structured-field.ts'
 import { FORM_PAIRS_MAX } from '../../src/core/formats/urlencoded-form.ts'
 import { SHOWN_BODY_BYTES_MAX } from '../../src/core/request/explain.ts'
 import { BODY_BYTES_MAX } from '../../src/core/request/fingerprint.ts'
-import { KEY_BYTES_MAX } from '../../src/core/request/idempotency-key.ts'
+import { KEY_BYTES_MAX, KEY_OF_PARTS_BYTES_MAX } from '../../src/core/request/idempotency-key.ts'
 import { SCOPE_PART_BYTES_MAX } from '../../src/core/request/identity.ts'
 
 const limits = {
@@ -25,6 +25,7 @@ const limits = {
   PART_HEAD_BYTES_MAX,
   FIELD_LENGTH_MAX,
   KEY_BYTES_MAX,
+  KEY_OF_PARTS_BYTES_MAX,
   SCOPE_PART_BYTES_MAX,
   SHOWN_BODY_BYTES_MAX,
 }

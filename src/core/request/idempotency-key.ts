@@ -14,6 +14,9 @@ import { parseStringItem } from '../formats/structured-field.ts'
 /** Longest key in bytes. A longer one is refused, never cut: two keys may begin alike. */
 export const KEY_BYTES_MAX = 255
 
+/** Of a key that is made of parts, encoded: they name resources by whole paths, and each slash of them takes three bytes. */
+export const KEY_OF_PARTS_BYTES_MAX = 4_096
+
 export type KeyFault =
   | 'several_lines'
   | 'empty'
@@ -40,6 +43,8 @@ export type KeyOptions = {
   readonly strict: boolean
   /** Fewest characters, at least 1. */
   readonly minLength: number
+  /** Default {@link KEY_BYTES_MAX}. */
+  readonly bytesMax?: number
   /** RFC 9562 textual form, any version, either case. The key is still compared byte for byte. */
   readonly format?: 'any' | 'uuid'
 }
@@ -73,8 +78,9 @@ export function parseIdempotencyKey(lines: readonly string[], options: KeyOption
 /** The rules for every key, whatever its source. */
 export function checkKey(key: string, options: KeyOptions): ParsedKey {
   if (key === '') return invalidKey('empty', 'the key is empty, at least 1 character is expected')
-  if (key.length > KEY_BYTES_MAX)
-    return invalidKey('too_long', `${key.length} bytes, at most ${KEY_BYTES_MAX} are accepted`)
+  const { bytesMax = KEY_BYTES_MAX } = options
+  if (key.length > bytesMax)
+    return invalidKey('too_long', `${key.length} bytes, at most ${bytesMax} are accepted`)
   if (key.length < options.minLength)
     return invalidKey('too_short', `${key.length} characters, at least ${options.minLength} are expected`)
   if (options.format === 'uuid' && !UUID.test(key)) return invalidKey('not_a_uuid', 'the key is not a UUID')

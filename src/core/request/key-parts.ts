@@ -17,6 +17,7 @@ import type { KeyPart, KeySource } from '../routes/route.ts'
 import {
   checkKey,
   invalidKey,
+  KEY_OF_PARTS_BYTES_MAX,
   type KeyOptions,
   type ParsedKey,
   parseIdempotencyKey,
@@ -35,7 +36,9 @@ export type KeyCarrier = {
 export function keyOf(source: KeySource, carrier: KeyCarrier): ParsedKey {
   if (source.parts.length > 0) {
     const joined = joinKeyParts(source.parts, carrier)
-    return joined.kind === 'key' ? checkKey(joined.key, source) : joined
+    return joined.kind === 'key'
+      ? checkKey(joined.key, { ...source, bytesMax: KEY_OF_PARTS_BYTES_MAX })
+      : joined
   }
   for (const name of source.headers) {
     const parsed = parseIdempotencyKey(linesOf(carrier.headers, name), source)
@@ -58,7 +61,7 @@ export function joinKeyParts(parts: readonly KeyPart[], carrier: KeyCarrier): Pa
   return texts.length === 0 ? { kind: 'missing' } : { kind: 'key', key: texts.join(':') }
 }
 
-const ANY_KEY: KeyOptions = { strict: false, minLength: 1 }
+const ANY_KEY: KeyOptions = { strict: false, minLength: 1, bytesMax: KEY_OF_PARTS_BYTES_MAX }
 
 function readPart(part: KeyPart, carrier: KeyCarrier): ParsedKey {
   switch (part.in) {
