@@ -182,6 +182,11 @@ const SENDERS: readonly Sender[] = [
     },
   },
   {
+    path: 'xero',
+    attempt: (event) => json({ events: [], entropy: event }),
+    signature: { header: 'x-xero-signature', of: (body) => mac(body, 'base64') },
+  },
+  {
     path: 'cloudevents',
     attempt: (event) =>
       json({ n: 1 }, { 'ce-specversion': '1.0', 'ce-id': event, 'ce-source': '/shop', 'ce-type': 'paid' }),
@@ -275,6 +280,15 @@ test.each(SENDERS)(
     expect([await first, await second]).toEqual(['500 released', '200 created'])
   },
 )
+
+test('xero: a wrong signature is refused by the application, also after the right one', async () => {
+  const sender = SENDERS.find(({ path }) => path === 'xero') as Sender
+  application.respond = verifying(sender)
+  expect([
+    await delivered(sender, 'intent-to-receive', 1),
+    await delivered(sender, 'intent-to-receive', 1, false),
+  ]).toEqual(['200 created', '400 released'])
+})
 
 /**
  * Bug: an application answers an address with a slash too few with a redirect, which no sender follows, and each retry got it again for as
