@@ -39,6 +39,8 @@ export function openReservationApi(
       renewFraction: config.renewFraction,
       resultBytesMax: config.storedResponseLimitBytes,
       apiTokens: secrets.apiTokens,
+      // No browser opens a socket file, or believes that a certificate of ours is that of a stranger's name.
+      hosts: at.kind === 'unix' || tls !== undefined ? 'any' : 'local',
       ...(tls === undefined ? {} : { tls }),
       limits: {
         bodyBytesMax: Math.max(1, config.bodyLimitBytes),

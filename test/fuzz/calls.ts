@@ -14,7 +14,7 @@ export type CallReport = {
 }
 
 const post = (path: string, body: string) =>
-  `POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`
+  `POST ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`
 
 export async function fuzzCalls(of: {
   readonly calls: number
@@ -38,7 +38,7 @@ export async function fuzzCalls(of: {
       post(`/v1/reservations/${held.id}/complete`, `{"fencing_token":${held.token + 1},"result":{"a":1}}`),
     () => post(`/v1/reservations/${held.id}/release`, '{"fencing_token":1}'),
     () => post(`/v1/reservations/r1_AAAA/extend`, '{"fencing_token":1,"lease":"1s"}'),
-    () => 'GET /v1/reservations?value=held HTTP/1.1\r\nHost: a\r\n\r\n',
+    () => 'GET /v1/reservations?value=held HTTP/1.1\r\nHost: localhost\r\n\r\n',
     () =>
       post(
         '/v1/fingerprint',

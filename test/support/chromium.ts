@@ -15,12 +15,20 @@ export type TestBrowser = AsyncDisposable & {
 /** A busy machine needs long for its first tab. */
 const WITHIN_MS = 45_000
 
-export async function startChromium(): Promise<TestBrowser> {
+/** @param names hosts that it finds at an address, whatever a name server says */
+export async function startChromium(names: Readonly<Record<string, string>> = {}): Promise<TestBrowser> {
+  const rules = Object.entries(names).map(([name, address]) => `MAP ${name} ${address}`)
   const browser: Browser = await chromium.launch({
     executablePath: requireProgram('chromium'),
     timeout: WITHIN_MS,
     // Containers have little shared memory, and no graphics card.
-    args: ['--disable-dev-shm-usage', '--disable-gpu', '--no-first-run', '--disable-extensions'],
+    args: [
+      '--disable-dev-shm-usage',
+      '--disable-gpu',
+      '--no-first-run',
+      '--disable-extensions',
+      ...(rules.length === 0 ? [] : [`--host-resolver-rules=${rules.join(', ')}`]),
+    ],
   })
   return {
     open: async (options) => {

@@ -88,6 +88,7 @@ export async function startReservationApi(given: TestApiOptions = {}): Promise<T
       renewFraction: 1 / 3,
       resultBytesMax: 1_024,
       apiTokens: undefined,
+      hosts: 'local',
       ...given.options,
       limits: {
         bodyBytesMax: 64 * 1024,

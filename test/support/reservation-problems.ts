@@ -56,6 +56,8 @@ export const reservationProblems = {
     asked((api) => post(api, '/v1/reservations/r1_AAAA/extend', { fencing_token: 1 })),
   'token-required': () =>
     asked((api) => post(api, '/v1/reservations', mine), { options: { apiTokens: () => ['x'] } }),
+  'page-refused': () =>
+    asked((api) => post(api, '/v1/reservations', mine, { origin: 'https://evil.example' })),
   'call-unknown': () => asked((api) => post(api, '/v2/reservations', mine)),
   'media-type-unsupported': () =>
     asked((api) => post(api, '/v1/reservations', mine, { 'content-type': 'text/plain' })),

@@ -63,6 +63,7 @@ export const PROBLEMS = {
     title: 'The reservation id was not issued by this cluster',
     retryable: false,
   },
+  'page-refused': { status: 403, title: 'A page in a browser may not call', retryable: false },
   'token-required': { status: 401, title: 'The bearer token is missing or wrong', retryable: false },
   'call-unknown': { status: 404, title: 'There is no such call', retryable: false },
   'media-type-unsupported': { status: 415, title: 'The body must be JSON', retryable: false },

@@ -1,5 +1,5 @@
 /**
- * Which calls are admitted: those with a token, in order of arrival, while there is room.
+ * Which calls are admitted: those with a token, or of no foreign page where none is required, in order of arrival, while there is room.
  *
  * Owns the count of calls in flight. A stream that keeps a reservation has a limit of its own and does not count here.
  */
@@ -9,11 +9,14 @@ import { isToken } from '../request/access-token.ts'
 import { RETRY_SOON_MS } from '../request/refusals.ts'
 import type { InFlight } from '../server/in-flight.ts'
 import type { RequestScheduler } from '../server/request-scheduler.ts'
-import { type ApiAnswer, problem } from './answers.ts'
+import { type ApiAnswer, problem, refusal } from './answers.ts'
+import { type CalledHosts, foreignPage } from './foreign-pages.ts'
 
 export type AdmissionOptions = {
   /** If present, callers must send one of them; read at each call, because they may change. */
   readonly apiTokens: (() => readonly string[]) | undefined
+  /** Of callers without a token. */
+  readonly hosts: CalledHosts
   readonly limits: { readonly inFlightMax: number }
 }
 
@@ -26,13 +29,16 @@ export type AdmissionPorts = {
 
 export function admitCalls(
   app: FastifyInstance,
-  { apiTokens, limits }: AdmissionOptions,
+  { apiTokens, hosts, limits }: AdmissionOptions,
   { inFlight, scheduler, openStreams, answer }: AdmissionPorts,
 ): void {
   app.addHook('onRequest', async (request, reply) => {
     inFlight.begin()
     reply.raw.once('close', inFlight.end)
-    if (apiTokens !== undefined && !isToken(bearerOf(request), apiTokens())) {
+    if (apiTokens === undefined) {
+      const page = foreignPage(request.headers, hosts)
+      if (page !== undefined) return answer(reply, refusal(page))
+    } else if (!isToken(bearerOf(request), apiTokens())) {
       reply.header('WWW-Authenticate', 'Bearer')
       return answer(reply, TOKEN_REQUIRED)
     }

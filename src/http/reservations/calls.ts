@@ -36,6 +36,7 @@ export type Call = {
 export const PROBLEMS_OF_ALL: readonly ProblemCode[] = [
   'malformed-request',
   'token-required',
+  'page-refused',
   'call-unknown',
   'request-timeout',
   'headers-too-large',

@@ -11,7 +11,7 @@ import { openWire } from '../../support/proxy.ts'
 import { snapshot, startReservationApi } from '../../support/reservation-api.ts'
 
 const POST = 'POST /v1/reservations HTTP/1.1\r\n'
-const HEAD = `${POST}Host: a\r\nContent-Type: application/json\r\n`
+const HEAD = `${POST}Host: localhost\r\nContent-Type: application/json\r\n`
 const BODY = '{"session_id":"x","reserved_value":"new"}'
 const LENGTH = `Content-Length: ${BODY.length}\r\n`
 
@@ -31,13 +31,13 @@ test.each<[what: string, bytes: string, status: number]>([
   ['an empty name', `${HEAD}: b\r\n\r\n`, 400],
   ['a chunk size that is none', `${HEAD}Transfer-Encoding: chunked\r\n\r\n0x2\r\n{}\r\n0\r\n\r\n`, 400],
   ['no Host', `${POST}${LENGTH}\r\n${BODY}`, 400],
-  ['another version', `POST / HTTP/1.2\r\nHost: a\r\n\r\n`, 400],
+  ['another version', `POST / HTTP/1.2\r\nHost: localhost\r\n\r\n`, 400],
   ['HTTP/2 by prior knowledge', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400],
   ['a handshake of TLS', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n', 400],
   ['a head above its limit', `${HEAD}X-A: ${'b'.repeat(20_000)}\r\n\r\n`, 431],
   [
     'an id of a megabyte',
-    `POST /v1/reservations/r1_${'A'.repeat(1_000_000)}/release HTTP/1.1\r\nHost: a\r\n\r\n`,
+    `POST /v1/reservations/r1_${'A'.repeat(1_000_000)}/release HTTP/1.1\r\nHost: localhost\r\n\r\n`,
     431,
   ],
   ['a head that does not come', 'POST /v1/reservations HTTP/1.1\r\nHost', 408],
@@ -48,12 +48,16 @@ test.each<[what: string, bytes: string, status: number]>([
     `${HEAD}Transfer-Encoding: chunked\r\n\r\n11170\r\n${'x'.repeat(70_000)}\r\n0\r\n\r\n`,
     413,
   ],
-  ['a path that can not be decoded', 'GET /v1/reservations/%zz HTTP/1.1\r\nHost: a\r\n\r\n', 400],
+  ['a path that can not be decoded', 'GET /v1/reservations/%zz HTTP/1.1\r\nHost: localhost\r\n\r\n', 400],
   // Bug: it was read as the text `%ff`, and a value that somebody held was called FREE.
-  ['a query that is no UTF-8', 'GET /v1/reservations?value=h%ffeld HTTP/1.1\r\nHost: a\r\n\r\n', 400],
-  ['a query with half an escape', 'GET /v1/reservations?value=held% HTTP/1.1\r\nHost: a\r\n\r\n', 400],
-  ['a path above the root', 'GET /../../etc/passwd HTTP/1.1\r\nHost: a\r\n\r\n', 404],
-  ['a method of its own', 'BREW /v1/reservations HTTP/1.1\r\nHost: a\r\n\r\n', 400],
+  ['a query that is no UTF-8', 'GET /v1/reservations?value=h%ffeld HTTP/1.1\r\nHost: localhost\r\n\r\n', 400],
+  [
+    'a query with half an escape',
+    'GET /v1/reservations?value=held% HTTP/1.1\r\nHost: localhost\r\n\r\n',
+    400,
+  ],
+  ['a path above the root', 'GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n', 404],
+  ['a method of its own', 'BREW /v1/reservations HTTP/1.1\r\nHost: localhost\r\n\r\n', 400],
 ])('%s', async (_what, bytes, status) => {
   await using api = await startReservationApi({
     // Short only where they are waited for: a busy process may read timely bytes too late.
@@ -129,7 +133,7 @@ test('connections above the limit are closed at once', async () => {
   await using api = await startReservationApi({ limits: { connectionsMax: 1 } })
   const port = Number(new URL(api.origin).port)
   await using first = await openWire(port)
-  first.send('GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n')
+  first.send('GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n')
   await eventually('its answer', () => first.received().includes('HTTP/1.1 200'))
   await using second = await openWire(port)
   await second.ended
