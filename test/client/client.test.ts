@@ -52,6 +52,24 @@ test('an intent is reserved, done once, and a duplicate from then on', async () 
   })
 })
 
+test('a completion with another result than before is a duplicate, and the reservation has ended', async () => {
+  await using api = await startReservationApi()
+  const client = createClient({ url: api.origin })
+  const work = async () => {
+    await using reservation = await client.reserve('v')
+    const { id, fencingToken } = reservation
+    // An earlier try of this call, whose answer was lost.
+    await api.call(`/v1/reservations/${id}/complete`, { fencing_token: fencingToken, result: 'at 12:00:00' })
+    await reservation.complete('at 12:00:01').finally(() => {
+      expect(reservation).toMatchObject({ remainingMs: 0, signal: { aborted: false } })
+    })
+  }
+  const error = await thrownBy(work())
+  expect(error).toBeInstanceOf(DuplicateError)
+  expect(error).toMatchObject({ result: 'at 12:00:00', attempt: 1 })
+  expect(await client.read('v')).toMatchObject({ state: 'COMPLETED', result: 'at 12:00:00' })
+})
+
 test('a reservation left without completing is released', async () => {
   await using api = await startReservationApi()
   const client = createClient({ url: api.origin })

@@ -9,7 +9,7 @@
  * that matters carries the fencing token.
  */
 
-import { CompletionUndecidedError, FencepostError, LeaseLostError } from './errors.ts'
+import { CompletionUndecidedError, DuplicateError, FencepostError, LeaseLostError } from './errors.ts'
 import { duration } from './times.ts'
 import { type Answered, call, nowMs, type TransportOptions } from './transport.ts'
 
@@ -184,6 +184,11 @@ export class Holding {
       this.#stop()
     } catch (error) {
       if (error instanceof LeaseLostError) this.#lose(error)
+      // Its own holder completed it before, with another result.
+      if (error instanceof DuplicateError) {
+        this.#state = 'ended'
+        this.#stop()
+      }
       // Whichever result stands, a later holder took over: the lease is no longer ours.
       if (error instanceof CompletionUndecidedError) this.#lose(overtaken(this.fencingToken, error))
       throw error

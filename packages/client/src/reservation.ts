@@ -27,6 +27,7 @@ export interface Reservation extends AsyncDisposable {
   /**
    * Records the outcome: duplicates get `result`, any JSON value.
    * @throws FencedError if a later holder took over
+   * @throws DuplicateError if it was completed before with another result, which stands
    * @throws CompletionUndecidedError if a later holder took over and `result` may still stand: reserve again to find
    *   out
    */

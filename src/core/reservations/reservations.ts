@@ -50,6 +50,8 @@ export type ExtendResult =
 
 export type EndResult =
   | { readonly kind: 'done' }
+  /** Its own holder completed it with `outcome` before, which stands. Nobody came in between. */
+  | { readonly kind: 'done_otherwise'; readonly outcome: StoredOutcome }
   /** Surely without effect. */
   | { readonly kind: 'fenced' }
   /** Refused for good, perhaps not without effect: a later claim may still adopt it, or a part of it is recorded. */
@@ -98,7 +100,7 @@ export async function complete(
   // A lost one has our outcome already or never will: try it before writing the others.
   for (const part of [lost, intents.filter((lease) => !lost.includes(lease))]) {
     const results = await Promise.all(part.map((lease) => leases.complete(lease, outcome)))
-    const refused = refusalOf(results)
+    const refused = doneOtherwise(results, reservation) ?? refusalOf(results)
     if (refused?.kind === 'fenced' && part === lost) return await whereLost(intents, lost, leases)
     if (refused !== undefined) return refused
   }
@@ -107,8 +109,24 @@ export async function complete(
   return { kind: 'done' }
 }
 
+/** Where all of them have an outcome of this very token: its holder asks again, and with another one. */
+function doneOtherwise(
+  results: readonly CompleteResult[],
+  { token }: Reservation,
+): Extract<EndResult, { kind: 'done_otherwise' }> | undefined {
+  const own = results.flatMap((one) =>
+    one.kind === 'fenced' && one.winner?.token === token ? [one.winner.outcome] : [],
+  )
+  const [outcome] = own
+  return outcome === undefined || own.length < results.length
+    ? undefined
+    : { kind: 'done_otherwise', outcome }
+}
+
 /** `fenced`, without effect, is true of all of them, or not claimed. */
-function refusalOf(results: readonly CompleteResult[]): Exclude<EndResult, { kind: 'done' }> | undefined {
+function refusalOf(
+  results: readonly CompleteResult[],
+): Exclude<EndResult, { kind: 'done' | 'done_otherwise' }> | undefined {
   const kinds = new Set(results.map(({ kind }) => kind))
   if (kinds.has('undecided') || (kinds.has('fenced') && kinds.size > 1)) return { kind: 'undecided' }
   if (kinds.has('fenced')) return { kind: 'fenced' }

@@ -111,6 +111,11 @@ async function opened(id: string, secret: ReservationSecret): Promise<Reservatio
 
 function endedProblem(ended: Exclude<Settled, { kind: 'done' | 'held' }>): Problem {
   switch (ended.kind) {
+    case 'done_otherwise':
+      return {
+        code: 'fenced',
+        detail: 'It was completed before with another answer, which stands. Nothing was changed.',
+      }
     case 'fenced':
       return {
         code: 'fenced',

@@ -7,6 +7,7 @@ import type { Decision } from '../../core/events.ts'
 import { type Found, foundBy } from '../../core/outcome.ts'
 import type { ReadResult } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
+import type { Token } from '../../core/record/token.ts'
 import type { Waited } from '../../core/reservations/reservation-wait.ts'
 import type { EndResult, ExtendResult, Reservation, Validity } from '../../core/reservations/reservations.ts'
 import type { Problem } from '../message/problems.ts'
@@ -131,14 +132,7 @@ function refusalOf(
         'reservation-duplicate',
         'It was done and completed earlier; what was recorded then is in this answer. Do not do it again.',
         {
-          more: {
-            reservation_status: 'DUPLICATE',
-            value: nameOf(intent.recordKey),
-            fencing_token: token,
-            attempt,
-            completed_at: new Date(outcome.completedAtWallMs).toISOString(),
-            ...resultOf(outcome),
-          },
+          more: { value: nameOf(intent.recordKey), ...doneMembers(outcome, token, attempt) },
         },
       )
     }
@@ -174,6 +168,17 @@ function refusalOf(
         `${whyUnavailable(refused)} Nothing is known to be reserved. Ask again, unchanged, after the time given.`,
         { retryAfterMs: RETRY_SOON_MS },
       )
+  }
+}
+
+/** What a duplicate is told of what was done. */
+function doneMembers(outcome: StoredOutcome, token: Token, attempt: number): Record<string, unknown> {
+  return {
+    reservation_status: 'DUPLICATE',
+    fencing_token: token,
+    attempt,
+    completed_at: new Date(outcome.completedAtWallMs).toISOString(),
+    ...resultOf(outcome),
   }
 }
 
@@ -222,7 +227,7 @@ const LOST = problem(
 
 const FENCED = problem(
   'fenced',
-  'It was released, or somebody else came after with a larger token, whose outcome stands. Nothing was changed.',
+  'It was released or completed before, or somebody else came after with a larger token. Nothing was changed.',
   { more: { reservation_status: 'FENCED' } },
 )
 
@@ -237,10 +242,21 @@ export function wrongTokenAnswer(call: 'extend' | 'end'): ApiAnswer {
   return call === 'extend' ? LOST : FENCED
 }
 
-export function endedAnswer(ended: EndResult, id: string, status: 'COMPLETED' | 'RELEASED'): ApiAnswer {
+export function endedAnswer(
+  ended: EndResult,
+  id: string,
+  status: 'COMPLETED' | 'RELEASED',
+  { token, attempt }: Pick<Reservation, 'token' | 'attempt'>,
+): ApiAnswer {
   switch (ended.kind) {
     case 'done':
       return { kind: 'json', status: 200, body: { reservation_id: id, status } }
+    case 'done_otherwise':
+      return problem(
+        'reservation-duplicate',
+        'It was completed before under this token and with another result, which stands and is in this answer. Nothing was changed. Do not do it again, and do not undo it.',
+        { more: doneMembers(ended.outcome, token, attempt) },
+      )
     case 'fenced':
       return FENCED
     case 'undecided':

@@ -87,7 +87,7 @@ export const CALLS = {
     summary: 'Record the outcome; duplicates are told it from then on',
     body: CompleteBody,
     success: { status: 200, schema: Ended },
-    problems: [...WITH_BODY, ...WITH_ID, 'fenced', 'completion-undecided'],
+    problems: [...WITH_BODY, ...WITH_ID, 'fenced', 'reservation-duplicate', 'completion-undecided'],
   },
   release: {
     method: 'POST',

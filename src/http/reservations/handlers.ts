@@ -76,7 +76,7 @@ export function createHandlers(options: HandlerOptions, ports: HandlerPorts) {
       const outcome = { kind: 'result', result: input.result, completedAtWallMs: clock.wallMs() } as const
       const ended = await complete(reservation, outcome, leases)
       if (ended.kind !== 'unavailable') outstanding.ended(reservation)
-      return endedAnswer(ended, id, 'COMPLETED')
+      return endedAnswer(ended, id, 'COMPLETED', reservation)
     },
 
     release: async (id: string, input: ReleaseInput): Promise<ApiAnswer> => {
@@ -86,7 +86,7 @@ export function createHandlers(options: HandlerOptions, ports: HandlerPorts) {
       if (input.fencing_token !== reservation.token) return wrongTokenAnswer('end')
       const ended = await release(reservation, leases)
       if (ended.kind !== 'unavailable') outstanding.ended(reservation)
-      return endedAnswer(ended, id, 'RELEASED')
+      return endedAnswer(ended, id, 'RELEASED', reservation)
     },
 
     standingOfValue: async (query: ValueQueryInput): Promise<ApiAnswer> => {

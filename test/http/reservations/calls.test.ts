@@ -49,6 +49,29 @@ test('an intent is reserved, extended and completed, and answered from its recor
   expect(await api.call(`/v1/reservations/${id}`)).toMatchObject({ body: { state: 'COMPLETED' } })
 })
 
+// Bug: 410 FENCED said that somebody else had come after, whose outcome stands. The holder whose first answer was lost, and whose result has
+// the time in it, took back what it had done and what was recorded.
+test('a completion with another result than before changes nothing, and is told the one that stands', async () => {
+  await using api = await startReservationApi()
+  const { id, token } = await api.reserve({ session_id: 's', reserved_values: ['v', 'w'] })
+  const path = `/v1/reservations/${id}/complete`
+  const first = { fencing_token: token, result: { paid_at: '12:00:00' } }
+  expect(await api.call(path, first)).toMatchObject({ status: 200 })
+  for (const later of [{ ...first, result: { paid_at: '12:00:01' } }, { fencing_token: token }])
+    expect(await api.call(path, later)).toMatchObject({
+      status: 409,
+      body: {
+        code: 'reservation-duplicate',
+        reservation_status: 'DUPLICATE',
+        result: first.result,
+        fencing_token: token,
+        attempt: 1,
+      },
+    })
+  expect(await api.call(path, first)).toMatchObject({ status: 200 })
+  expect(await api.call('/v1/reservations?value=w')).toMatchObject({ body: { result: first.result } })
+})
+
 // Bug: a result of some thousand levels was recorded, and every duplicate got 500, because writing it again ended the stack.
 test.each<[what: string, result: string, status: number, state: string]>([
   ['499 levels', `${'[{"a":'.repeat(249)}[]${'}]'.repeat(249)}`, 200, 'COMPLETED'],

@@ -46,7 +46,10 @@ test('a completion that a majority refuses and a node takes is undecided, not fe
     status: 200,
     body: { status: 'COMPLETED' },
   })
-  expect(await complete(late, { payment: 'p-2' })).toMatchObject({ status: 410, body: { code: 'fenced' } })
+  expect(await complete(late, { payment: 'p-2' })).toMatchObject({
+    status: 409,
+    body: { reservation_status: 'DUPLICATE', result: { payment: 'p-1' } },
+  })
 })
 
 test('a completion without a quorum that another session’s claim adopted is 200 when it is repeated', async () => {
