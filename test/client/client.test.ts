@@ -52,6 +52,24 @@ test('an intent is reserved, done once, and a duplicate from then on', async () 
   })
 })
 
+test('an extension that meets the completion whose answer was lost does not call the lease lost', async () => {
+  await using api = await startReservationApi()
+  let completions = 0
+  const client = createClient({
+    url: api.origin,
+    fetch: async (input, init) => {
+      const answer = await fetch(input, init)
+      if (!input.endsWith('/complete') || completions++ > 0) return answer
+      // Where the heartbeat falls into it.
+      expect(await thrownBy(reservation.extend())).toBeInstanceOf(LeaseLostError)
+      throw new TypeError('cut off')
+    },
+  })
+  await using reservation = await client.reserve('v', { heartbeat: false })
+  await reservation.complete('paid')
+  expect([completions, reservation.signal.aborted]).toEqual([2, false])
+})
+
 test('a completion with another result than before is a duplicate, and the reservation has ended', async () => {
   await using api = await startReservationApi()
   const client = createClient({ url: api.origin })

@@ -66,7 +66,7 @@ export async function reserveTogether(
     submission.handedTo = by.process.name
     return leasesOf(by, ports)
   }
-  const extended = await extend(reservation, operation.leaseMs, serving())
+  const extended = await extend(reservation, () => operation.leaseMs, serving())
   if (extended.kind === 'extended') checkOneToken(extended.reservation, ports)
   await pause(clock, operation.workMs / 2)
   await end(operation, reservation, serving, ports, sidecar)

@@ -166,7 +166,8 @@ export class Holding {
       if (leaseMs !== undefined) this.#leaseMs = leaseMs
       this.#validFor(extended)
     } catch (error) {
-      if (error instanceof LeaseLostError) this.#lose(error)
+      // Where the holder completes it at this moment, that is what ended it, and its own answer says so or not.
+      if (error instanceof LeaseLostError && !this.#workIsDone) this.#lose(error)
       throw error
     }
   }

@@ -78,10 +78,16 @@ export type Kept = {
   readonly leaseMs: () => number
 }
 
-/** @param onRenewed called after every renewal */
+export type Renewals = {
+  readonly renewed: (validity: Validity) => void
+  /** Its holder completed it, through whichever sidecar. */
+  readonly done: () => void
+}
+
+/** @param tell what became of each renewal, but for one that failed */
 export function renewReservation(
   { reservation, validity, leaseMs: leaseMsNow }: Kept,
-  onRenewed: (validity: Validity) => void,
+  tell: Renewals,
   renewFraction: number,
   ports: ReservationRenewerPorts,
 ): LeaseRenewer {
@@ -90,9 +96,13 @@ export function renewReservation(
   const asOne = { key, fingerprint, owner, token, attempt, leaseMs, retentionMs, ...validity }
   const asOneLease = {
     renew: async (lease: Lease): Promise<RenewResult> => {
-      const extended = await extend(reservation, leaseMsNow(), ports.leases)
+      const extended = await extend(reservation, leaseMsNow, ports.leases)
+      if (extended.kind === 'done') {
+        tell.done()
+        return { kind: 'lost' }
+      }
       if (extended.kind !== 'extended') return extended
-      onRenewed(extended.validity)
+      tell.renewed(extended.validity)
       const { leaseMs } = extended.reservation
       return { kind: 'renewed', lease: { ...lease, leaseMs, ...extended.validity } }
     },

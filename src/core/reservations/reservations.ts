@@ -46,6 +46,8 @@ export type Validity = Pick<Lease, 'validUntilMonoMs' | 'validUntilWallMs'>
 export type ExtendResult =
   | { readonly kind: 'extended'; readonly reservation: Reservation; readonly validity: Validity }
   | { readonly kind: 'lost' }
+  /** Its holder completed it: there is nothing left to hold. */
+  | { readonly kind: 'done' }
   | { readonly kind: 'unavailable' }
 
 export type EndResult =
@@ -71,12 +73,31 @@ export async function withdrawAll(held: readonly Lease[], leases: Leases): Promi
   await Promise.all(held.map((lease) => leases.withdraw(lease)))
 }
 
-/** @param leaseMs from now on; also what later renewals use */
+/**
+ * Looks before it renews: a node without the record takes a renewal, which repairs it, so renewing does not notice that all of them have
+ * forgotten it since, and others may have come and gone. Nor does it notice an outcome of its own, which a node keeps beside the lease
+ * until a majority has it.
+ *
+ * @param leaseMs from then on, and what later renewals use; asked for when it is sent, because another extension may come in between
+ */
 export async function extend(
+  reservation: Reservation,
+  leaseMs: () => number,
+  leases: Leases,
+): Promise<ExtendResult> {
+  const standing = await read(reservation.intents, leases)
+  if (standing.every((one) => one.kind === 'completed' && one.token === reservation.token))
+    return { kind: 'done' }
+  if (standing.some(({ kind }) => kind === 'absent')) return { kind: 'lost' }
+  return renewAll(reservation, leaseMs(), leases)
+}
+
+/** Of a reservation that was just seen to stand. */
+export async function renewAll(
   reservation: Reservation,
   leaseMs: number,
   leases: Leases,
-): Promise<ExtendResult> {
+): Promise<Exclude<ExtendResult, { kind: 'done' }>> {
   const renewed = await Promise.all(leasesOf({ ...reservation, leaseMs }).map((lease) => leases.renew(lease)))
   if (renewed.some(({ kind }) => kind === 'lost')) return { kind: 'lost' }
   const valid = renewed.flatMap((one) => (one.kind === 'renewed' ? [one.lease] : []))

@@ -14,10 +14,10 @@ import type { ClaimResult, ClaimTerms, Lease, Leases, ReadResult } from '../port
 import type { StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
 import {
-  extend,
   type Intent,
   type Reservation,
   read,
+  renewAll,
   SESSION_TAG_BYTES,
   soonest,
   type Validity,
@@ -133,7 +133,7 @@ async function resume(request: ReserveRequest, leases: Leases): Promise<ReserveR
   if (undecided !== undefined) return { kind: 'undecided', intent: undecided, retryAfterMs: leaseMs }
   const attempts = attemptsOf(standing.slice(0, intents.length))
   const reservation = { intents, entities, owner, token, ...attempts, leaseMs, retentionMs }
-  const extended = await extend(reservation, leaseMs, leases)
+  const extended = await renewAll(reservation, leaseMs, leases)
   if (extended.kind !== 'extended') return undefined
   return { kind: 'reserved', reservation: extended.reservation, validity: extended.validity }
 }

@@ -213,6 +213,7 @@ export function extendedAnswer(
       return { kind: 'json', status: 200, body }
     }
     case 'lost':
+    case 'done':
       return LOST
     case 'unavailable':
       return UNKNOWN_END

@@ -37,7 +37,7 @@ export interface Heartbeats {
   stream(reserved: ReservedNow, response: ServerResponse, keeping: Keeping): Promise<void>
   /**
    * The lease for an extension by the caller: never shorter than what its stream relies on, which from now on renews for as long.
-   * Call it before extending: a renewal that was sent before then also arrives before.
+   * Call it just before the extension is sent: a renewal that was sent before then also arrives before.
    */
   leaseMsFor(reservation: Reservation, wantedMs: number): number
   /** The reservation was completed or released. */
@@ -68,9 +68,12 @@ export function createHeartbeats(ports: HeartbeatPorts): Heartbeats {
         const stream = { key: keyOf(reservation), leaseMs: reservation.leaseMs }
         const renewer = renewReservation(
           { reservation, validity, leaseMs: () => stream.leaseMs },
-          (renewed) => {
-            ports.onRenewed(reservation, renewed)
-            write({ event: 'renewed', ...times(renewed, clock) })
+          {
+            renewed: (renewed) => {
+              ports.onRenewed(reservation, renewed)
+              write({ event: 'renewed', ...times(renewed, clock) })
+            },
+            done: () => end('settled'),
           },
           renewFraction,
           ports,

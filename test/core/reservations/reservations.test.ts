@@ -83,7 +83,9 @@ test('a completion that reached one record only is finished by the same one agai
   expect(await leases.read(keyOf('a'))).toMatchObject({ kind: 'completed' })
   expect(await leases.read(keyOf('b'))).toMatchObject({ kind: 'claimed' })
   meddleWith(() => undefined)
+  expect(await extend(reservation, () => 10_000, leases)).toMatchObject({ kind: 'extended' })
   expect(await complete(reservation, outcome('paid', 2), leases)).toEqual({ kind: 'done' })
+  expect(await extend(reservation, () => 10_000, leases)).toEqual({ kind: 'done' })
   for (const name of ['a', 'b'])
     expect(await leases.read(keyOf(name))).toMatchObject({ kind: 'completed', outcome: { result: 'paid' } })
   expect(await complete(reservation, outcome('not paid', 3), leases)).toMatchObject({
@@ -230,7 +232,7 @@ describe('a session reserves again while its first call waits', () => {
       kind: 'reserved',
       reservation: { owner: again.owner, token: again.token },
     })
-    expect(await extend(again, 10_000, on.leases)).toMatchObject({ kind: 'extended' })
+    expect(await extend(again, () => 10_000, on.leases)).toMatchObject({ kind: 'extended' })
   })
 
   test('several values, raised to one token: what the first call gives up, the second one keeps', async () => {
@@ -247,7 +249,7 @@ describe('a session reserves again while its first call waits', () => {
     goOn()
     expect((await on.clock.during(first)).kind).toBe('unsettled')
     for (const name of ['a', 'b']) expect((await on.tryReserve('other', [name])).kind).toBe('conflict')
-    expect(await extend(again, 10_000, on.leases)).toMatchObject({ kind: 'extended' })
+    expect(await extend(again, () => 10_000, on.leases)).toMatchObject({ kind: 'extended' })
   })
 
   test('for one of several values: the first call cannot raise that under the second one', async () => {
@@ -262,7 +264,7 @@ describe('a session reserves again while its first call waits', () => {
     const again = await on.mustReserve('s', ['a'])
     goOn()
     expect((await on.clock.during(first)).kind).toBe('conflict')
-    expect(await extend(again, 10_000, on.leases)).toMatchObject({ kind: 'extended' })
+    expect(await extend(again, () => 10_000, on.leases)).toMatchObject({ kind: 'extended' })
     expect((await on.tryReserve('other', ['b'])).kind).toBe('reserved')
   })
 
@@ -297,10 +299,10 @@ test('a lapsed reservation can be extended until another session takes it; then 
   const { mustReserve, leases, clock } = cluster()
   const first = await mustReserve('s', ['a', 'b'])
   await clock.advance(10_001)
-  expect(await extend(first, 10_000, leases)).toMatchObject({ kind: 'extended' })
+  expect(await extend(first, () => 10_000, leases)).toMatchObject({ kind: 'extended' })
   await clock.advance(10_001)
   const second = await mustReserve('other', ['b'])
-  expect(await extend(first, 10_000, leases)).toEqual({ kind: 'lost' })
+  expect(await extend(first, () => 10_000, leases)).toEqual({ kind: 'lost' })
   expect(await complete(first, outcome('late', 1), leases)).toEqual({ kind: 'fenced' })
   expect(await leases.read(keyOf('b'))).toMatchObject({ kind: 'claimed', token: second.token })
 })
@@ -377,7 +379,7 @@ test('a second attempt at one record is a first at the others, and a release lea
   await clock.advance(10_001)
   const reservation = await mustReserve('next', ['a', 'b'], { entities: [intentOf('entity')] })
   expect(reservation.attempt).toBe(2)
-  expect((await extend(reservation, 10_000, leases)).kind).toBe('extended')
+  expect((await extend(reservation, () => 10_000, leases)).kind).toBe('extended')
   expect(await leases.read(keyOf('a'))).toMatchObject({ kind: 'claimed', attempt: 1 })
   expect(await leases.read(keyOf('b'))).toMatchObject({ kind: 'claimed', attempt: 2 })
   expect(await release(reservation, leases)).toEqual({ kind: 'done' })

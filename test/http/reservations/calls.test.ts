@@ -1,6 +1,8 @@
 /** The reservation API, call by call, on five embedded nodes. */
 import { describe, expect, test } from 'vitest'
 import { recordKey } from '../../../src/core/request/identity.ts'
+import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
+import { heldClock } from '../../support/held-clock.ts'
 import { route } from '../../support/proxy.ts'
 import { callApi, reserveAt, snapshot, startReservationApi } from '../../support/reservation-api.ts'
 
@@ -47,6 +49,40 @@ test('an intent is reserved, extended and completed, and answered from its recor
     body: { state: 'COMPLETED', result: done.result },
   })
   expect(await api.call(`/v1/reservations/${id}`)).toMatchObject({ body: { state: 'COMPLETED' } })
+})
+
+// Bug: 200 for as long as its result was kept, though the problems' page says LEASE_LOST: whoever worked on under the same id was not told.
+test('what is completed is not extended any more, through any sidecar', async () => {
+  await using api = await startReservationApi()
+  await using other = await startReservationApi({ nodes: api.nodes })
+  const { id, token } = await api.reserve({ session_id: 's', reserved_value: 'v' })
+  await api.call(`/v1/reservations/${id}/complete`, { fencing_token: token, result: 1 })
+  for (const sidecar of [api, other])
+    expect(await sidecar.call(`/v1/reservations/${id}/extend`, { fencing_token: token })).toMatchObject({
+      status: 410,
+      body: { code: 'lease-lost', reservation_status: 'LEASE_LOST' },
+    })
+  expect(await api.call('/v1/reservations?value=v')).toMatchObject({
+    body: { state: 'COMPLETED', result: 1 },
+  })
+})
+
+// Bug: 200, which proves that nobody had it in between; but others had reserved and completed it, and the nodes had forgotten them, too.
+test('what the nodes have forgotten is not extended', async () => {
+  const clock = heldClock()
+  const nodes = createEmbeddedNodes(5, clock, 10_000, { publish: () => {} })
+  await using api = await startReservationApi({ nodes, clock })
+  const brief = { reserved_value: 'v', lease: '1s', retention: '1s' }
+  const suspended = await api.reserve({ session_id: 'suspended', ...brief })
+  clock.advance(3_000)
+  const next = await api.reserve({ session_id: 'next', ...brief })
+  await api.call(`/v1/reservations/${next.id}/complete`, { fencing_token: next.token })
+  clock.advance(3_000)
+  const extended = await api.call(`/v1/reservations/${suspended.id}/extend`, {
+    fencing_token: suspended.token,
+  })
+  expect(extended).toMatchObject({ status: 410, body: { code: 'lease-lost' } })
+  expect(await api.call('/v1/reservations?value=v')).toMatchObject({ body: { state: 'FREE' } })
 })
 
 // Bug: 410 FENCED said that somebody else had come after, whose outcome stands. The holder whose first answer was lost, and whose result has

@@ -90,6 +90,17 @@ test('the line lease-lost is written when another holder has the reservation', a
   stream.hangUp()
 })
 
+// Bug: it went on renewing for the total hold; and where the result was forgotten meanwhile, it held the value that nobody worked on.
+test('the stream ends when the reservation is completed through another sidecar', async () => {
+  await using api = await startReservationApi()
+  await using other = await startReservationApi({ nodes: api.nodes })
+  const stream = await open(api, { lease: '2s' })
+  const done = await other.call(`/v1/reservations/${stream.id}/complete`, { fencing_token: stream.token })
+  expect(done.status).toBe(200)
+  await stream.closed
+  expect(stream.lines.at(-1)).toEqual({ event: 'ended', reason: 'settled' })
+})
+
 test('one stream renews for at most the total hold, and the same session continues', async () => {
   await using api = await startReservationApi({ options: { totalHoldMs: 150 } })
   const stream = await open(api, { lease: '10s' })
