@@ -152,7 +152,7 @@ export const Saga = Type.Object({
 })
 
 export const Messages = Type.Object(
-  { dead_letters: Type.Array(Type.Object({ id: Type.Integer() })) },
+  { dead_letters: Type.Array(Type.Object({ id: Type.Integer({ format: 'int64' }) })) },
   {
     ...closed,
     description: 'Messages that were given up, oldest first; payloads are for the role `operate`.',
@@ -173,7 +173,7 @@ export const SagaBody = Type.Object(Reason, closed)
 export const MessagesBody = Type.Object(
   {
     ...Reason,
-    ids: Type.Array(Type.Integer({ minimum: 1 }), {
+    ids: Type.Array(Type.Integer({ format: 'int64', minimum: 1 }), {
       minItems: 1,
       maxItems: OPERATOR_LIMITS.deadLettersMax,
     }),

@@ -23,8 +23,9 @@ const closed = { additionalProperties: false } as const
 /** A place in a walk over the keys of the nodes; only the sidecar that gave it reads it. */
 export const CURSOR = '^([0-9]{1,3}\\.){3}[01]\\.[0-9]{1,20}(\\.[A-Za-z0-9_-]{1,2800})?$'
 
-const Token = Type.Integer({ minimum: 0, description: 'A fencing token.' })
-const Millis = Type.Integer({ minimum: 0 })
+/** `int64`: generators of Java, Kotlin and Rust take an integer of no format for one of 32 bits, which are 24 days in milliseconds. */
+const Token = Type.Integer({ format: 'int64', minimum: 0, description: 'A fencing token.' })
+const Millis = Type.Integer({ format: 'int64', minimum: 0 })
 const State = Type.Union(
   (['absent', 'released', 'live', 'lapsed', 'completed', 'damaged', 'unknown'] as const).map((state) =>
     Type.Literal(state),
@@ -180,6 +181,7 @@ const Decision = {
   ),
   fencing_token: Type.Optional(
     Type.Integer({
+      format: 'int64',
       minimum: 0,
       description: 'The token under which you saw it: if it has another one by now, nothing is decided.',
     }),

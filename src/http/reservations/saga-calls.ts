@@ -27,7 +27,7 @@ const CompensateBody = Type.Object(
   { additionalProperties: false },
 )
 const ReplayBody = Type.Object(
-  { ids: Type.Array(Type.Integer({ minimum: 1 }), { minItems: 1, maxItems: 1_000 }) },
+  { ids: Type.Array(Type.Integer({ format: 'int64', minimum: 1 }), { minItems: 1, maxItems: 1_000 }) },
   { additionalProperties: false },
 )
 

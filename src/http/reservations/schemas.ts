@@ -60,7 +60,9 @@ const ApiVersion = Type.String({
   description: 'Where not given, the version of the configuration.',
 })
 
+/** `int64`: generators of Java, Kotlin and Rust take an integer of no format for one of 32 bits. */
 const Token = Type.Integer({
+  format: 'int64',
   minimum: 0,
   maximum: Number.MAX_SAFE_INTEGER,
   description: 'The fencing token: larger than that of every earlier holder; fits a BIGINT.',
