@@ -23,25 +23,34 @@ const DESCRIBED_LIMITS = { headerCountMax: 100, headerCharsMax: 8_192, targetCha
 
 const closed = { additionalProperties: false } as const
 
+/** As the proxy gets it: a character for each byte of the line, and no control characters (RFC 9110, section 5.5). */
+const HeaderLine = Type.String({
+  pattern: '^[\\t\\u0020-\\u007e\\u0080-\\u00ff]*$',
+  maxLength: DESCRIBED_LIMITS.headerCharsMax,
+})
+
 /** A description of an HTTP request that does not pass through the proxy. */
 export const DescribedRequest = Type.Object(
   {
     method: Type.String({ pattern: '^[A-Z]{1,32}$', examples: ['POST'] }),
+    // The proxy identifies by the bytes that were sent. A path that a framework has decoded would be another request, silently.
     path: Type.String({
-      pattern: '^/[^?#\\s]*$',
+      pattern: '^/[!"$->@-~]*$',
       maxLength: DESCRIBED_LIMITS.targetCharsMax,
+      description: 'As the client sends it, in percent-encoding.',
       examples: ['/payments'],
     }),
     query: Type.Optional(
-      Type.String({ maxLength: DESCRIBED_LIMITS.targetCharsMax, description: 'Without the question mark.' }),
+      Type.String({
+        pattern: '^[!"$-~]*$',
+        maxLength: DESCRIBED_LIMITS.targetCharsMax,
+        description: 'As the client sends it, without the question mark.',
+      }),
     ),
     headers: Type.Optional(
       Type.Record(
         Type.String({ pattern: "^[!#$%&'*+\\-.^_`|~0-9A-Za-z]{1,128}$" }),
-        Type.Union([
-          Type.String({ maxLength: DESCRIBED_LIMITS.headerCharsMax }),
-          Type.Array(Type.String({ maxLength: DESCRIBED_LIMITS.headerCharsMax }), { maxItems: 16 }),
-        ]),
+        Type.Union([HeaderLine, Type.Array(HeaderLine, { maxItems: 16 })]),
         { ...closed, maxProperties: DESCRIBED_LIMITS.headerCountMax },
       ),
     ),

@@ -19,7 +19,7 @@ export function validatorOf(schema: unknown) {
   }
 }
 
-/** Names the unknown member, and says what a duration is: the validator says only that there is one, and a pattern. */
+/** Names the unknown member, and says what a duration and a target are: the validator says only that there is one, and a pattern. */
 function named(fault: Fault & { readonly params?: unknown }): Fault {
   const { keyword, instancePath } = fault
   const { additionalProperties } = (fault.params ?? {}) as { additionalProperties?: readonly string[] }
@@ -29,5 +29,11 @@ function named(fault: Fault & { readonly params?: unknown }): Fault {
   const isDuration = /\/(lease|retention|wait)$/.test(instancePath)
   if (isDuration && (keyword === 'pattern' || keyword === 'type'))
     return { keyword, instancePath, message: 'must be a whole number and its unit (ms, s, m, h or d): "30s"' }
+  if (keyword === 'pattern' && /^\/request\/(path|query)$/.test(instancePath))
+    return {
+      keyword,
+      instancePath,
+      message: 'must be as a client sends it, in percent-encoding: "/files/a%20b%C3%A9"',
+    }
   return { keyword, instancePath, message: fault.message }
 }

@@ -349,6 +349,34 @@ describe('bad input is refused without an effect', () => {
     expect(api.failures).toEqual([])
   })
 
+  // Bug: a path as frameworks decode it was reserved as another request than the one that the proxy gets, and both were carried out.
+  test.each<[what: string, change: Record<string, unknown>, names: string]>([
+    ['a path that was decoded', { path: '/pay/caf\u00e9' }, '"/files/a%20b%C3%A9"'],
+    ['a path with a space', { path: '/pay/a b' }, '"/files/a%20b%C3%A9"'],
+    ['a path with a NUL', { path: '/pay/\0' }, '"/files/a%20b%C3%A9"'],
+    ['a query that was decoded', { query: 'name=caf\u00e9' }, '"/files/a%20b%C3%A9"'],
+    ['a query with a fragment', { query: 'a=b#c' }, '"/files/a%20b%C3%A9"'],
+    ['a header with a line break', { headers: { 'x-user-id': 'a\r\nb' } }, '/request/headers'],
+    ['a header that no line can have', { headers: { 'x-user-id': '\u20ac' } }, '/request/headers'],
+  ])('%s describes no request', async (_what, change, names) => {
+    await using api = await startReservationApi()
+    const request = {
+      method: 'POST',
+      path: '/pay',
+      headers: { 'idempotency-key': 'k' },
+      body: '{}',
+      ...change,
+    }
+    for (const [path, more] of [
+      ['/v1/reservations', { session_id: 's' }],
+      ['/v1/fingerprint', {}],
+    ] as const) {
+      const reply = await api.call(path, { ...more, request })
+      expect([reply.status, reply.body.code]).toEqual([400, 'request-invalid'])
+      expect(reply.body.detail).toContain(names)
+    }
+  })
+
   test('a wrong token with a genuine id gets 410, and the reservation stays', async () => {
     await using api = await startReservationApi()
     const { id: genuine, token } = await api.reserve({ session_id: 'holder', reserved_value: 'v' })
