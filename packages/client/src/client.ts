@@ -45,7 +45,10 @@ export type DescribedRequest = {
 }
 
 export type ReserveOptions = {
-  /** Identifies the caller: reserving again in the same session gets the same reservation. Default: a new one. */
+  /**
+   * One try of one caller: reserving again in the same session gets the same reservation, and so do two callers that share one. Default:
+   * a new one.
+   */
   readonly sessionId?: string | undefined
   readonly tenant?: string | undefined
   readonly apiVersion?: string | undefined

@@ -36,8 +36,8 @@ const SessionId = Type.String({
   minLength: 1,
   maxLength: LIMITS.sessionIdCharsMax,
   description:
-    'Who asks, and for which attempt: the same session that asks again for what it holds gets the same reservation. Use a new one for each piece of work, such as the id of the delivery.',
-  examples: ['worker-7/delivery-4711'],
+    'One try of one caller: where the answer was lost, the same session asks again and gets the same reservation. Make a new one, such as a UUID, for each try at a piece of work. Two callers with one session both hold what it holds, and a worker that starts anew under its old session is not told that its attempt is a further one: so it is neither the name of a worker nor the id of a message that may be delivered again.',
+  examples: ['7c6e2a0b-4f2f-4a0e-9a43-3f1f1f0d8a11'],
 })
 
 const Name = (what: string, example: string) =>
@@ -125,8 +125,16 @@ export const ReserveBody = Type.Object(
     ...closed,
     oneOf: [{ required: ['reserved_value'] }, { required: ['reserved_values'] }, { required: ['request'] }],
     examples: [
-      { session_id: 'worker-7/delivery-4711', reserved_value: 'payment:order-4711', lease: '30s' },
-      { session_id: 'worker-7/delivery-4712', reserved_values: ['seat:12A', 'seat:12B'], wait: '2s' },
+      {
+        session_id: '7c6e2a0b-4f2f-4a0e-9a43-3f1f1f0d8a11',
+        reserved_value: 'payment:order-4711',
+        lease: '30s',
+      },
+      {
+        session_id: 'd0a6f5f4-92a3-4b58-8e5d-1c0f6f0a2b47',
+        reserved_values: ['seat:12A', 'seat:12B'],
+        wait: '2s',
+      },
     ],
   },
 )
@@ -147,7 +155,7 @@ export const Reserved = Type.Object(
     examples: [
       {
         reservation_id: 'r1_AAABAAB1MAAABSZcAA…',
-        session_id: 'worker-7/delivery-4711',
+        session_id: '7c6e2a0b-4f2f-4a0e-9a43-3f1f1f0d8a11',
         status: 'SUCCESS',
         fencing_token: 1_786_406_400_123_904,
         expiration_time: '2026-11-20T12:00:29.698Z',
