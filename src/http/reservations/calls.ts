@@ -69,6 +69,9 @@ export const CALLS = {
       'outcome-undecided',
       'key-reused',
       'too-many-waiters',
+      'session-reservations',
+      'tenant-in-flight',
+      'tenant-new-records',
       'record-damaged',
       'draining',
     ],
@@ -118,7 +121,7 @@ export const CALLS = {
     summary: 'The fingerprint of a request and what it is made of, for debugging; nothing is claimed',
     body: FingerprintBody,
     success: { status: 200, schema: Fingerprinted },
-    problems: [...WITH_BODY, 'digest-mismatch', 'scope-invalid'],
+    problems: [...WITH_BODY, 'digest-mismatch', 'scope-invalid', 'token-invalid', 'token-unverifiable'],
   },
 } as const satisfies Record<string, Call>
 

@@ -6,7 +6,7 @@ import { operatorPaths } from '../../../src/http/operator/openapi.ts'
 import { CALL_NAMES, CALLS, type Call, PROBLEMS_OF_ALL } from '../../../src/http/reservations/calls.ts'
 import { sagaPaths } from '../../../src/http/reservations/saga-calls.ts'
 import type { Schema } from '../../../src/http/reservations/schemas.ts'
-import { startReservationApi } from '../../support/reservation-api.ts'
+import { startReservationApi, type TestApiOptions } from '../../support/reservation-api.ts'
 
 /** Fencing tokens, and ids of rows. */
 const WIDE = /token$|^ids?$/
@@ -61,6 +61,22 @@ test('what may be larger than 32 bits says so', async () => {
   look('', { ...paths, ...sagaPaths(), ...operatorPaths() })
   expect(wide.length).toBeGreaterThanOrEqual(15)
   expect(wide.filter((one) => String(one).endsWith(',int64') === false)).toEqual([])
+})
+
+// Bug: limits of a session and of a tenant were answered, and not described.
+test.each<[code: ProblemCode, given: TestApiOptions]>([
+  ['session-reservations', { perSessionMax: 1 }],
+  ['tenant-in-flight', { tenants: { inFlightMax: 0 } }],
+  ['tenant-new-records', { tenants: { newRecordsPerSecondMax: 1 } }],
+])('a reservation beyond a limit is refused as described: %s', async (code, given) => {
+  await using api = await startReservationApi(given)
+  const ask = (reserved_value: string) => api.call('/v1/reservations', { session_id: 's', reserved_value })
+  await ask('v')
+  const { status, body } = await ask('w')
+  expect(body.code).toBe(code)
+  const { paths } = await served()
+  const { content } = paths['/v1/reservations']!.post!.responses[status]!
+  expect(Object.keys(content['application/problem+json']?.examples ?? {})).toContain(code)
 })
 
 test('the examples of bodies and answers fit their schemas', async () => {
