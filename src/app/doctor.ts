@@ -1,10 +1,10 @@
 /** Reads what `fencepost doctor` judges: nodes, their addresses, certificates, and the sidecar at its admin address. */
 
-import { X509Certificate } from 'node:crypto'
 import { lookup } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { withoutBrackets } from '../config/addresses.ts'
 import type { Config } from '../config/load.ts'
+import { endsOf } from '../config/pem-files.ts'
 import { SILENT } from '../core/events.ts'
 import type { Installation, NodeSeen } from '../core/health/checkup.ts'
 import { majorityOf } from '../core/units.ts'
@@ -68,21 +68,10 @@ async function ipsOf(address: string): Promise<readonly string[]> {
 }
 
 function certificatesOf({ tlsCert, tlsClientCa, redisCa }: Config): Installation['certificates'] {
-  return [tlsCert, tlsClientCa, redisCa].flatMap((file) => {
-    if (file === undefined) return []
-    const blocks = file.content.match(/-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g) ?? ['']
+  return [tlsCert, tlsClientCa, redisCa].flatMap((file) =>
     // Of a chain, the one that ends first.
-    const untils = blocks.map(untilOf)
-    return [{ name: file.path, untilMs: untils.some(Number.isNaN) ? Number.NaN : Math.min(...untils) }]
-  })
-}
-
-function untilOf(pem: string): number {
-  try {
-    return Date.parse(new X509Certificate(pem).validTo)
-  } catch {
-    return Number.NaN
-  }
+    file === undefined ? [] : [{ name: file.path, untilMs: Math.min(...endsOf(file)) }],
+  )
 }
 
 async function versionAt(admin: string): Promise<string | undefined> {

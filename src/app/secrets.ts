@@ -8,6 +8,7 @@
 import { createSecureContext } from 'node:tls'
 import type { ListenerName } from '../config/listeners.ts'
 import type { Config } from '../config/load.ts'
+import type { FileContent } from '../config/parse.ts'
 import { SETTINGS } from '../config/settings.ts'
 import type { Clock } from '../core/clock.ts'
 import type { OperatorToken } from '../core/operator/operator-tokens.ts'
@@ -22,6 +23,8 @@ export type Secrets = Disposable & {
   /** Undefined if the listener speaks plain text. */
   tls(listener: ListenerName): ListenerTls | undefined
 }
+
+type FileSetting = 'apiToken' | 'tlsCert' | 'tlsKey' | 'tlsClientCa'
 
 type SecretsLog = {
   info(fields: object, message: string): void
@@ -44,8 +47,8 @@ export function openSecrets(
     assertUsable(certificates)
   }
 
-  function contentOf(path: string): string {
-    const read = SETTINGS.apiToken.kind.parse(path, readFile)
+  function contentOf(key: FileSetting, { path }: FileContent): string {
+    const read = SETTINGS[key].kind.parse(path, readFile)
     if (read.kind === 'refused') throw new Error(`${path}: ${read.reason ?? 'it can not be read'}`)
     return read.value.content
   }
@@ -64,7 +67,7 @@ export function openSecrets(
     watched.push(
       watchFiles([apiToken.path], readFile, clock, () =>
         reload('the token of the API', () => {
-          tokens = linesOf(contentOf(apiToken.path))
+          tokens = linesOf(contentOf('apiToken', apiToken))
         }),
       ),
     )
@@ -80,19 +83,18 @@ export function openSecrets(
         }),
       ),
     )
-  const ofTls = [tlsCert, tlsKey, tlsClientCa].filter((one) => one !== undefined)
-  if (certificates !== undefined)
+  if (tlsCert !== undefined && tlsKey !== undefined)
     watched.push(
       watchFiles(
-        ofTls.map(({ path }) => path),
+        [tlsCert, tlsKey, ...(tlsClientCa === undefined ? [] : [tlsClientCa])].map(({ path }) => path),
         readFile,
         clock,
         () =>
           reload('the certificates of the listeners', () => {
             const next: Certificates = {
-              cert: contentOf(tlsCert?.path ?? ''),
-              key: contentOf(tlsKey?.path ?? ''),
-              clientCa: tlsClientCa === undefined ? undefined : contentOf(tlsClientCa.path),
+              cert: contentOf('tlsCert', tlsCert),
+              key: contentOf('tlsKey', tlsKey),
+              clientCa: tlsClientCa === undefined ? undefined : contentOf('tlsClientCa', tlsClientCa),
             }
             assertUsable(next)
             certificates = next

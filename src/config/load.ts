@@ -10,6 +10,7 @@ import { isLoopback, type RedisNodes } from './addresses.ts'
 import { builtinRoutes } from './builtin-policy.ts'
 import { clearText } from './clear-text.ts'
 import { type ConfigError, nearestName, nearestPath } from './errors.ts'
+import { keyPairs } from './key-pairs.ts'
 import { ownAddress, sharedAddresses } from './listener-addresses.ts'
 import { checkPrincipals } from './principal.ts'
 import { checkRelations } from './relations.ts'
@@ -58,7 +59,7 @@ export function loadConfig(env: Environment, readFile: ReadFile): LoadedConfig {
     ...missingUpstream(settings),
     ...missingToken(settings),
     ...missingOperatorTokens(settings),
-    ...missingTls(settings),
+    ...keyPairs(settings),
     ...ownAddress(settings),
     ...sharedAddresses(settings),
     ...unevenNames(settings),
@@ -166,23 +167,6 @@ function missingOperatorTokens(settings: Partial<Settings>): readonly ConfigErro
   if (!isOpen || 'operatorTokens' in settings) return []
   const { env, kind } = SETTINGS.operatorTokens
   return [{ kind: 'missing', name: env, accepts: kind.accepts, reason: 'while the operator listener is on' }]
-}
-
-/** A certificate without its key, or client verification without TLS: an incomplete setting. */
-function missingTls(settings: Partial<Settings>): readonly ConfigError[] {
-  const missing = (key: 'tlsCert' | 'tlsKey', other: SettingKey): ConfigError[] =>
-    settings[other] !== undefined && !(key in settings)
-      ? [
-          {
-            kind: 'missing',
-            name: SETTINGS[key].env,
-            accepts: SETTINGS[key].kind.accepts,
-            reason: `while ${SETTINGS[other].env} is given`,
-          },
-        ]
-      : []
-  const forCa = missing('tlsCert', 'tlsClientCa')
-  return [...missing('tlsKey', 'tlsCert'), ...(forCa.length > 0 ? forCa : missing('tlsCert', 'tlsKey'))]
 }
 
 /** With too few or too many names, nodes would get the names of others. */

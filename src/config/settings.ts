@@ -26,6 +26,7 @@ import {
   secretFile,
   size,
 } from './parse.ts'
+import { certificateFile, privateKeyFile } from './pem-files.ts'
 import type { ValueKind } from './value.ts'
 
 export type Setting<T> = {
@@ -100,7 +101,7 @@ export const SETTINGS = {
   redisCa: optional({
     env: 'FENCEPOST_REDIS_CA_FILE',
     path: 'redis.caFile',
-    kind: file(),
+    kind: certificateFile(),
     summary: 'PEM file with the certificate authorities that `rediss://` nodes are verified against.',
     source: 'Without it Node’s own list is used.',
   }),
@@ -721,21 +722,21 @@ export const SETTINGS = {
   tlsCert: optional({
     env: 'FENCEPOST_TLS_CERT_FILE',
     path: 'tls.certFile',
-    kind: file(),
+    kind: certificateFile(),
     summary: 'PEM file with the certificate and its chain; a change is in force within a second.',
     source: 'Not needed behind a gateway or a mesh that encrypts.',
   }),
   tlsKey: optional({
     env: 'FENCEPOST_TLS_KEY_FILE',
     path: 'tls.keyFile',
-    kind: file(),
+    kind: privateKeyFile(),
     summary: 'PEM file with the private key of the certificate.',
     source: 'Given with the certificate.',
   }),
   tlsClientCa: optional({
     env: 'FENCEPOST_TLS_CLIENT_CA_FILE',
     path: 'tls.clientCaFile',
-    kind: file(),
+    kind: certificateFile(),
     summary:
       'PEM file with the authorities that the certificates of clients are verified against; a client without one is cut.',
     source: 'Without it clients show no certificate.',

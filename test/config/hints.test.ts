@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest'
 import { hintsFor } from '../../src/config/hints.ts'
 import { loadConfig } from '../../src/config/load.ts'
+import { oneCertificate } from '../support/certificates.ts'
 
 test.each<[env: Record<string, string>, warned: number]>([
   [{}, 0],
@@ -19,6 +20,9 @@ test.each<[env: Record<string, string>, warned: number]>([
   expect(hints.length).toBe(warned)
 })
 
+const { cert, key } = oneCertificate()
+const certified: Readonly<Record<string, string>> = { '/c': cert, '/k': key }
+
 // Bug: an API that was to speak TLS spoke clear text without a word where its certificate had been forgotten.
 test.each<[env: Record<string, string>, warned: string | undefined]>([
   [{}, undefined],
@@ -35,7 +39,7 @@ test.each<[env: Record<string, string>, warned: string | undefined]>([
 ])('%j: listeners that are to speak TLS and have no certificate: %s', (env, warned) => {
   const loaded = loadConfig(
     { FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_UPSTREAM: 'http://127.0.0.1:3000', ...env },
-    () => 'content',
+    (path) => certified[path] ?? 'content',
   )
   if (loaded.kind === 'invalid') throw new Error(JSON.stringify(loaded.errors))
   const hints = hintsFor(loaded.config).filter((hint) => hint.includes('TLS_LISTENERS'))

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { describeErrors } from '../../src/config/errors.ts'
 import { type Config, type Environment, loadConfig } from '../../src/config/load.ts'
 import { rowOf, SETTING_KEYS } from '../../src/config/settings.ts'
+import { oneCertificate } from '../support/certificates.ts'
 
 const enough = { FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_UPSTREAM: 'http://127.0.0.1:3000' }
 
@@ -100,7 +101,7 @@ describe('where a value comes from', () => {
   })
 
   test('every setting can be given in the file', () => {
-    const files: Record<string, string> = { '/file': 'content' }
+    const files: Record<string, string> = { '/file': oneCertificate().cert }
     const groups: Record<string, Record<string, string>> = {}
     for (const key of SETTING_KEYS) {
       const { path, default: fallback } = rowOf(key)

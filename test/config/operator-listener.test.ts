@@ -2,13 +2,15 @@
 import { expect, test } from 'vitest'
 import { describeErrors } from '../../src/config/errors.ts'
 import { loadConfig } from '../../src/config/load.ts'
+import { oneCertificate } from '../support/certificates.ts'
 
+const { cert, key } = oneCertificate()
 const TOKENS = `ann view ${'1'.repeat(32)}\n`
 const files: Readonly<Record<string, string>> = {
   '/tokens': TOKENS,
   '/bad': 'ann view short\n',
-  '/cert': 'CERT',
-  '/key': 'KEY',
+  '/cert': cert,
+  '/key': key,
 }
 
 function errorsOf(env: Readonly<Record<string, string>>): string {

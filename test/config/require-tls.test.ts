@@ -7,6 +7,7 @@ import { describe, expect, test } from 'vitest'
 import { isLoopback } from '../../src/config/addresses.ts'
 import { describeError } from '../../src/config/errors.ts'
 import { type Environment, loadConfig } from '../../src/config/load.ts'
+import { oneCertificate } from '../support/certificates.ts'
 
 /** Nothing here leaves the machine. */
 const LOCAL: Environment = {
@@ -16,10 +17,12 @@ const LOCAL: Environment = {
   FENCEPOST_ADMIN_LISTEN: '127.0.0.1:9090',
   FENCEPOST_API_TOKEN_FILE: '/token',
 }
+const { cert, key } = oneCertificate()
 const CERTIFIED = { FENCEPOST_TLS_CERT_FILE: '/cert', FENCEPOST_TLS_KEY_FILE: '/key' }
 
 function errorsOf(env: Environment, database = ''): string[] {
-  const loaded = loadConfig({ ...LOCAL, ...env }, (path) => (path === '/database' ? database : 'content'))
+  const files: Readonly<Record<string, string>> = { '/database': database, '/cert': cert, '/key': key }
+  const loaded = loadConfig({ ...LOCAL, ...env }, (path) => files[path] ?? 'content')
   return loaded.kind === 'ok' ? [] : loaded.errors.map(describeError)
 }
 

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parse, stringify } from 'yaml'
 import { loadConfig } from '../../src/config/load.ts'
 import { promtool } from '../dashboards/promtool.ts'
+import { oneCertificate } from '../support/certificates.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../support/fetched-programs.ts'
 import { HELM_ENV } from '../support/helm-charts.ts'
 import {
@@ -18,6 +19,9 @@ import {
 } from '../support/kubernetes-objects.ts'
 import { startFencepost } from '../support/processes.ts'
 
+const { cert, key } = oneCertificate()
+/** What a mounted file holds, by how its path ends. */
+const FILES: Readonly<Record<string, string>> = { tokens: `ann view ${'1'.repeat(32)}`, crt: cert, key }
 const root = join(import.meta.dirname, '../..')
 const values = globSync('deploy/helm/fencepost/ci/*-values.yaml', { cwd: root })
   .map((file) => basename(file))
@@ -111,12 +115,10 @@ describe.each(values)('%s', (file) => {
     for (const { pod, container } of ours) {
       const of = pod.volumes?.find(({ configMap }: Manifest) => configMap !== undefined)?.configMap.name
       const config = manifests.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === of)
-      const readFile = (path: string) =>
-        path.endsWith('.yaml')
-          ? config.data['fencepost.yaml']
-          : path.endsWith('/tokens')
-            ? `ann view ${'1'.repeat(32)}`
-            : 'content'.repeat(5)
+      const readFile = (path: string) => {
+        const [, ending = ''] = /[./]([a-z]+)$/.exec(path) ?? []
+        return ending === 'yaml' ? config.data['fencepost.yaml'] : (FILES[ending] ?? 'content'.repeat(5))
+      }
       const loaded = loadConfig(settingsOf(container), readFile)
       expect([container.name, loaded.kind === 'invalid' ? loaded.errors : []]).toEqual([container.name, []])
     }

@@ -7,12 +7,23 @@ import { requireProgram } from './programs.ts'
 
 export type Signed = { readonly certFile: string; readonly keyFile: string; cert(): string; key(): string }
 
+export type SignOptions = {
+  /** Default: `DNS:localhost,IP:127.0.0.1`. */
+  readonly names?: string
+  /** Below zero: it has ended. */
+  readonly days?: number
+  /** Extended key usage, such as `serverAuth`. Default: none, which suits clients and servers. */
+  readonly usage?: string
+}
+
 export type Authority = Disposable & {
   readonly folder: string
   readonly caFile: string
   ca(): string
   /** A certificate for localhost and 127.0.0.1 with this common name. */
-  sign(name: string): Signed
+  sign(name: string, options?: SignOptions): Signed
+  /** Signed by this one, in the same folder. Its certificate is no root: whoever shows one of it shows both. */
+  intermediate(name: string): Authority
 }
 
 const KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes']
@@ -20,40 +31,51 @@ const KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-node
 export function makeAuthority(name = 'fencepost test authority'): Authority {
   const openssl = requireProgram('openssl')
   const folder = mkdtempSync(join(tmpdir(), 'fencepost-tls-'))
-  const at = (file: string): string => join(folder, file)
   const run = (...args: readonly string[]): void => {
     execFileSync(openssl, args, { stdio: ['ignore', 'ignore', 'pipe'] })
   }
-  run(
-    'req',
-    '-x509',
-    ...KEY,
-    '-subj',
-    `/CN=${name}`,
-    '-days',
-    '2',
-    '-keyout',
-    at('ca.key'),
-    '-out',
-    at('ca.pem'),
-  )
-  writeFileSync(at('names.ext'), 'subjectAltName=DNS:localhost,IP:127.0.0.1\n')
+  const [cert, key] = [join(folder, 'ca.pem'), join(folder, 'ca.key')]
+  run('req', '-x509', ...KEY, '-subj', `/CN=${name}`, '-days', '2', '-keyout', key, '-out', cert)
+  return authorityIn(folder, 'ca', run)
+}
+
+function authorityIn(folder: string, own: string, run: (...args: readonly string[]) => void): Authority {
+  const at = (file: string): string => join(folder, file)
+  const [caFile, caKeyFile] = [at(`${own}.pem`), at(`${own}.key`)]
+  const issue = (of: string, extensions: readonly string[], days: number): Signed => {
+    const [certFile, keyFile, request] = [at(`${of}.pem`), at(`${of}.key`), at(`${of}.csr`)]
+    writeFileSync(at(`${of}.ext`), `${extensions.join('\n')}\n`)
+    run('req', '-new', ...KEY, '-subj', `/CN=${of}`, '-keyout', keyFile, '-out', request)
+    const by = ['-CA', caFile, '-CAkey', caKeyFile, '-CAcreateserial', '-days', String(days)]
+    run('x509', '-req', '-in', request, ...by, '-extfile', at(`${of}.ext`), '-out', certFile)
+    return {
+      certFile,
+      keyFile,
+      cert: () => readFileSync(certFile, 'utf8'),
+      key: () => readFileSync(keyFile, 'utf8'),
+    }
+  }
   return {
     folder,
-    caFile: at('ca.pem'),
-    ca: () => readFileSync(at('ca.pem'), 'utf8'),
-    sign: (of) => {
-      const [certFile, keyFile, request] = [at(`${of}.pem`), at(`${of}.key`), at(`${of}.csr`)]
-      run('req', '-new', ...KEY, '-subj', `/CN=${of}`, '-keyout', keyFile, '-out', request)
-      const by = ['-CA', at('ca.pem'), '-CAkey', at('ca.key'), '-CAcreateserial']
-      run('x509', '-req', '-in', request, ...by, '-days', '2', '-extfile', at('names.ext'), '-out', certFile)
-      return {
-        certFile,
-        keyFile,
-        cert: () => readFileSync(certFile, 'utf8'),
-        key: () => readFileSync(keyFile, 'utf8'),
-      }
+    caFile,
+    ca: () => readFileSync(caFile, 'utf8'),
+    sign: (of, { names = 'DNS:localhost,IP:127.0.0.1', days = 2, usage } = {}) =>
+      issue(
+        of,
+        [`subjectAltName=${names}`, ...(usage === undefined ? [] : [`extendedKeyUsage=${usage}`])],
+        days,
+      ),
+    intermediate: (of) => {
+      issue(of, ['basicConstraints=critical,CA:TRUE'], 2)
+      return authorityIn(folder, of, run)
     },
     [Symbol.dispose]: () => rmSync(folder, { recursive: true, force: true }),
   }
+}
+
+/** A certificate and its key, for tests that read no file. */
+export function oneCertificate(): { readonly cert: string; readonly key: string } {
+  using authority = makeAuthority()
+  const signed = authority.sign('one')
+  return { cert: signed.cert(), key: signed.key() }
 }
