@@ -113,7 +113,7 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
   const { log, events, tracing } = telemetry
   for (const hint of hintsFor(config)) log.warn({ hint }, 'the configuration is accepted, with a warning')
   const secrets = secretsOf(config, environment.readFile, log)
-  const nodes = await connectedNodes(config, telemetry)
+  const nodes = await connectedNodes(config, telemetry, secrets)
   const failedLater = (err: unknown) => log.error({ err }, 'work in the background failed')
   const { stack, lateClaims } = recordsOn(nodes, config, instance, telemetry, size.required, failedLater)
   const { tenantInFlight: inFlightMax, tenantNewRecords: newRecordsPerSecondMax } = config
@@ -244,12 +244,16 @@ function secretsOf(config: Config, readFile: ReadFile, log: Telemetry['log']): S
   try {
     return openSecrets(config, readFile, clock, log)
   } catch (cause) {
-    throw StartRefused.because("certificate and key can't be used together", cause)
+    throw StartRefused.because("certificates and keys can't be used", cause)
   }
 }
 
-async function connectedNodes(config: Config, { events }: Pick<Telemetry, 'events'>): Promise<OpenNodes> {
-  const nodes = await openNodes(config, clock, random, events)
+async function connectedNodes(
+  config: Config,
+  { events }: Pick<Telemetry, 'events'>,
+  { nodeTls }: Secrets,
+): Promise<OpenNodes> {
+  const nodes = await openNodes(config, clock, random, events, nodeTls)
   if (nodes.refused.length > 0) {
     await nodes[Symbol.asyncDispose]()
     throw new StartRefused(`these nodes can't vote:\n  ${nodes.refused.join('\n  ')}`)

@@ -14,6 +14,7 @@ import type { NodeView } from '../http/admin/server.ts'
 import type { NodeFacts } from '../redis/inspection.ts'
 import { standstillOf } from '../redis/loss.ts'
 import type { LookListener } from '../redis/member.ts'
+import type { NodeTls } from '../redis/node-tls.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
 import { createRedisWaitQueues } from '../redis/wait-queues.ts'
 import {
@@ -51,9 +52,10 @@ export async function openNodes(
   clock: Clock,
   random: Random,
   events: Events,
+  nodeTls: (() => NodeTls) | undefined,
 ): Promise<OpenNodes> {
   if (config.redisNodes.kind === 'embedded') return embeddedNodes(config, clock, events)
-  const opened = openRedisGroups(config, config.redisNodes.groups, { clock, random, events })
+  const opened = openRedisGroups(config, config.redisNodes.groups, { clock, random, events, nodeTls })
   const groups = opened.map(({ name, nodes }) => votingGroup(config, name, nodes, { clock, random, events }))
   const [first, ...rest] = groups
   if (first === undefined) throw new RangeError('a configuration has at least one group of nodes')

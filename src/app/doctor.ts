@@ -67,8 +67,8 @@ async function ipsOf(address: string): Promise<readonly string[]> {
   return found.map((one) => one.address)
 }
 
-function certificatesOf({ tlsCert, tlsClientCa, redisCa }: Config): Installation['certificates'] {
-  return [tlsCert, tlsClientCa, redisCa].flatMap((file) =>
+function certificatesOf({ tlsCert, tlsClientCa, redisCert, redisCa }: Config): Installation['certificates'] {
+  return [tlsCert, tlsClientCa, redisCert, redisCa].flatMap((file) =>
     // Of a chain, the one that ends first.
     file === undefined ? [] : [{ name: file.path, untilMs: Math.min(...endsOf(file)) }],
   )

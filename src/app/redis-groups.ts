@@ -24,10 +24,12 @@ import { changeMembers, type MembersChanged } from '../redis/change-members.ts'
 import { declareLoss, type LossDeclared, standstillOf } from '../redis/loss.ts'
 import type { LookListener } from '../redis/member.ts'
 import { readNodeDetails } from '../redis/node-details.ts'
+import type { NodeTls } from '../redis/node-tls.ts'
 import { RedisNodes } from '../redis/nodes.ts'
 import { createSidecarNames, type SidecarNames } from '../redis/sidecar-names.ts'
 import { systemClock } from '../system/clock.ts'
 import { systemRandom } from '../system/random.ts'
+import { nodeTlsOf } from './node-tls.ts'
 import { operatorLeases } from './stack.ts'
 
 /** A group, not yet connected. */
@@ -50,6 +52,8 @@ export type RedisPorts = {
   readonly watchOnly?: boolean
   /** Default: as configured, which suits a process that dials again. */
   readonly connectTimeoutMs?: number
+  /** Where a node speaks TLS. */
+  readonly nodeTls: (() => NodeTls) | undefined
 }
 
 export function openRedisGroups(
@@ -170,7 +174,17 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
   const [clock, random] = [systemClock, systemRandom]
   const given = config.redisNodes.groups
   const connectTimeoutMs = Math.max(config.redisConnectTimeoutMs, COMMAND_CONNECT_MS)
-  const opened = openRedisGroups(config, given, { clock, random, events, watchOnly, connectTimeoutMs })
+  // A command ends before its files change.
+  const tls = nodeTlsOf(config)
+  const nodeTls = tls === undefined ? undefined : () => tls
+  const opened = openRedisGroups(config, given, {
+    clock,
+    random,
+    events,
+    watchOnly,
+    connectTimeoutMs,
+    nodeTls,
+  })
   const placement = placementOf(opened.map(({ name }) => name))
   const leasesOf = ({ nodes: { nodes } }: RedisGroupNodes) =>
     operatorLeases(config, nodes, { clock, random, events })
@@ -222,10 +236,17 @@ function redisNodesOf(
   names: readonly string[],
   group: string,
   mayFound: () => boolean,
-  { clock, random, events, watchOnly = false, connectTimeoutMs = config.redisConnectTimeoutMs }: RedisPorts,
+  {
+    clock,
+    random,
+    events,
+    watchOnly = false,
+    connectTimeoutMs = config.redisConnectTimeoutMs,
+    nodeTls,
+  }: RedisPorts,
 ): RedisNodes {
   return new RedisNodes({
-    addresses: addresses.map((node) => dialled(node, config)),
+    addresses: addresses.map((node) => dialled(node, config, nodeTls)),
     names,
     group,
     mayFound,
@@ -244,7 +265,7 @@ function redisNodesOf(
   })
 }
 
-function dialled(node: RedisAddress, config: Config) {
+function dialled(node: RedisAddress, config: Config, nodeTls: RedisPorts['nodeTls']) {
   const host = node.host.includes(':') ? `[${node.host}]` : node.host
   const username = node.username ?? config.redisUsername
   const password = node.password ?? config.redisPassword?.content.replace(/\r?\n$/, '')
@@ -252,6 +273,6 @@ function dialled(node: RedisAddress, config: Config) {
     url: `${node.tls ? 'rediss' : 'redis'}://${host}:${node.port}/${node.database}`,
     ...(username === undefined ? {} : { username }),
     ...(password === undefined ? {} : { password }),
-    ...(config.redisCa === undefined ? {} : { tlsCa: config.redisCa.content }),
+    ...(node.tls && nodeTls !== undefined ? { tls: nodeTls } : {}),
   }
 }

@@ -1,5 +1,6 @@
 /**
- * Files that may change while the sidecar runs: the token of the API, the certificates of the listeners.
+ * Files that may change while the sidecar runs: the tokens of API and operators, the certificates of the listeners, and
+ * those for the nodes.
  *
  * Owns that only a complete change takes effect: a certificate that does not belong to its key is refused and logged,
  * and the previous one stays.
@@ -8,23 +9,34 @@
 import { createSecureContext } from 'node:tls'
 import type { ListenerName } from '../config/listeners.ts'
 import type { Config } from '../config/load.ts'
-import type { FileContent } from '../config/parse.ts'
-import { SETTINGS } from '../config/settings.ts'
+import { rowOf } from '../config/settings.ts'
 import type { Clock } from '../core/clock.ts'
 import type { OperatorToken } from '../core/operator/operator-tokens.ts'
 import type { Certificates, ListenerTls } from '../http/server/tls.ts'
+import type { NodeTls } from '../redis/node-tls.ts'
 import { watchFiles } from '../system/file-watch.ts'
+import { nodeTlsOf } from './node-tls.ts'
 
 export type Secrets = Disposable & {
   /** Tokens that callers of the API may send now; undefined if none is required. */
   readonly apiTokens: (() => readonly string[]) | undefined
   /** Who may call the operator listener now; undefined if it is off. */
   readonly operatorTokens: (() => readonly OperatorToken[]) | undefined
+  /** What the next connection to a node is made with; undefined if none speaks TLS. */
+  readonly nodeTls: (() => NodeTls) | undefined
   /** Undefined if the listener speaks plain text. */
   tls(listener: ListenerName): ListenerTls | undefined
 }
 
-type FileSetting = 'apiToken' | 'tlsCert' | 'tlsKey' | 'tlsClientCa'
+type FileSetting =
+  | 'apiToken'
+  | 'operatorTokens'
+  | 'redisCa'
+  | 'redisCert'
+  | 'redisKey'
+  | 'tlsCert'
+  | 'tlsKey'
+  | 'tlsClientCa'
 
 type SecretsLog = {
   info(fields: object, message: string): void
@@ -38,78 +50,67 @@ export function openSecrets(
   clock: Clock,
   log: SecretsLog,
 ): Secrets {
-  const { apiToken, operatorTokens, tlsCert, tlsKey, tlsClientCa } = config
-  const listeners: (() => void)[] = []
-  let tokens = apiToken === undefined ? [] : linesOf(apiToken.content)
-  let certificates: Certificates | undefined
-  if (tlsCert !== undefined && tlsKey !== undefined) {
-    certificates = { cert: tlsCert.content, key: tlsKey.content, clientCa: tlsClientCa?.content }
-    assertUsable(certificates)
-  }
-
-  function contentOf(key: FileSetting, { path }: FileContent): string {
-    const read = SETTINGS[key].kind.parse(path, readFile)
-    if (read.kind === 'refused') throw new Error(`${path}: ${read.reason ?? 'it can not be read'}`)
-    return read.value.content
-  }
-
-  function reload(what: string, change: () => void): void {
-    try {
-      change()
-      log.info({ what }, 'a file was changed, and what it holds is in force')
-    } catch (err) {
-      log.error({ what, err }, 'a file was changed to what can not be used; what was before stays in force')
-    }
-  }
-
   const watched: Disposable[] = []
-  if (apiToken !== undefined)
-    watched.push(
-      watchFiles([apiToken.path], readFile, clock, () =>
-        reload('the token of the API', () => {
-          tokens = linesOf(contentOf('apiToken', apiToken))
-        }),
-      ),
-    )
-  let operators = operatorTokens?.tokens ?? []
-  if (operatorTokens !== undefined)
-    watched.push(
-      watchFiles([operatorTokens.path], readFile, clock, () =>
-        reload('the tokens of operators', () => {
-          const read = SETTINGS.operatorTokens.kind.parse(operatorTokens.path, readFile)
-          if (read.kind === 'refused')
-            throw new Error(`${operatorTokens.path}: ${read.reason ?? 'it can not be read'}`)
-          operators = read.value.tokens
-        }),
-      ),
-    )
-  if (tlsCert !== undefined && tlsKey !== undefined)
-    watched.push(
-      watchFiles(
-        [tlsCert, tlsKey, ...(tlsClientCa === undefined ? [] : [tlsClientCa])].map(({ path }) => path),
-        readFile,
-        clock,
-        () =>
-          reload('the certificates of the listeners', () => {
-            const next: Certificates = {
-              cert: contentOf('tlsCert', tlsCert),
-              key: contentOf('tlsKey', tlsKey),
-              clientCa: tlsClientCa === undefined ? undefined : contentOf('tlsClientCa', tlsClientCa),
-            }
-            assertUsable(next)
-            certificates = next
-            for (const tell of listeners) tell()
-          }),
-      ),
-    )
 
+  /** What these files hold now, in the form in which it is used; undefined if the configuration names none for it. */
+  function kept<T>(
+    what: string,
+    files: readonly FileSetting[],
+    formOf: (of: Config) => T | undefined,
+    tell = () => {},
+  ): (() => T) | undefined {
+    const first = formOf(config)
+    if (first === undefined) return undefined
+    let current = first
+    const given = files.filter((name) => config[name] !== undefined)
+    const reload = () => {
+      try {
+        current = formOf({ ...config, ...read(given) }) ?? current
+        tell()
+        log.info({ what }, 'a file was changed, and what it holds is in force')
+      } catch (err) {
+        log.error({ what, err }, 'a file was changed to what can not be used; what was before stays in force')
+      }
+    }
+    const paths = given.map((name) => config[name]?.path ?? '')
+    watched.push(watchFiles(paths, readFile, clock, reload))
+    return () => current
+  }
+
+  function read(names: readonly FileSetting[]): Partial<Config> {
+    const entries = names.map((name) => {
+      const path = config[name]?.path ?? ''
+      const parsed = rowOf(name).kind.parse(path, readFile)
+      if (parsed.kind === 'refused') throw new Error(`${path}: ${parsed.reason ?? 'it can not be read'}`)
+      return [name, parsed.value] as const
+    })
+    return Object.fromEntries(entries)
+  }
+
+  const listeners: (() => void)[] = []
+  const certificates = kept(
+    'the certificates of the listeners',
+    ['tlsCert', 'tlsKey', 'tlsClientCa'],
+    certificatesOf,
+    () => {
+      for (const tell of listeners) tell()
+    },
+  )
   return {
-    apiTokens: apiToken === undefined ? undefined : () => tokens,
-    operatorTokens: operatorTokens === undefined ? undefined : () => operators,
+    apiTokens: kept(
+      'the token of the API',
+      ['apiToken'],
+      ({ apiToken }) => apiToken && linesOf(apiToken.content),
+    ),
+    operatorTokens: kept(
+      'the tokens of operators',
+      ['operatorTokens'],
+      ({ operatorTokens }) => operatorTokens?.tokens,
+    ),
+    nodeTls: kept('the certificates for the nodes', ['redisCa', 'redisCert', 'redisKey'], nodeTlsOf),
     tls: (listener) => {
-      const first = certificates
-      if (first === undefined || !config.tlsListeners.includes(listener)) return undefined
-      return { current: () => certificates ?? first, onChange: (tell) => void listeners.push(tell) }
+      if (certificates === undefined || !config.tlsListeners.includes(listener)) return undefined
+      return { current: certificates, onChange: (tell) => void listeners.push(tell) }
     },
     [Symbol.dispose]: () => {
       for (const one of watched) one[Symbol.dispose]()
@@ -124,6 +125,10 @@ function linesOf(content: string): readonly string[] {
     .filter((line) => line !== '')
 }
 
-function assertUsable({ cert, key, clientCa }: Certificates): void {
+/** @throws if OpenSSL can't use them */
+function certificatesOf({ tlsCert, tlsKey, tlsClientCa }: Config): Certificates | undefined {
+  if (tlsCert === undefined || tlsKey === undefined) return undefined
+  const [cert, key, clientCa] = [tlsCert.content, tlsKey.content, tlsClientCa?.content]
   createSecureContext({ cert, key, ...(clientCa === undefined ? {} : { ca: clientCa }) })
+  return { cert, key, clientCa }
 }

@@ -14,11 +14,26 @@ import { SETTINGS } from './settings.ts'
 const USUAL_TOKEN_LIFE_MS = 3_600_000
 
 export function hintsFor(
-  config: Pick<Config, 'routes' | 'gatewayListen' | 'gatewayGrpcListen' | 'tlsListeners' | 'tlsCert'>,
+  config: Pick<
+    Config,
+    | 'routes'
+    | 'gatewayListen'
+    | 'gatewayGrpcListen'
+    | 'tlsListeners'
+    | 'tlsCert'
+    | 'redisNodes'
+    | 'redisCa'
+    | 'redisCert'
+  >,
 ): readonly string[] {
   const guarded = config.routes.filter((route) => route.mode !== 'bypass')
   const checks = config.gatewayListen.kind !== 'off' || config.gatewayGrpcListen.kind !== 'off'
-  return [...renewedTokens(guarded), ...(checks ? shortLeases(guarded) : []), ...namedInVain(config)]
+  return [
+    ...renewedTokens(guarded),
+    ...(checks ? shortLeases(guarded) : []),
+    ...namedInVain(config),
+    ...nodesInClearText(config),
+  ]
 }
 
 /** The default names the proxy, and counts on nothing. */
@@ -28,6 +43,18 @@ function namedInVain({ tlsListeners, tlsCert }: Pick<Config, 'tlsListeners' | 't
   return [
     `${named.env} names ${tlsListeners.join(', ')}, and without a certificate no listener speaks TLS: tokens and requests cross the network in clear text. Give ${cert.env} and ${key.env}. ${requireTls.env}=on refuses such a start.`,
   ]
+}
+
+function nodesInClearText({
+  redisNodes,
+  redisCa,
+  redisCert,
+}: Pick<Config, 'redisNodes' | 'redisCa' | 'redisCert'>): readonly string[] {
+  const given = redisCert === undefined ? SETTINGS.redisCa : SETTINGS.redisCert
+  if (redisCa === undefined && redisCert === undefined) return []
+  if (redisNodes.kind === 'remote' && redisNodes.groups.some(({ nodes }) => nodes.some(({ tls }) => tls)))
+    return []
+  return [`${given.env} is given, and no node of ${SETTINGS.redisNodes.env} is rediss://: it is not used.`]
 }
 
 function renewedTokens(routes: readonly ProtectedRoute[]): readonly string[] {

@@ -4,7 +4,10 @@ import type { ConfigError } from './errors.ts'
 import { belongTogether } from './pem-files.ts'
 import { SETTINGS, type Settings } from './settings.ts'
 
-const PAIRS = [{ cert: 'tlsCert', key: 'tlsKey' }] as const
+const PAIRS = [
+  { cert: 'redisCert', key: 'redisKey' },
+  { cert: 'tlsCert', key: 'tlsKey' },
+] as const
 
 export function keyPairs(settings: Partial<Settings>): readonly ConfigError[] {
   return [...incomplete(settings), ...unmatched(settings)]

@@ -102,8 +102,24 @@ export const SETTINGS = {
     env: 'FENCEPOST_REDIS_CA_FILE',
     path: 'redis.caFile',
     kind: certificateFile(),
-    summary: 'PEM file with the certificate authorities that `rediss://` nodes are verified against.',
+    summary:
+      'PEM file with the certificate authorities that `rediss://` nodes are verified against; a change is in force for new connections within a second.',
     source: 'Without it Node’s own list is used.',
+  }),
+  redisCert: optional({
+    env: 'FENCEPOST_REDIS_CERT_FILE',
+    path: 'redis.certFile',
+    kind: certificateFile(),
+    summary:
+      'PEM file with the certificate that is shown to `rediss://` nodes, and its chain; a change is in force for new connections within a second.',
+    source: 'Redis demands one of its clients unless it says `tls-auth-clients no`.',
+  }),
+  redisKey: optional({
+    env: 'FENCEPOST_REDIS_KEY_FILE',
+    path: 'redis.keyFile',
+    kind: privateKeyFile(),
+    summary: 'PEM file with the private key of that certificate.',
+    source: 'Given with the certificate.',
   }),
   nodeDeadlineMs: setting({
     env: 'FENCEPOST_NODE_DEADLINE',

@@ -7,14 +7,15 @@
 import { Redis } from 'ioredis'
 import type { Random } from '../core/clock.ts'
 import { Connector } from './connector.ts'
+import type { NodeTls } from './node-tls.ts'
 
 export type RedisAddress = {
   /** `redis://[user:password@]host:port[/db]`, `rediss://…`, or the path of a Unix socket. */
   readonly url: string
   readonly username?: string
   readonly password?: string
-  /** PEM of the authorities that sign the nodes' certificates; by default the system's. */
-  readonly tlsCa?: string
+  /** Of a `rediss://` node, asked at each dial. */
+  readonly tls?: () => NodeTls
 }
 
 /** Longest pause between redials. Short: each costs one SYN, and a node that is back must vote soon. */
@@ -23,14 +24,18 @@ const RECONNECT_INITIAL_MS = 50
 
 /** @param connectTimeoutMs for TCP and TLS together; below it a slow node counts as down */
 export function createRedisClient(address: RedisAddress, connectTimeoutMs: number, random: Random): Redis {
-  const tls = address.url.startsWith('rediss:')
-    ? {
-        tls: {
-          minVersion: 'TLSv1.2' as const,
-          ...(address.tlsCa === undefined ? {} : { ca: address.tlsCa }),
-        },
-      }
-    : {}
+  const { tls: current } = address
+  const tls =
+    current === undefined
+      ? {}
+      : {
+          tls: {
+            // The connector reads it at each dial: files may have changed since the last one.
+            get secureContext() {
+              return current().context
+            },
+          },
+        }
   const credentials = {
     ...(address.username === undefined ? {} : { username: address.username }),
     ...(address.password === undefined ? {} : { password: address.password }),

@@ -45,3 +45,24 @@ test.each<[env: Record<string, string>, warned: string | undefined]>([
   const hints = hintsFor(loaded.config).filter((hint) => hint.includes('TLS_LISTENERS'))
   expect(hints).toEqual(warned === undefined ? [] : [expect.stringContaining(warned)])
 })
+
+// Bug: with redis:// nodes certificates for them were accepted without a word, and everything crossed the network in clear text.
+test.each<[nodes: string, env: Record<string, string>, warned: string | undefined]>([
+  ['redis', {}, undefined],
+  ['redis', { FENCEPOST_REDIS_CA_FILE: '/c' }, 'FENCEPOST_REDIS_CA_FILE is given, and no node'],
+  [
+    'redis',
+    { FENCEPOST_REDIS_CERT_FILE: '/c', FENCEPOST_REDIS_KEY_FILE: '/k' },
+    'FENCEPOST_REDIS_CERT_FILE is given, and no node',
+  ],
+  ['rediss', { FENCEPOST_REDIS_CA_FILE: '/c' }, undefined],
+])('nodes of %s:// and %j: %s', (scheme, env, warned) => {
+  const nodes = ['a', 'b', 'c'].map((host) => `${scheme}://${host}`).join()
+  const loaded = loadConfig(
+    { FENCEPOST_REDIS_NODES: nodes, FENCEPOST_UPSTREAM: 'http://127.0.0.1:3000', ...env },
+    (path) => certified[path] ?? '',
+  )
+  if (loaded.kind === 'invalid') throw new Error(JSON.stringify(loaded.errors))
+  const hints = hintsFor(loaded.config).filter((hint) => hint.includes('FENCEPOST_REDIS'))
+  expect(hints).toEqual(warned === undefined ? [] : [expect.stringContaining(warned)])
+})

@@ -51,7 +51,10 @@ describe.each(['FENCEPOST_REDIS_CA_FILE', 'FENCEPOST_TLS_CLIENT_CA_FILE'])('%s',
   })
 })
 
-describe.each([['FENCEPOST_TLS_CERT_FILE', 'FENCEPOST_TLS_KEY_FILE']])('%s and %s', (certEnv, keyEnv) => {
+describe.each([
+  ['FENCEPOST_TLS_CERT_FILE', 'FENCEPOST_TLS_KEY_FILE'],
+  ['FENCEPOST_REDIS_CERT_FILE', 'FENCEPOST_REDIS_KEY_FILE'],
+])('%s and %s', (certEnv, keyEnv) => {
   const of = (key: string) => told({ [certEnv]: one.certFile, [keyEnv]: '/key' }, { '/key': key })
 
   test('the two together are accepted', () => {

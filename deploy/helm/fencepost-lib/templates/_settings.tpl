@@ -7,6 +7,8 @@
   "FENCEPOST_REDIS_USERNAME": {"path":"redis.username","accepts":"1 to 128 visible ASCII characters without spaces","kind":"pattern","pattern":"^[\\x21-\\x7e]{1,128}$"},
   "FENCEPOST_REDIS_PASSWORD_FILE": {"path":"redis.passwordFile","accepts":"the path of a readable file that is not empty","kind":"text","pattern":"."},
   "FENCEPOST_REDIS_CA_FILE": {"path":"redis.caFile","accepts":"the path of a readable PEM file with one certificate or several","kind":"text","pattern":"."},
+  "FENCEPOST_REDIS_CERT_FILE": {"path":"redis.certFile","accepts":"the path of a readable PEM file with one certificate or several","kind":"text","pattern":"."},
+  "FENCEPOST_REDIS_KEY_FILE": {"path":"redis.keyFile","accepts":"the path of a readable PEM file with one private key without a passphrase","kind":"text","pattern":"."},
   "FENCEPOST_NODE_DEADLINE": {"path":"redis.nodeDeadline","accepts":"a duration with its unit, such as 500ms, 30s, 5m or 24h, from 5ms to 10s","kind":"duration","pattern":"^(0|[1-9][0-9]*)(ms|s|m|h|d)$","min":5,"max":10000,"default":"80ms"},
   "FENCEPOST_NODE_MEMORY_CLAIMS": {"path":"redis.memoryClaims","accepts":"a number from 0 to 1, such as 0.25 or 1/4","kind":"fraction","pattern":"^([0-9]([.][0-9]{1,17})?|[0-9]{1,9}/[1-9][0-9]{0,8})$","default":"0.9"},
   "FENCEPOST_REDIS_CONNECT_TIMEOUT": {"path":"redis.connectTimeout","accepts":"a duration with its unit, such as 500ms, 30s, 5m or 24h, from 10ms to 30s","kind":"duration","pattern":"^(0|[1-9][0-9]*)(ms|s|m|h|d)$","min":10,"max":30000,"default":"90ms"},

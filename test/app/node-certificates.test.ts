@@ -1,0 +1,108 @@
+/** Nodes that demand a certificate of their clients, as Redis does by default: what the sidecar shows, and that it can be renewed. */
+import { randomUUID } from 'node:crypto'
+import { copyFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { Load } from '../rolling/load.ts'
+import { type Authority, makeAuthority, type Signed } from '../support/certificates.ts'
+import { startCountingApplication } from '../support/counting-application.ts'
+import { eventually } from '../support/eventually.ts'
+import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
+import { startTlsNodes, type TlsNodes } from '../support/tls-nodes.ts'
+
+const settings = (nodes: TlsNodes, { caFile }: Pick<Authority, 'caFile'>, client?: Signed) => ({
+  ...PATIENT,
+  FENCEPOST_REDIS_NODES: nodes.setting,
+  FENCEPOST_REDIS_CA_FILE: caFile,
+  ...(client === undefined
+    ? {}
+    : { FENCEPOST_REDIS_CERT_FILE: client.certFile, FENCEPOST_REDIS_KEY_FILE: client.keyFile }),
+})
+
+async function nodesOf({ admin }: Sidecar): Promise<readonly string[]> {
+  const answer = await fetch(`${admin}/readyz`)
+  const { nodes } = (await answer.json()) as { nodes: { state: string; reason?: string }[] }
+  return nodes.map(({ state, reason }) => (reason === undefined ? state : `${state}: ${reason}`))
+}
+
+const pay = ({ proxy }: Sidecar, key: string) =>
+  fetch(`${proxy}/payments`, { method: 'POST', headers: { 'idempotency-key': key }, body: '{}' })
+
+// Bug: there was no setting for a certificate, so nodes had to let in everyone (`tls-auth-clients no`).
+test.each(['TLSv1.2', 'TLSv1.3'] as const)(
+  'nodes that demand a certificate are used over %s',
+  async (protocol) => {
+    using authority = makeAuthority()
+    await using nodes = await startTlsNodes(authority, { protocol })
+    await using application = await startCountingApplication()
+    await using sidecar = await startSidecar({
+      ...settings(nodes, authority, authority.sign('sidecar')),
+      FENCEPOST_UPSTREAM: application.url,
+    })
+    expect(await nodesOf(sidecar)).toEqual(['voting', 'voting', 'voting'])
+    const key = randomUUID()
+    expect((await pay(sidecar, key)).status).toBe(201)
+    expect((await pay(sidecar, key)).headers.get('idempotency-status')).toBe('replayed')
+    expect(application.of(key)).toHaveLength(1)
+  },
+)
+
+test('a certificate is shown with its chain, so that nodes need to know the root alone', async () => {
+  using authority = makeAuthority()
+  const issuing = authority.intermediate('issuing')
+  const client = issuing.sign('sidecar')
+  writeFileSync(client.certFile, client.cert() + issuing.ca())
+  await using nodes = await startTlsNodes(authority)
+  await using sidecar = await startSidecar(settings(nodes, authority, client))
+  expect(await nodesOf(sidecar)).toEqual(['voting', 'voting', 'voting'])
+})
+
+// Bug: authorities of the nodes were read at the start alone, so a renewed authority needed a restart of every sidecar.
+test('certificate, key and authority are replaced under load: no request fails, and new connections use the new ones', {
+  timeout: 60_000,
+}, async () => {
+  using old = makeAuthority('the old authority')
+  using next = makeAuthority('the new authority')
+  const [first, renewed] = [old.sign('sidecar'), next.sign('sidecar')]
+  const both = join(old.folder, 'both.pem')
+  writeFileSync(both, old.ca() + next.ca())
+  const caFile = join(old.folder, 'believed.pem')
+  copyFileSync(old.caFile, caFile)
+  await using nodes = await startTlsNodes(old)
+  await using application = await startCountingApplication()
+  await using sidecar = await startSidecar({
+    ...settings(nodes, { caFile }, first),
+    FENCEPOST_UPSTREAM: application.url,
+  })
+  const told = (outcome: string, times: number) =>
+    eventually(`${outcome}, for the ${times}. time`, async () => {
+      const line = new RegExp(`"what":"the certificates for the nodes".*${outcome}`, 'g')
+      return (sidecar.process.output.match(line) ?? []).length === times
+    })
+  await using load = new Load([sidecar.proxy])
+  /** One node after the other, as its own renewal does it; only what the sidecar shows now is let in. */
+  const cutEach = async (before: (index: number) => Promise<void>) => {
+    for (const index of [0, 1, 2]) {
+      await before(index)
+      await nodes.cut(index)
+      await eventually('all nodes vote', async () =>
+        (await nodesOf(sidecar)).every((node) => node === 'voting'),
+      )
+    }
+  }
+
+  copyFileSync(renewed.certFile, first.certFile)
+  await told('what was before stays in force', 1)
+  // Half of a pair: connections that are made meanwhile show the former one.
+  await cutEach(async () => {})
+  copyFileSync(renewed.keyFile, first.keyFile)
+  await told('what it holds is in force', 1)
+  await cutEach((index) => nodes.trust(index, next.caFile))
+
+  copyFileSync(both, caFile)
+  await told('what it holds is in force', 2)
+  await cutEach((index) => nodes.show(index, next.sign('node')))
+  await load.stop()
+  expect([load.sent.failures, load.keys.length > 0]).toEqual([[], true])
+  expect(load.keys.filter((key) => application.of(key).length !== 1)).toEqual([])
+})
