@@ -7,6 +7,7 @@
 import { Redis } from 'ioredis'
 import type { Random } from '../core/clock.ts'
 import { Connector } from './connector.ts'
+import { type DialError, dialFault } from './dial-fault.ts'
 import type { NodeTls } from './node-tls.ts'
 
 export type RedisAddress = {
@@ -68,15 +69,25 @@ export function createRedisClient(address: RedisAddress, connectTimeoutMs: numbe
 }
 
 /** Tells why there is no connection, each time: a wrong password or an unknown host ends it, and the end itself says less than that. */
-export function onDown(client: Redis, tell: (reason: string) => void): void {
+export function onDown(client: Redis, { tls }: RedisAddress, tell: (reason: string) => void): void {
   let failure: string | undefined
+  // Connected, and not yet ready: the first answer is awaited.
+  let connected = false
+  const faultOf = (error?: DialError) => dialFault(error, { tls: tls?.(), stream: client.stream, connected })
+  client.on('connect', () => {
+    connected = true
+  })
+  client.on('ready', () => {
+    connected = false
+  })
   client.on('close', () => {
-    tell(failure ?? 'connection closed')
+    tell(failure ?? faultOf())
     failure = undefined
+    connected = false
   })
   // Without a listener a refused connection would end the process.
-  client.on('error', (error: NodeJS.ErrnoException) => {
-    failure = error.message || error.code || error.name
+  client.on('error', (error: DialError) => {
+    failure = faultOf(error)
     tell(failure)
   })
 }

@@ -5,6 +5,13 @@ import { connect as connectTls, type TLSSocket } from 'node:tls'
 import { AbstractConnector, type RedisOptions } from 'ioredis'
 import { hostNames } from './host-names.ts'
 
+const reached = new WeakSet<Socket>()
+
+/** Whether the other side accepted the connection, whatever came of it. */
+export function wasReached(stream: Socket): boolean {
+  return reached.has(stream)
+}
+
 export class Connector extends AbstractConnector {
   readonly #options: RedisOptions
 
@@ -23,6 +30,7 @@ export class Connector extends AbstractConnector {
     const at = { ...(path ? { path } : { host: host ?? 'localhost', port }), lookup: hostNames.lookup }
     const stream = tls ? connectTls({ ...at, ...tls }) : createConnection(at)
     this.stream = stream
+    stream.once('connect', () => reached.add(stream))
     stream.once('error', (error) => {
       this.firstError = error
     })

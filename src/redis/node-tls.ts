@@ -17,6 +17,8 @@ export type NodeTlsFiles = {
 export type NodeTls = {
   readonly context: SecureContext
   readonly showsCertificate: boolean
+  /** Of its own, in place of the system's. */
+  readonly hasAuthorities: boolean
 }
 
 /** @throws if OpenSSL can't use them */
@@ -27,5 +29,5 @@ export function createNodeTls({ ca, cert, key }: NodeTlsFiles): NodeTls {
     ...(cert === undefined ? {} : { cert }),
     ...(key === undefined ? {} : { key }),
   })
-  return { context, showsCertificate: cert !== undefined }
+  return { context, showsCertificate: cert !== undefined, hasAuthorities: ca !== undefined }
 }

@@ -98,9 +98,9 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     const readyMs = connectTimeoutMs + INSPECT_DEADLINE_MS
     this.#watch.start()
     await Promise.all(
-      this.members.map(async (member) => {
+      this.members.map(async (member, index) => {
         const { client } = member
-        onDown(client, (reason) => this.#down(member, reason))
+        onDown(client, this.options.addresses[index]!, (reason) => this.#down(member, reason))
         client.on('ready', () => void this.inspect(member))
         // A suspended process accepts the connection and never gets ready.
         const ready = within(clock, readyMs, client.connect(), 'not ready in time')
