@@ -1,9 +1,14 @@
 /** Opens the sockets of a node's client. ioredis' own connector takes no lookup; this one is the same besides. */
 
-import { createConnection, type Socket } from 'node:net'
+import { createConnection, isIP, type Socket } from 'node:net'
 import { connect as connectTls, type TLSSocket } from 'node:tls'
 import { AbstractConnector, type RedisOptions } from 'ioredis'
 import { hostNames } from './host-names.ts'
+
+/** Node sends none by itself (SNI). It is a name and no address, without the dot of a complete one (RFC 6066, section 3). */
+function serverName(host = 'localhost'): { readonly servername?: string } {
+  return isIP(host) === 0 ? { servername: host.replace(/\.$/, '') } : {}
+}
 
 const reached = new WeakSet<Socket>()
 
@@ -28,7 +33,7 @@ export class Connector extends AbstractConnector {
     await undefined
     if (!this.connecting) throw new Error('Connection is closed.')
     const at = { ...(path ? { path } : { host: host ?? 'localhost', port }), lookup: hostNames.lookup }
-    const stream = tls ? connectTls({ ...at, ...tls }) : createConnection(at)
+    const stream = tls ? connectTls({ ...at, ...serverName(host), ...tls }) : createConnection(at)
     this.stream = stream
     stream.once('connect', () => reached.add(stream))
     stream.once('error', (error) => {
