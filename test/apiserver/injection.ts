@@ -62,7 +62,16 @@ export async function checkInjection(cluster: Cluster, chart: string, values: st
   await cluster.addNamespace('injection')
   await cluster.addNamespace('injected')
   await check('injection: helm install', () =>
-    cluster.helm('injection', 'install', 'rel', chart, '--values', values, '--set', 'injection.enabled=true'),
+    cluster.helm(
+      'injection',
+      'install',
+      'rel',
+      chart,
+      '--values',
+      values,
+      '--set',
+      'injection.enabled=true,redis.certSecret=fencepost-client',
+    ),
   )
   // The server compiles a policy when it sees it: until then it adds nothing, and what follows would be about that.
   await check('injection: the policies are in force', () =>
@@ -72,7 +81,7 @@ export async function checkInjection(cluster: Cluster, chart: string, values: st
   await check('injection: helm uninstall and helm install', async () => {
     await cluster.helm('injection', 'uninstall', 'rel')
     await cluster.untilAdmitted('injected', pod(ASKS), (admitted) => !isInjected(admitted))
-    const given = ['--values', values, '--set', 'injection.enabled=true']
+    const given = ['--values', values, '--set', 'injection.enabled=true,redis.certSecret=fencepost-client']
     await cluster.helm('injection', 'install', 'rel', chart, ...given)
     await cluster.untilAdmitted('injected', pod(ASKS), isInjected)
     await cluster.admitted('injected', pod({}))
@@ -150,6 +159,8 @@ function without({ metadata, spec }: Manifest) {
     'FENCEPOST_REDIS_USERNAME',
     'FENCEPOST_REDIS_PASSWORD_FILE',
     'FENCEPOST_REDIS_CA_FILE',
+    'FENCEPOST_REDIS_CERT_FILE',
+    'FENCEPOST_REDIS_KEY_FILE',
   ]
   const mounts = (sidecar.volumeMounts ?? []).filter(({ name }: Manifest) =>
     name.startsWith('fencepost-redis'),

@@ -9,6 +9,7 @@ import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
 import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 import { startTlsNodes, type TlsNodes } from '../support/tls-nodes.ts'
+import { runVotesScript } from '../support/votes-script.ts'
 
 const settings = (nodes: TlsNodes, { caFile }: Pick<Authority, 'caFile'>, client?: Signed) => ({
   ...PATIENT,
@@ -122,6 +123,18 @@ test('a node that can not be believed, or speaks something else, says why', asyn
       'down: read ECONNRESET: it may speak TLS alone',
     ].every((why, index) => reasons[index]?.startsWith(why))
   })
+})
+
+test('the readiness probe of a node that demands a certificate shows the one of the node', async () => {
+  using authority = makeAuthority()
+  const certificate = authority.sign('node')
+  await using nodes = await startTlsNodes(authority, { certificate })
+  await using _sidecar = await startSidecar(settings(nodes, authority, authority.sign('sidecar')))
+  const port = new URL(nodes.setting.split(',')[0]!.replace('rediss:', 'http:')).port
+  const tls = ['-p', port, '--tls', '--cacert', authority.caFile]
+  const own = ['--cert', certificate.certFile, '--key', certificate.keyFile]
+  expect(await runVotesScript([...tls, ...own])).toEqual({ code: 0, said: '' })
+  expect(await runVotesScript(tls)).toMatchObject({ code: 1 })
 })
 
 test('a certificate is shown with its chain, so that nodes need to know the root alone', async () => {

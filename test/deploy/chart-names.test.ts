@@ -41,6 +41,7 @@ const NUMBERED = {
     username: '3',
     passwordSecret: '4',
     caSecret: '5',
+    certSecret: '20',
     bundled: { tlsSecret: '6', usersSecret: '7', storageClass: '8' },
   },
   operator: {

@@ -63,6 +63,27 @@ test('with TLS and users the probe speaks TLS and logs in as the user of fencepo
   })
 })
 
+test('nodes that demand a certificate are probed with their own, and the others stay as they were', () => {
+  const tls = ['--values', 'fencepost/ci/bundled-tls-acl-values.yaml']
+  const of = (...values: readonly string[]) =>
+    nodesOf([...tls, ...values.flatMap((value) => ['--set', value])])
+  const [before, given, demanding] = [
+    of(),
+    of('redis.certSecret=client'),
+    of('redis.certSecret=client', 'redis.bundled.demandCertificates=true'),
+  ]
+  expect(given.set).toEqual(before.set)
+  expect(given.config).toEqual(before.config)
+  const { config, node, set } = demanding
+  expect(config.data['valkey.conf']).toContain('tls-auth-clients yes\n')
+  expect(node.readinessProbe.exec.command.join(' ')).toContain(
+    '--cacert /etc/valkey-tls/ca.crt --cert /etc/valkey-tls/tls.crt --key /etc/valkey-tls/tls.key --user',
+  )
+  // The nodes read their configuration when they start.
+  const stated = ({ spec }: Manifest) => spec.template.metadata.annotations['checksum/config']
+  expect(stated(set)).not.toBe(stated(before.set))
+})
+
 test('probes, rollout and users are values', () => {
   const { set, node } = nodesOf([
     ...OPEN,

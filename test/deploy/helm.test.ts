@@ -166,6 +166,21 @@ test('bundled nodes with TLS and users have the configuration that deploy/k8s/no
   })
 })
 
+test('the sidecars are given the certificate for nodes that demand one, and files that are there', () => {
+  const manifests = rendered('fencepost', withFile('external-values.yaml'))
+  const pod = podOf(manifests.find(({ kind }) => kind === 'Deployment'))
+  expect(settingsOf(pod.containers[0])).toMatchObject({
+    FENCEPOST_REDIS_CERT_FILE: '/etc/fencepost/redis-cert/tls.crt',
+    FENCEPOST_REDIS_KEY_FILE: '/etc/fencepost/redis-cert/tls.key',
+  })
+  const named = ({ name }: Manifest) => name === 'fencepost-redis-cert'
+  expect(pod.containers[0].volumeMounts.find(named)).toMatchObject({ mountPath: '/etc/fencepost/redis-cert' })
+  expect(pod.volumes.find(named).secret).toEqual({
+    secretName: 'fencepost-redis-cert',
+    items: ['tls.crt', 'tls.key'].map((key) => ({ key, path: key })),
+  })
+})
+
 test('every port of the Service is one of the pod, and the network policy lets callers reach it', () => {
   const manifests = rendered('fencepost', withFile('bundled-values.yaml'))
   const named = (kind: string) =>
@@ -713,6 +728,20 @@ test.each<[what: string, set: readonly string[], told: RegExp]>([
     /redis\.caSecret is ca with redis\.mode bundled/,
   ],
   [
+    'a certificate for nodes without TLS',
+    [...TOKEN, '--set', 'redis.certSecret=cert'],
+    /redis\.certSecret is cert with redis\.mode bundled/,
+  ],
+  [
+    'nodes that demand a certificate of sidecars that have none',
+    [
+      ...TOKEN,
+      '--set',
+      'redis.caSecret=tls,redis.bundled.tlsSecret=tls,redis.bundled.demandCertificates=true',
+    ],
+    /redis\.bundled\.demandCertificates is true and redis\.certSecret is empty/,
+  ],
+  [
     'fewer replicas at most than at least',
     [...TOKEN, '--set', 'service.autoscaling.enabled=true,service.autoscaling.maxReplicas=2'],
     /service\.autoscaling\.maxReplicas is 2, below service\.autoscaling\.minReplicas 3/,
@@ -730,7 +759,7 @@ test.each<[what: string, set: readonly string[], told: RegExp]>([
   [
     'a password of no node',
     [...TOKEN, '--set', 'redis.mode=embedded,service.replicas=1,redis.passwordSecret=p'],
-    /redis\.passwordSecret or redis\.caSecret is given with redis\.mode embedded/,
+    /redis\.caSecret or redis\.certSecret is given with redis\.mode embedded/,
   ],
   [
     'the image `latest`',

@@ -152,6 +152,7 @@ test('no variable of the sidecar is given twice, whatever members there are', ()
       redisUsername: 'a',
       redisPasswordSecret: 'b',
       redisCaSecret: 'c',
+      redisCertSecret: 'j',
       apiTokenSecret: 'd',
       configMap: 'e',
       operator: { tokensSecret: 'f', tlsSecret: 'g' },

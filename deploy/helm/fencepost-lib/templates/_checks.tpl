@@ -12,13 +12,13 @@ with. All faults are said at once. Owns no knowledge of a setting: that is in _s
 {{- end }}
 
 {{- define "fencepost-lib.memberFaults" -}}
-{{- $members := list "image" "nodes" "nodesFrom" "upstream" "redisUsername" "redisPasswordSecret" "redisCaSecret" "apiTokenSecret" "configMap" "settings" "secretFiles" "resources" "securityContext" "probes" "listenHost" "operator" "shared" }}
+{{- $members := list "image" "nodes" "nodesFrom" "upstream" "redisUsername" "redisPasswordSecret" "redisCaSecret" "redisCertSecret" "apiTokenSecret" "configMap" "settings" "secretFiles" "resources" "securityContext" "probes" "listenHost" "operator" "shared" }}
 {{- range $name, $_ := . }}
 {{- if not (has $name $members) }}
 {{ printf "%s is given, which no part takes: the members are %s." $name (join ", " $members) }}
 {{- end }}
 {{- end }}
-{{- range $name := list "upstream" "redisUsername" "redisPasswordSecret" "redisCaSecret" "apiTokenSecret" "configMap" }}
+{{- range $name := list "upstream" "redisUsername" "redisPasswordSecret" "redisCaSecret" "redisCertSecret" "apiTokenSecret" "configMap" }}
 {{- $value := index $ $name }}
 {{- if and (not (kindIs "invalid" $value)) (not (kindIs "string" $value)) }}
 {{ printf "%s is %s: it takes text." $name (toJson $value) }}
@@ -45,6 +45,9 @@ with. All faults are said at once. Owns no knowledge of a setting: that is in _s
 {{- $own := dict "FENCEPOST_INSTANCE" "the name of the pod" "FENCEPOST_REDIS_NODES" "nodes or nodesFrom" "FENCEPOST_ADMIN_LISTEN" "the port of its probes and listenHost" }}
 {{- range $member, $name := dict "redisUsername" "FENCEPOST_REDIS_USERNAME" "redisPasswordSecret" "FENCEPOST_REDIS_PASSWORD_FILE" "redisCaSecret" "FENCEPOST_REDIS_CA_FILE" "upstream" "FENCEPOST_UPSTREAM" "apiTokenSecret" "FENCEPOST_API_TOKEN_FILE" "configMap" "FENCEPOST_CONFIG" }}
 {{- if index $ $member }}{{ $_ := set $own $name $member }}{{ end }}
+{{- end }}
+{{- if .redisCertSecret }}
+{{- range $name := list "FENCEPOST_REDIS_CERT_FILE" "FENCEPOST_REDIS_KEY_FILE" }}{{ $_ := set $own $name "redisCertSecret" }}{{ end }}
 {{- end }}
 {{- if not .upstream }}{{ $_ := set $own "FENCEPOST_PROXY_LISTEN" "upstream, without which the proxy is off" }}{{ end }}
 {{- if and .operator (kindIs "map" .operator) }}

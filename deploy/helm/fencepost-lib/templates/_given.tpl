@@ -7,7 +7,7 @@ valueFrom:
 
 {{/*
 Of the pod: what stands in the Secrets that it is given, and where its nodes stand, as a checksum, so that `helm upgrade` replaces the pods when
-one of them has changed. Not what is read again while it runs (the tokens). Nor `configMap`: that is mostly an object of the same chart, and
+one of them has changed. Not what is read again while it runs (the tokens, the certificate for the nodes). Nor `configMap`: that is mostly an object of the same chart, and
 Helm would look up what it was before the upgrade. Takes `fencepost`, what the other parts take, and `namespace`. Without a cluster, as in `helm template`, there is
 nothing to look up: there the checksum is that of the names, and a controller that watches Secrets has to roll the pods.
 */}}

@@ -8,6 +8,7 @@ What fencepost needs of a pod, in parts. Each takes a dictionary (`npm run gener
   -- redisUsername: ACL user of the nodes
   -- redisPasswordSecret: Secret with the key `password` of that user
   -- redisCaSecret: Secret with the key `ca.crt`, for rediss:// nodes
+  -- redisCertSecret: Secret with the keys `tls.crt` and `tls.key`, the certificate that is shown to rediss:// nodes; it may be renewed while the pod runs
   -- apiTokenSecret: Secret with the key `token`, which callers of the reservation API and gateways must show
   -- configMap: ConfigMap with the key `fencepost.yaml`, as FENCEPOST_CONFIG takes it
   -- settings: further settings by their environment variables, such as `FENCEPOST_LEASE: 60s`; text that looks like a number, or like yes or no, is put in quotes
@@ -130,6 +131,10 @@ seccompProfile: { type: RuntimeDefault }
 {{- if .redisCaSecret }}
 - { name: FENCEPOST_REDIS_CA_FILE, value: /etc/fencepost/redis-ca/ca.crt }
 {{- end }}
+{{- if .redisCertSecret }}
+- { name: FENCEPOST_REDIS_CERT_FILE, value: /etc/fencepost/redis-cert/tls.crt }
+- { name: FENCEPOST_REDIS_KEY_FILE, value: /etc/fencepost/redis-cert/tls.key }
+{{- end }}
 {{- /* The program's own defaults are 0.0.0.0. */}}
 {{- if eq (.listenHost | default "") "[::]" }}
 - { name: FENCEPOST_ADMIN_LISTEN, value: "[::]:9090" }
@@ -178,6 +183,9 @@ seccompProfile: { type: RuntimeDefault }
 {{- if .redisCaSecret }}
 - { name: fencepost-redis-ca, mountPath: /etc/fencepost/redis-ca, readOnly: true }
 {{- end }}
+{{- if .redisCertSecret }}
+- { name: fencepost-redis-cert, mountPath: /etc/fencepost/redis-cert, readOnly: true }
+{{- end }}
 {{- if .apiTokenSecret }}
 - { name: fencepost-api-token, mountPath: /etc/fencepost/api, readOnly: true }
 {{- end }}
@@ -197,6 +205,9 @@ seccompProfile: { type: RuntimeDefault }
 {{- end }}
 {{- if .redisCaSecret }}
 - { name: fencepost-redis-ca, secret: { secretName: {{ .redisCaSecret | quote }}, items: [{ key: ca.crt, path: ca.crt }] } }
+{{- end }}
+{{- if .redisCertSecret }}
+- { name: fencepost-redis-cert, secret: { secretName: {{ .redisCertSecret | quote }}, items: [{ key: tls.crt, path: tls.crt }, { key: tls.key, path: tls.key }] } }
 {{- end }}
 {{- if .apiTokenSecret }}
 - { name: fencepost-api-token, secret: { secretName: {{ .apiTokenSecret | quote }}, items: [{ key: token, path: token }] } }

@@ -55,8 +55,8 @@
 {{- fail (printf "redis.groups.%s has %d entries and another group has %d: give all groups as many nodes." $name (len $nodes) $size) }}
 {{- end }}
 {{- end }}
-{{- if and (eq .redis.mode "embedded") (or .redis.passwordSecret .redis.username .redis.caSecret) }}
-{{- fail "redis.username, redis.passwordSecret or redis.caSecret is given with redis.mode embedded: there is no node to log in to. Leave them out." }}
+{{- if and (eq .redis.mode "embedded") (or .redis.passwordSecret .redis.username .redis.caSecret .redis.certSecret) }}
+{{- fail "redis.username, redis.passwordSecret, redis.caSecret or redis.certSecret is given with redis.mode embedded: there is no node to log in to. Leave them out." }}
 {{- end }}
 {{- if eq .redis.mode "bundled" }}
 {{- if and .redis.bundled.usersSecret (not (and .redis.username .redis.passwordSecret)) }}
@@ -73,6 +73,12 @@
 {{- end }}
 {{- if and .redis.bundled.tlsSecret (not .redis.caSecret) }}
 {{- fail (printf "redis.caSecret is empty with redis.bundled.tlsSecret %s: fencepost would not trust the nodes. Name a Secret with ca.crt; it may be the same one." .redis.bundled.tlsSecret) }}
+{{- end }}
+{{- if and (not .redis.bundled.tlsSecret) .redis.certSecret }}
+{{- fail (printf "redis.certSecret is %s with redis.mode bundled, whose nodes speak plain text: name their certificate in redis.bundled.tlsSecret, or leave it out." .redis.certSecret) }}
+{{- end }}
+{{- if and .redis.bundled.demandCertificates (not .redis.certSecret) }}
+{{- fail "redis.bundled.demandCertificates is true and redis.certSecret is empty: the nodes would let in no sidecar. Name a Secret with tls.crt and tls.key, upgrade, and only then demand them." }}
 {{- end }}
 {{- if and (not .redis.bundled.tlsSecret) .redis.caSecret }}
 {{- fail (printf "redis.caSecret is %s with redis.mode bundled, whose nodes speak plain text: name their certificate in redis.bundled.tlsSecret, or leave it out." .redis.caSecret) }}
@@ -96,7 +102,7 @@
 {{- if and (eq .failureMode "fail-open") (not .failureModeAcknowledged) }}
 {{- fail "failureMode is fail-open: while the nodes are away requests are carried out twice. Set failureModeAcknowledged to true where that is meant." }}
 {{- end }}
-{{- range $name := list "FENCEPOST_REDIS_NODES" "FENCEPOST_ON_QUORUM_LOSS" "FENCEPOST_API_LISTEN" "FENCEPOST_GATEWAY_LISTEN" "FENCEPOST_GATEWAY_GRPC_LISTEN" "FENCEPOST_PROXY_LISTEN" "FENCEPOST_CONFIG" "FENCEPOST_API_TOKEN_FILE" "FENCEPOST_INSTANCE" "FENCEPOST_REDIS_USERNAME" "FENCEPOST_REDIS_PASSWORD_FILE" "FENCEPOST_REDIS_CA_FILE" }}
+{{- range $name := list "FENCEPOST_REDIS_NODES" "FENCEPOST_ON_QUORUM_LOSS" "FENCEPOST_API_LISTEN" "FENCEPOST_GATEWAY_LISTEN" "FENCEPOST_GATEWAY_GRPC_LISTEN" "FENCEPOST_PROXY_LISTEN" "FENCEPOST_CONFIG" "FENCEPOST_API_TOKEN_FILE" "FENCEPOST_INSTANCE" "FENCEPOST_REDIS_USERNAME" "FENCEPOST_REDIS_PASSWORD_FILE" "FENCEPOST_REDIS_CA_FILE" "FENCEPOST_REDIS_CERT_FILE" "FENCEPOST_REDIS_KEY_FILE" }}
 {{- if hasKey $settings $name }}
 {{- fail (printf "settings.%s is given: this chart sets it from a value of its own." $name) }}
 {{- end }}

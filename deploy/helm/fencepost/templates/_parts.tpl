@@ -79,7 +79,7 @@ again, and a Deployment without one has one pod. Without a cluster there is noth
 {{- end }}
 {{- toYaml (dict "image" (include "fencepost.image" . | fromYaml) "nodes" $nodes "shared" true "redisUsername" .Values.redis.username
   "operator" (ternary (dict "tokensSecret" .Values.operator.tokensSecret "tlsSecret" .Values.operator.tlsSecret) dict .Values.operator.enabled)
-  "redisPasswordSecret" .Values.redis.passwordSecret "redisCaSecret" .Values.redis.caSecret
+  "redisPasswordSecret" .Values.redis.passwordSecret "redisCaSecret" .Values.redis.caSecret "redisCertSecret" .Values.redis.certSecret
   "apiTokenSecret" .Values.service.tokenSecret "configMap" (ternary (include "fencepost.fullname" .) "" (not (empty .Values.config)))
   "settings" $settings "nodesFrom" .Values.redis.nodesFrom "probes" .Values.service.probes "listenHost" .Values.listenHost "securityContext" .Values.securityContext "secretFiles" .Values.secretFiles "resources" .Values.resources) }}
 {{- end }}
