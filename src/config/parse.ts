@@ -152,7 +152,16 @@ export function file(): ValueKind<FileContent> {
 
 /** The operator may have given the secret in place of its file: a value that does not look like a path is not shown. */
 function maskUnlessPath(text: string): string {
-  return text.includes('/') || text.length < 16 ? text : '***'
+  return looksLikePath(text) ? text : '***'
+}
+
+/** Base64 has slashes, too, a URL and lines of a file besides: what a path rarely has is taken for no part of one. */
+function looksLikePath(text: string): boolean {
+  if (!/^([A-Za-z]:)?[\w./\\@~+-]+$/.test(text)) return false
+  if (!/[/\\]/.test(text)) return text.length < 16
+  const isBase64 =
+    /^[A-Za-z0-9+/]{22,}$/.test(text) && [/[A-Z]/, /[a-z]/, /[0-9]/].every((one) => one.test(text))
+  return !isBase64
 }
 
 /** A shorter secret could be guessed: 128 bits take 22 characters of base64, 32 of hex digits. */
@@ -202,6 +211,7 @@ export function keyRingFile(): ValueKind<KeyRingFile> {
   return {
     accepts:
       'the path of a readable file with one key a line, `name base64`, of 32 bytes each, and perhaps a line `plain`',
+    mask: maskUnlessPath,
     parse: (path, readFile) => {
       const read = whole.parse(path, readFile)
       if (read.kind === 'refused') return refused(read.reason)
@@ -238,8 +248,8 @@ function readWhole(path: string, readFile: ReadFile) {
   try {
     content = readFile(path)
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause)
-    return refused<FileContent>(why.replaceAll(path, maskUnlessPath(path)))
+    const { message, code = 'unreadable' } = cause as NodeJS.ErrnoException
+    return refused<FileContent>(looksLikePath(path) ? message : `${code}: it does not look like a path`)
   }
   return content.trim() === ''
     ? refused<FileContent>('the file is empty')

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest'
 import { describeErrors } from '../../src/config/errors.ts'
 import { loadConfig } from '../../src/config/load.ts'
-import { rowOf } from '../../src/config/settings.ts'
+import { rowOf, SETTING_KEYS } from '../../src/config/settings.ts'
 
 const KEY = Buffer.alloc(32, 1).toString('base64')
 
@@ -63,5 +63,53 @@ describe('FENCEPOST_SAGA_DATABASE_FILE', () => {
       `FENCEPOST_SAGA_DATABASE_FILE: "/file" is not accepted (${why}); accepted is the path of a readable file with one URL, postgres://`,
     )
     expect(describeErrors(loaded.errors)).not.toContain('long')
+  })
+})
+
+/** Every setting that names a file, given a secret in place of its path, as a variable from a Secret would. */
+describe.each(SETTING_KEYS.map(rowOf).filter(({ env }) => env.endsWith('_FILE')))('$env', ({ env }) => {
+  const told = (given: string) => {
+    const loaded = loadConfig(
+      { FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_PROXY_LISTEN: 'off', [env]: given },
+      (path) => {
+        throw new Error(`ENOENT: no such file or directory, open '${path}'`)
+      },
+    )
+    if (loaded.kind === 'ok') throw new Error('it was accepted')
+    return describeErrors(loaded.errors)
+  }
+
+  // Bug: whatever had a slash was taken for a path, and shown: whole private keys, URLs with a password, every second secret in base64.
+  test.each([
+    [
+      'a private key',
+      '-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkq/hkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----\n',
+    ],
+    ['a URL with a password', 'postgres://user:a-password@db/app'],
+    ['a line of a key ring', 'one q83vASNFZ4mrze8BI0VniavN/wEjRWeJq83vASNFZ4k='],
+    ['a secret in base64', 'q83vASNFZ4mrze8BI0VniavN/wEjRWeJq83vASNFZ4k='],
+    ['one that begins with a slash', '/83vASNFZ4mrze8BI0VniavN/wEjRWeJq83vASNFZ4k'],
+    ['a line of tokens', `ann view ${'a/'.repeat(20)}`],
+    ['a secret of letters', 'abcdefghijklmnopqrstuvwxyz'],
+  ])('%s in place of the path is not shown', (_what, secret) => {
+    const refusal = told(secret)
+    expect(refusal).toContain(`${env}: "***" is not accepted`)
+    for (const word of secret.split(/\s+|-----/).filter((part) => part.length > 10))
+      expect(refusal).not.toContain(word)
+  })
+
+  test.each([
+    '/etc/fencepost/redis-cert/tls.crt',
+    '/run/secrets/Redis2/..2026_11_26_16_33_33.1234567890/password',
+    '/run/secrets/kubernetes/redispassword',
+    './certificates/client.pem',
+    '../client.pem',
+    'certificates/client.pem',
+    'C:/fencepost/client.pem',
+    'client.pem',
+  ])('the path %s is shown', (path) => {
+    expect(told(path)).toContain(
+      `${env}: "${path}" is not accepted (ENOENT: no such file or directory, open '${path}')`,
+    )
   })
 })
