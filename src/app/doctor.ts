@@ -4,7 +4,7 @@ import { lookup } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { withoutBrackets } from '../config/addresses.ts'
 import type { Config } from '../config/load.ts'
-import { endsOf } from '../config/pem-files.ts'
+import { lifetimesOf } from '../config/pem-files.ts'
 import { SILENT } from '../core/events.ts'
 import type { Installation, NodeSeen } from '../core/health/checkup.ts'
 import { majorityOf } from '../core/units.ts'
@@ -68,10 +68,12 @@ async function ipsOf(address: string): Promise<readonly string[]> {
 }
 
 function certificatesOf({ tlsCert, tlsClientCa, redisCert, redisCa }: Config): Installation['certificates'] {
-  return [tlsCert, tlsClientCa, redisCert, redisCa].flatMap((file) =>
+  return [tlsCert, tlsClientCa, redisCert, redisCa].flatMap((file) => {
+    if (file === undefined) return []
     // Of a chain, the one that ends first.
-    file === undefined ? [] : [{ name: file.path, untilMs: Math.min(...endsOf(file)) }],
-  )
+    const [first] = lifetimesOf(file).toSorted((a, b) => a.untilMs - b.untilMs)
+    return first === undefined ? [] : [{ name: file.path, ...first }]
+  })
 }
 
 async function versionAt(admin: string): Promise<string | undefined> {

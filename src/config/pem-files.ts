@@ -22,9 +22,14 @@ export function privateKeyFile(): ValueKind<FileContent> {
   return pemFile('the path of a readable PEM file with one private key without a passphrase', whyNoKey)
 }
 
-/** When each certificate of a file ends. */
-export function endsOf({ content }: FileContent): readonly number[] {
-  return blocksOf(content).map((block) => Date.parse(new X509Certificate(block).validTo))
+export type Lifetime = { readonly fromMs: number; readonly untilMs: number }
+
+/** Of each certificate of a file. */
+export function lifetimesOf({ content }: FileContent): readonly Lifetime[] {
+  return blocksOf(content).map((block) => {
+    const { validFrom, validTo } = new X509Certificate(block)
+    return { fromMs: Date.parse(validFrom), untilMs: Date.parse(validTo) }
+  })
 }
 
 function pemFile(accepts: string, whyNot: (content: string) => string | undefined): ValueKind<FileContent> {

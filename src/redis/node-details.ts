@@ -2,7 +2,7 @@
 
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
-import type { NodeDetails } from '../core/health/checkup.ts'
+import type { NodeDetails, Validity } from '../core/health/checkup.ts'
 import { type Offset, offsetOf } from '../core/nodes/clock-samples.ts'
 import { fieldsOf, forCommand, memoryOf, serverOf } from './inspection.ts'
 
@@ -23,7 +23,7 @@ export async function readNodeDetails(client: Redis, clock: Clock): Promise<Node
       ...memoryOf(field),
       meanLeftMs: Number(/^db\d+:.*avg_ttl=(\d+)/m.exec(info)?.[1] ?? 0),
       clock: readings.reduce((best, one) => (one.uncertaintyMs < best.uncertaintyMs ? one : best)),
-      certificateUntilMs: certificateOf(client),
+      certificate: certificateOf(client),
     }
   } catch {
     return undefined
@@ -40,8 +40,9 @@ async function clockOf(client: Redis, clock: Clock): Promise<Offset> {
   return offsetOf(nodeMs, sentWallMs, clock.monoMs() - sentMonoMs)
 }
 
-function certificateOf({ stream }: Redis): number | undefined {
-  const of = stream as { getPeerCertificate?: () => { valid_to?: string } }
-  const until = of.getPeerCertificate?.().valid_to
-  return until === undefined ? undefined : Date.parse(until)
+function certificateOf({ stream }: Redis): Validity | undefined {
+  const of = stream as { getPeerCertificate?: () => { valid_from?: string; valid_to?: string } }
+  const { valid_from: from, valid_to: until } = of.getPeerCertificate?.() ?? {}
+  if (from === undefined || until === undefined) return undefined
+  return { fromMs: Date.parse(from), untilMs: Date.parse(until) }
 }

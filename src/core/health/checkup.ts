@@ -37,8 +37,10 @@ export type NodeDetails = {
   /** The uncertainty is half of the shortest round trip. */
   readonly clock: { readonly offsetMs: number; readonly uncertaintyMs: number }
   /** Of its TLS certificate; undefined without TLS. */
-  readonly certificateUntilMs: number | undefined
+  readonly certificate: Validity | undefined
 }
+
+export type Validity = { readonly fromMs: number; readonly untilMs: number }
 
 export type Installation = {
   readonly groups: readonly { readonly name: string; readonly nodes: readonly NodeSeen[] }[]
@@ -47,7 +49,7 @@ export type Installation = {
   /** An answer that comes later does not count. */
   readonly nodeDeadlineMs: number
   readonly longestRetentionMs: number
-  readonly certificates: readonly { readonly name: string; readonly untilMs: number }[]
+  readonly certificates: readonly (Validity & { readonly name: string })[]
   readonly wallMs: number
   /** This program's version, and the one of the sidecar at the admin address; undefined: it did not answer. */
   readonly versions: { readonly own: string; readonly admin: string; readonly sidecar: string | undefined }
@@ -55,8 +57,15 @@ export type Installation = {
 }
 
 const DAY_MS = 86_400_000
-const WARN_DAYS = 30
-const FAIL_DAYS = 7
+const HOUR_MS = 3_600_000
+/**
+ * Of a certificate of a year. One that is renewed each day or week by itself has a share of its life left instead: a quarter is below
+ * what is left when cert-manager renews (a third).
+ */
+const WARN_MS = 30 * DAY_MS
+const WARN_SHARE = 1 / 4
+const FAIL_MS = 7 * DAY_MS
+const FAIL_SHARE = 1 / 10
 /** New claims stop at 90 % of a node's memory. */
 const WARN_MEMORY = 0.7
 const FAIL_MEMORY = 0.9
@@ -131,7 +140,7 @@ function reachable({ name, address, state, reason = '' }: NodeSeen): Finding[] {
         finding(
           'node',
           'failed',
-          `${name} (${address}) does not answer (${reason}): start it, or check name, port, network policy and password`,
+          `${name} (${address}) does not answer (${reason}): start it, or check name, port, network policy, password and certificates`,
         ),
       ]
   }
@@ -255,23 +264,27 @@ function memory(
 function certificates({ certificates: given, groups, wallMs }: Installation): Finding[] {
   const ofNodes = groups.flatMap(({ nodes }) =>
     nodes.flatMap(({ name, details }) =>
-      details?.certificateUntilMs === undefined
-        ? []
-        : [{ name: `of ${name}`, untilMs: details.certificateUntilMs }],
+      details?.certificate === undefined ? [] : [{ name: `of ${name}`, ...details.certificate }],
     ),
   )
   const all = [...given, ...ofNodes]
   if (all.length === 0) return [finding('certificates', 'ok', 'none is configured')]
-  return all.map(({ name, untilMs }) => {
-    const days = Math.floor((untilMs - wallMs) / DAY_MS)
-    if (Number.isNaN(days))
+  return all.map(({ name, fromMs, untilMs }) => {
+    const [lifeMs, leftMs] = [untilMs - fromMs, untilMs - wallMs]
+    if (Number.isNaN(lifeMs))
       return finding('certificates', 'failed', `${name} cannot be read: give a PEM file`)
-    const says = days < 0 ? `${name} ended ${-days} days ago` : `${name} is valid for ${days} days`
-    if (days < FAIL_DAYS) return finding('certificates', 'failed', `${says}: renew it now`)
-    return days < WARN_DAYS
+    const says = leftMs < 0 ? `${name} ended ${span(-leftMs)} ago` : `${name} is valid for ${span(leftMs)}`
+    if (leftMs < Math.min(FAIL_MS, FAIL_SHARE * lifeMs))
+      return finding('certificates', 'failed', `${says}: renew it now`)
+    return leftMs < Math.min(WARN_MS, WARN_SHARE * lifeMs)
       ? finding('certificates', 'warning', `${says}: renew it`)
       : finding('certificates', 'ok', says)
   })
+}
+
+/** Whole units that are over, the larger one from two of it on. */
+function span(ms: number): string {
+  return ms < 2 * DAY_MS ? `${Math.floor(ms / HOUR_MS)} hours` : `${Math.floor(ms / DAY_MS)} days`
 }
 
 function sidecar({ versions: { own, admin, sidecar: theirs } }: Installation): Finding {
