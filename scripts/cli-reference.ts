@@ -62,6 +62,7 @@ async function outputOf(args: readonly string[]): Promise<string> {
   const io: Io = {
     env: {},
     stdout,
+    logTo: stdout,
     stderr: stdout,
     readFile: () => '',
     readBytes: () => Buffer.alloc(0),

@@ -6,7 +6,6 @@
  */
 
 import { setTimeout } from 'node:timers/promises'
-import type { DestinationStream } from 'pino'
 import { bodyMemoryBytes } from './app/body-memory.ts'
 import { openClientIdentification } from './app/client-identification.ts'
 import { nodeNamesOf, type OpenNodes, openNodes } from './app/cluster.ts'
@@ -32,6 +31,7 @@ import { createTenantQuotas } from './core/request/tenant-quotas.ts'
 import { majorityOf } from './core/units.ts'
 import { createAdminServer } from './http/admin/server.ts'
 import { createBodyMemory } from './http/server/body-memory.ts'
+import type { LogTarget } from './observe/log-output.ts'
 import { systemClock as clock } from './system/clock.ts'
 import { systemRandom as random } from './system/random.ts'
 
@@ -39,7 +39,7 @@ export type AppEnvironment = {
   readonly version: string
   readonly nodeVersion: string
   readonly hostname: string
-  readonly logTo: DestinationStream
+  readonly logTo: LogTarget
   readonly readFile: ReadFile
   /** Of the container; undefined if it has none. */
   readonly memoryLimitBytes?: number | undefined

@@ -3,11 +3,13 @@
  * The process: command line in, exit code out. The only file that touches `process`.
  */
 
-import { readFileSync, writeSync } from 'node:fs'
+import { fstatSync, readFileSync, writeSync } from 'node:fs'
 import { hostname, totalmem } from 'node:os'
 import process from 'node:process'
+import { isatty } from 'node:tty'
 import { fileURLToPath } from 'node:url'
 import { EXIT, type Io, type StopSignal } from './cli/command.ts'
+import { logFile } from './cli/log-file.ts'
 import { program } from './cli/program.ts'
 import { lastWords } from './core/fault.ts'
 
@@ -24,6 +26,14 @@ function limitOf(constrainedBytes: number): number | undefined {
   return constrainedBytes > 0 && constrainedBytes < totalmem() ? constrainedBytes : undefined
 }
 
+/** As Node tells what is a file from pipes, sockets and terminals. */
+function isFile(descriptor: number): boolean {
+  const stats = fstatSync(descriptor)
+  return stats.isFile() || (stats.isCharacterDevice() && !isatty(descriptor))
+}
+
+const STDOUT = 1
+
 const io: Io = {
   version,
   nodeVersion: process.versions.node,
@@ -31,6 +41,7 @@ const io: Io = {
   memoryLimitBytes: limitOf(process.constrainedMemory()),
   env: process.env,
   stdout: process.stdout,
+  logTo: isFile(STDOUT) ? logFile((bytes) => writeSync(STDOUT, bytes)) : process.stdout,
   stderr: process.stderr,
   readFile,
   readBytes: (path) => readFileSync(path),

@@ -7,7 +7,7 @@ import { createLog } from '../../src/observe/log.ts'
 /** @param level of the log, the only thing that it says */
 export function deafTelemetry(level: string): typeof openTelemetry {
   return async (_, { instance, logTo }): Promise<Telemetry> => ({
-    log: createLog({ level, instance, destination: logTo }),
+    log: createLog({ level, instance, target: logTo, onLost: () => {} }),
     events: SILENT,
     tracing: UNTRACED,
     tracedNode: (node) => node,

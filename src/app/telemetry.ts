@@ -4,7 +4,7 @@
  * Owns their wiring: which subscribers get an event, and what a probe and a scrape are answered from.
  */
 
-import type { DestinationStream, Logger } from 'pino'
+import type { Logger } from 'pino'
 import type { Config } from '../config/load.ts'
 import type { CollectedStats } from '../coordination/node-collector.ts'
 import type { Clock, Random } from '../core/clock.ts'
@@ -17,6 +17,7 @@ import type { Readiness } from '../http/admin/server.ts'
 import { countEvents, recordStanding, type Standing } from '../observe/counting.ts'
 import { fanOut, type Subscriber } from '../observe/fan-out.ts'
 import { createLog, logEvents } from '../observe/log.ts'
+import type { LogTarget } from '../observe/log-output.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { recordNodeStats } from '../observe/node-stats-gauges.ts'
 import { recordSagaBacklog } from '../observe/saga-gauges.ts'
@@ -28,7 +29,7 @@ export type TelemetryEnvironment = {
   readonly version: string
   readonly nodeVersion: string
   readonly instance: string
-  readonly logTo: DestinationStream
+  readonly logTo: LogTarget
   readonly clock: Clock
   readonly random: Random
   /** Names of the nodes of all groups, in their order. */
@@ -71,7 +72,6 @@ export type Telemetry = AsyncDisposable & {
 
 export async function openTelemetry(config: Config, environment: TelemetryEnvironment): Promise<Telemetry> {
   const { version, nodeVersion, instance, logTo, clock, random, nodeNames, nodeCount, required } = environment
-  const log = createLog({ level: config.logLevel, instance, destination: logTo })
   const routes = config.routes.map(({ name }) => name)
   const metrics = createMetrics({
     version,
@@ -89,6 +89,8 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     sagas: config.sagaDatabase !== undefined,
     nodeStats: config.nodeCollectionIntervalMs > 0,
   })
+  const onLogLineDropped = () => metrics.logLinesDropped.add(1)
+  const log = createLog({ level: config.logLevel, instance, target: logTo, onLost: onLogLineDropped })
   const traces = config.tracing ? await openTraces(config, environment) : undefined
   const traced = traces === undefined ? [] : [traces.subscriber]
   const gate = createReadinessGate({ ...config, quorumGate: quorumGateOf(config) }, { clock, random })
@@ -99,7 +101,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
       nodeCount,
       decisionsPerSecond: config.logDecisionsPerSecond,
       monoMs: () => clock.monoMs(),
-      onDropped: () => metrics.logLinesDropped.add(1),
+      onDropped: onLogLineDropped,
       trace: () => traces?.active(),
     }),
     countEvents(metrics, required, () => traces?.active()?.traceId),

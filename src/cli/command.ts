@@ -7,12 +7,15 @@
 
 import type { Writable } from 'node:stream'
 import { CommanderError, Command as Parser } from 'commander'
+import type { AppEnvironment } from '../app.ts'
 import type { Environment } from '../config/load.ts'
 import type { ReadFile } from '../config/value.ts'
 
 export type Io = {
   readonly env: Environment
   readonly stdout: Writable
+  /** The same standard output, for the log of a sidecar: what it does not take is lost. */
+  readonly logTo: AppEnvironment['logTo']
   readonly stderr: Writable
   /** Whole file as UTF-8; throws with a sentence if it can't be read. */
   readonly readFile: ReadFile

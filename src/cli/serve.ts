@@ -39,7 +39,7 @@ async function run(io: Io): Promise<ExitCode> {
   const left = new Promise<void>((resolve) => io.signals.onLeave(resolve))
   let app: App
   try {
-    const { version, nodeVersion, hostname, memoryLimitBytes, stdout: logTo, readFile } = io
+    const { version, nodeVersion, hostname, memoryLimitBytes, logTo, readFile } = io
     app = await createApp(loaded.config, {
       version,
       nodeVersion,

@@ -6,22 +6,33 @@
  * no line, has headers or bodies of clients, and clients' keys only if configured.
  */
 
-import { type DestinationStream, type Logger, pino } from 'pino'
+import { type Logger, pino } from 'pino'
 import { lockIdOf } from '../core/claims/lease.ts'
 import type { CoreEvent, DecidedEvent } from '../core/events.ts'
 import type { Token } from '../core/record/token.ts'
 import type { Subscriber } from './fan-out.ts'
 import { lineOf, reached } from './log-lines.ts'
+import { createLogOutput, type LogTarget } from './log-output.ts'
 
 export type LogOptions = {
   readonly level: string
   /** The sidecar that writes. */
   readonly instance: string
-  readonly destination: DestinationStream
+  readonly target: LogTarget
+  /** Of each line that the target did not take. */
+  readonly onLost: () => void
 }
 
-export function createLog({ level, instance, destination }: LogOptions): Logger {
-  return pino(
+export function createLog({ level, instance, target, onLost }: LogOptions): Logger {
+  const output = createLogOutput(target, {
+    onLost,
+    onTakenAgain: (lost) =>
+      log.warn(
+        { event: 'lines_lost', lost },
+        `${lost} lines were lost, because standard output did not take them: its disk is full, or its reader stands still`,
+      ),
+  })
+  const log: Logger = pino(
     {
       level,
       base: { client_id: instance },
@@ -30,8 +41,9 @@ export function createLog({ level, instance, destination }: LogOptions): Logger 
       messageKey: 'message',
       serializers: { err: errorFields },
     },
-    destination,
+    output,
   )
+  return log
 }
 
 /**

@@ -327,7 +327,7 @@ function requestMetrics(
     ),
     logLinesDropped: counter(
       'fencepost_log_lines_dropped_total',
-      'Lines about decisions that were sampled away under load.',
+      'Lines that are not in the log: of decisions, sampled away under load; and of anything, while standard output did not take them.',
     ),
   }
 }

@@ -198,8 +198,8 @@ const ROWS: readonly Row[] = [
 
 function linesOf(events: readonly CoreEvent[], level = 'info') {
   const lines: Record<string, unknown>[] = []
-  const destination = { write: (line: string) => void lines.push(JSON.parse(line)) }
-  const publish = logEvents(createLog({ level, instance: 'pod-1', destination }), {
+  const target = { write: (line: string) => void lines.push(JSON.parse(line)) }
+  const publish = logEvents(createLog({ level, instance: 'pod-1', target, onLost: () => {} }), {
     nodeCount: NODES,
     decisionsPerSecond: 100,
     monoMs: () => 0,

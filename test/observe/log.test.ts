@@ -13,8 +13,9 @@ const LOCK_ID = 'abababababababab-5'
 
 function written(options: { decisionsPerSecond?: number; level?: string } = {}) {
   const lines: Record<string, unknown>[] = []
-  const destination = { write: (line: string) => void lines.push(JSON.parse(line)) }
-  const log = createLog({ level: options.level ?? 'info', instance: 'pod-1', destination })
+  const target = { write: (line: string) => void lines.push(JSON.parse(line)) }
+  const onLost = () => {}
+  const log = createLog({ level: options.level ?? 'info', instance: 'pod-1', target, onLost })
   let nowMs = 0
   let dropped = 0
   const publish = logEvents(log, {

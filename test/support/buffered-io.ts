@@ -7,6 +7,7 @@ export function bufferedIo(env: Readonly<Record<string, string>>) {
   const io: Io = {
     env,
     stdout: stdout.stream,
+    logTo: stdout.stream,
     stderr: stderr.stream,
     readFile: absent,
     readBytes: absent,
