@@ -34,6 +34,9 @@ function isFile(descriptor: number): boolean {
 
 const STDOUT = 1
 
+/** Whether the command has work of its own until it is stopped: its end is the end of that work. */
+let runsUntilStopped = false
+
 const io: Io = {
   version,
   nodeVersion: process.versions.node,
@@ -54,8 +57,11 @@ const io: Io = {
   },
   signals: {
     onStop: (listener) => {
+      runsUntilStopped = true
       for (const signal of STOP_SIGNALS) process.on(signal, listener)
       return () => {
+        // A terminal that is closed sends it several times, by its shell and by the kernel: only another signal is a second wish.
+        process.on('SIGHUP', () => {})
         for (const signal of STOP_SIGNALS) process.off(signal, listener)
       }
     },
@@ -68,9 +74,19 @@ const io: Io = {
 // client's command with its password. A report (`--report-*`) must not list the environment either, nor stop the
 // process to resolve the names of all its peers.
 Object.assign(process.report, { excludeEnv: true, excludeNetwork: true })
+
+/** At once, also where the process is about to end; nobody may be left to hear it. */
+function say(text: string): void {
+  try {
+    writeSync(process.stderr.fd, text)
+  } catch {
+    // There is no other place to say it.
+  }
+}
+
 process.on('uncaughtException', (fault) => {
   const report = lastWords(fault)
-  writeSync(process.stderr.fd, report)
+  say(report)
   if (process.report.reportOnUncaughtException) {
     const bare = new Error('left out')
     bare.stack = report
@@ -80,14 +96,19 @@ process.on('uncaughtException', (fault) => {
 })
 
 // `fencepost config print | head` closes the pipe early: the output has no reader left. A command that runs until
-// stopped gets one SIGTERM: a sidecar without a reader of its log still has requests to finish.
+// stopped is told to stop, once: a sidecar without a reader of its log (a pipe or a terminal that has gone) still has requests to finish.
+// Where it is stopping already, by the Ctrl-C that ended the reader, too, it goes on with that.
 let hasReader = true
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code !== 'EPIPE') throw error
-  if (!hasReader) return
+  if (!runsUntilStopped) {
+    if (error.code === 'EPIPE') process.exit(EXIT.ok)
+    throw error
+  }
+  if (hasReader) process.emit('SIGTERM', 'SIGTERM')
   hasReader = false
-  if (!process.emit('SIGTERM', 'SIGTERM')) process.exit(0)
 })
+// What can not be said there is no reason to end otherwise.
+process.stderr.on('error', () => {})
 
 /** Far above what a reader of the log needs for the last lines, and far below the grace period of a pod. */
 const END_WITHIN_MS = 5_000
@@ -102,8 +123,7 @@ process.once('beforeExit', (code) => process.exit(code))
 // A handle that is still open is a defect. It is named, and does not keep the process either.
 setTimeout(() => {
   const open = process.getActiveResourcesInfo().join(', ')
-  writeSync(
-    process.stderr.fd,
+  say(
     `fencepost had finished and did not end within ${END_WITHIN_MS} ms, because of what was still open: ${open}\n`,
   )
   process.exit()

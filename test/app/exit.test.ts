@@ -107,6 +107,71 @@ test.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)(
   },
 )
 
+/** A sidecar with payments under way that is told to end, and whose port is closed by now. */
+async function startDrain(signal: 'SIGTERM' | 'SIGHUP', keys: readonly string[]) {
+  const stack = new AsyncDisposableStack()
+  const payments: ServerResponse[] = []
+  const application = stack.use(
+    await startApplication((request, response) => {
+      if (request.method === 'POST') payments.push(response)
+      else response.end()
+    }),
+  )
+  const child = spawn(process.execPath, [MAIN_PROGRAM, 'serve'], {
+    env: {
+      ...process.env,
+      FENCEPOST_REDIS_NODES: 'embedded',
+      FENCEPOST_UPSTREAM: application.origin,
+      FENCEPOST_PROXY_LISTEN: '127.0.0.1:0',
+      FENCEPOST_API_LISTEN: 'off',
+      FENCEPOST_ADMIN_LISTEN: '127.0.0.1:0',
+      FENCEPOST_CLAIM_BUDGET: '3s',
+    },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  stack.defer(() => void child.kill('SIGKILL'))
+  const exited = new Promise((resolve) => child.once('exit', (code, by) => resolve({ code, by })))
+  let log = ''
+  child.stdout.setEncoding('utf8').on('data', (part) => {
+    log += part
+  })
+  const [, proxy = ''] = await eventually('its proxy listens', () => /"proxy":"([^"]+)"/.exec(log))
+  const answers = keys.map(async (key) => {
+    const headers = { 'idempotency-key': key }
+    return (await fetch(`${proxy}/payments`, { method: 'POST', headers, body: '{}' })).status
+  })
+  await eventually('all payments are under way', () => payments.length === keys.length)
+  child.kill(signal)
+  await eventually('the port is closed', () =>
+    fetch(proxy).then(
+      () => false,
+      () => true,
+    ),
+  )
+  const pay = () => {
+    for (const payment of payments) payment.writeHead(201).end('paid')
+  }
+  return { pay, child, answers, exited, [Symbol.asyncDispose]: () => stack.disposeAsync() }
+}
+
+// Bug: the first line of the drain that nobody read ended the process. Ctrl-C ends `fencepost serve | tee log` like that: tee has gone at once.
+test('the reader of the log has gone during the drain: what is under way is finished', async () => {
+  await using drain = await startDrain('SIGTERM', ['one', 'two', 'three'])
+  drain.child.stdout.destroy()
+  drain.pay()
+  expect(await Promise.all(drain.answers)).toEqual([201, 201, 201])
+  expect(await drain.exited).toEqual({ code: 0, by: null })
+})
+
+// Bug: a shell that loses its terminal sends SIGHUP, and so does the kernel when the shell has ended. The second one cut off what was under way.
+test('SIGHUP comes twice, as from a terminal that is closed: what is under way is finished', async () => {
+  await using drain = await startDrain('SIGHUP', ['one'])
+  drain.child.kill('SIGHUP')
+  drain.pay()
+  expect(await Promise.all(drain.answers)).toEqual([201])
+  expect(await drain.exited).toEqual({ code: 0, by: null })
+})
+
 test('the spans of the last request are sent before the process ends', async () => {
   await using collector = await startOtlpReceiver()
   await using application = await startCountingApplication()
