@@ -60,7 +60,8 @@ setting's name, the value given (secrets masked) and what is accepted, and exits
 Services, such as \`FENCEPOST_REDIS_SERVICE_HOST\`, are left alone).
 
 Durations and sizes carry their unit: \`500ms\`, \`30s\`, \`5m\`, \`24h\`, \`7d\`; \`512B\`, \`256KiB\`, \`1MiB\`. Switches are \`on\` or
-\`off\`, in the file also \`true\` or \`false\`. Text that looks like a number is put in quotes in the file.
+\`off\`, in the file also \`true\` or \`false\`. Text that looks like a number is put in quotes in the file. The file, and every file that a setting
+names, is text in UTF-8; a byte order mark at its beginning is left out.
 
 \`fencepost config check\` says whether a configuration is accepted, \`fencepost config print\` shows every effective value
 with where it comes from, \`fencepost config schema\` prints the JSON Schema of the file, of which

@@ -11,12 +11,13 @@ import { fileURLToPath } from 'node:url'
 import { EXIT, type Io, type StopSignal } from './cli/command.ts'
 import { logFile } from './cli/log-file.ts'
 import { program } from './cli/program.ts'
+import { textOf } from './cli/text-file.ts'
 import { lastWords } from './core/fault.ts'
 
 /** SIGHUP, too: whoever sends it to have files read again, or closes the terminal, must not cut off what is under way. */
 const STOP_SIGNALS: readonly StopSignal[] = ['SIGTERM', 'SIGINT', 'SIGHUP']
 
-const readFile = (path: string): string => readFileSync(path, 'utf8')
+const readFile = (path: string): string => textOf(readFileSync(path))
 const { version } = JSON.parse(readFile(fileURLToPath(new URL('../package.json', import.meta.url)))) as {
   readonly version: string
 }

@@ -17,7 +17,7 @@ export type Io = {
   /** The same standard output, for the log of a sidecar: what it does not take is lost. */
   readonly logTo: AppEnvironment['logTo']
   readonly stderr: Writable
-  /** Whole file as UTF-8; throws with a sentence if it can't be read. */
+  /** Whole file, as `textOf` reads it; throws with a sentence if it can't be read. */
   readonly readFile: ReadFile
   /** The same as it is: what is no text has no text. */
   readonly readBytes: (path: string) => Buffer

@@ -5,7 +5,6 @@
  * request be executed again.
  */
 
-import { decodeUtf8 } from '../core/formats/framing.ts'
 import { EXIT, type Io } from './command.ts'
 import { CallRefused, type Where } from './operator-client.ts'
 
@@ -116,9 +115,11 @@ function bytesAt(path: string, io: Io): Buffer {
 }
 
 function textAt(path: string, io: Io): string {
-  const text = decodeUtf8(bytesAt(path, io))
-  if (text === undefined) throw new CallRefused(`${path} is no text in UTF-8`, EXIT.usage)
-  return text
+  try {
+    return io.readFile(path)
+  } catch (cause) {
+    throw new CallRefused(`${path} can not be read: ${(cause as Error).message}`, EXIT.usage)
+  }
 }
 
 function jsonAt(path: string, io: Io): unknown {

@@ -3,7 +3,7 @@
  *
  * By polling: Kubernetes replaces a mounted secret by renaming a link two directories above it, which watchers of the
  * file itself do not see. An unreadable file keeps its last content, because a secret is missing for a moment while it
- * is replaced.
+ * is replaced. One that is there and is no text is new content, which its owner refuses.
  */
 
 import type { Clock } from '../core/clock.ts'
@@ -22,8 +22,9 @@ export function watchFiles(
   function contentOf(path: string): string | undefined {
     try {
       return readFile(path)
-    } catch {
-      return undefined
+    } catch (cause) {
+      // A fault of the system has a code; all others are of what was read.
+      return (cause as NodeJS.ErrnoException).code === undefined ? String(cause) : undefined
     }
   }
 

@@ -123,7 +123,7 @@ test('all listeners open on Unix sockets, and a token is changed by changing its
     const tokenFile = join(folder, 'token')
     writeFileSync(tokenFile, 'first-token\n')
     await using application = await startCountingApplication()
-    await using _sidecar = await startSidecar({
+    await using sidecar = await startSidecar({
       FENCEPOST_REDIS_NODES: 'embedded',
       FENCEPOST_UPSTREAM: application.url,
       FENCEPOST_PROXY_LISTEN: `unix:${folder}/proxy.sock`,
@@ -147,6 +147,10 @@ test('all listeners open on Unix sockets, and a token is changed by changing its
     await eventually('the end of the first token', async () => (await withToken('first-token')) === 401)
     // An empty file changes nothing: the previous tokens stay.
     writeFileSync(tokenFile, '')
+    expect(await withToken('second-token')).toBe(200)
+    // Nor does one that is no text, and the log says so.
+    writeFileSync(tokenFile, '\ufeffthird-token', 'utf16le')
+    await sidecar.process.line(/it is not text in UTF-8, but in UTF-16.*what was before stays in force/)
     expect(await withToken('second-token')).toBe(200)
   } finally {
     rmSync(folder, { recursive: true, force: true })

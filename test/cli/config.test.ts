@@ -66,6 +66,17 @@ describe('config check', () => {
   })
 })
 
+// Bug: such a file was read with other letters in the place of what it holds, and its route fitted no request: they were forwarded unprotected.
+test('config check refuses a file whose text is not UTF-8', async () => {
+  const path = join(folder, 'latin-1.yaml')
+  const route = 'routes: [{ name: a, match: { methods: [POST], paths: ["/café"] }, mode: header }]'
+  writeFileSync(path, route, 'latin1')
+  expect(await run(['config', 'check', '--file', path], enough)).toEqual({
+    code: 78,
+    output: `The configuration has one error:\n  FENCEPOST_CONFIG: ${path}: it can't be read: it is not text in UTF-8; save it in UTF-8\n`,
+  })
+})
+
 test('serve refuses what check refuses, with the same words', async () => {
   const env = { FENCEPOST_UPSTREAM: 'localhost', FENCEPOST_LEASE: '30' }
   const checked = await run(['config', 'check'], env)
