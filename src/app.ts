@@ -302,7 +302,7 @@ async function listen(
 ): Promise<App['addresses']> {
   if (at.kind === 'off') return listeners.listen()
   const { kind: _, ...where } = at
-  const address = await opened('admin', () => admin.listen(where))
+  const address = await opened('admin', at, () => admin.listen(where))
   return { admin: address, ...(await listeners.listen()) }
 }
 

@@ -2,6 +2,7 @@
  * The listeners for requests (proxy, reservation API, gateway, Envoy): opened, counted and closed together.
  */
 
+import type { ListenAddress } from '../config/addresses.ts'
 import type { Config } from '../config/load.ts'
 import type { Clock } from '../core/clock.ts'
 import {
@@ -14,6 +15,7 @@ import type { Reservation } from '../core/reservations/reservations.ts'
 import type { ScopeRules } from '../http/request/identify.ts'
 import { type Outstanding, trackOutstanding } from '../http/request/outstanding.ts'
 import type { ReservationApiPorts } from '../http/reservations/server.ts'
+import { removeAbandonedSocket } from '../system/socket-file.ts'
 import { openEnvoy } from './envoy.ts'
 import { openGateway } from './gateway.ts'
 import { type OperatorListenerPorts, openOperatorApi } from './operator.ts'
@@ -87,12 +89,16 @@ export async function openListeners(
       const addresses: ListenerAddresses = {}
       // Agreed on before a call needs it, whose budget is short; where too few nodes answer yet, calls try again.
       if (api !== undefined || gateway !== undefined || envoy !== undefined) await secret.current(AGREEING_MS)
-      if (api !== undefined) addresses.api = await opened('api', () => api.listen())
-      if (gateway !== undefined) addresses.gateway = await opened('gateway', () => gateway.listen())
-      if (envoy !== undefined) addresses.gatewayGrpc = await opened('gateway gRPC', () => envoy.listen())
-      if (operator !== undefined) addresses.operator = await opened('operator', () => operator.listen())
+      if (api !== undefined) addresses.api = await opened('api', config.apiListen, () => api.listen())
+      if (gateway !== undefined)
+        addresses.gateway = await opened('gateway', config.gatewayListen, () => gateway.listen())
+      if (envoy !== undefined)
+        addresses.gatewayGrpc = await opened('gateway gRPC', config.gatewayGrpcListen, () => envoy.listen())
+      if (operator !== undefined)
+        addresses.operator = await opened('operator', config.operatorListen, () => operator.listen())
       // Last: a client that finds it open finds everything behind it open as well.
-      if (proxy !== undefined) addresses.proxy = await opened('proxy', () => proxy.listen())
+      if (proxy !== undefined)
+        addresses.proxy = await opened('proxy', config.proxyListen, () => proxy.listen())
       return addresses
     },
     leave: () => {
@@ -130,8 +136,9 @@ function secretOf({ reservationSecret }: Config, core: SecretPorts): Reservation
 }
 
 /** @throws StartRefused with the name of the listener */
-export async function opened(name: string, open: () => Promise<string>): Promise<string> {
+export async function opened(name: string, at: ListenAddress, open: () => Promise<string>): Promise<string> {
   try {
+    if (at.kind === 'unix') await removeAbandonedSocket(at.path)
     return await open()
   } catch (cause) {
     throw StartRefused.because(`the ${name} listener could not be opened`, cause)

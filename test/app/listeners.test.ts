@@ -2,7 +2,7 @@
  * The listeners as operators configure them: TLS with and without certificates of clients, renewed while the sidecar
  * runs; Unix sockets; and a token that is changed by changing its file. Real processes on embedded nodes.
  */
-import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { type IncomingMessage, request as plainRequest, type RequestOptions } from 'node:http'
 import { request as tlsRequest } from 'node:https'
 import { connect } from 'node:net'
@@ -152,6 +152,42 @@ test('all listeners open on Unix sockets, and a token is changed by changing its
     writeFileSync(tokenFile, '\ufeffthird-token', 'utf16le')
     await sidecar.process.line(/it is not text in UTF-8, but in UTF-16.*what was before stays in force/)
     expect(await withToken('second-token')).toBe(200)
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})
+
+// Bug: the file of its socket kept a sidecar that had been killed (for its memory, say) from starting again, in the same pod for ever.
+test('a socket file that a killed sidecar left behind is replaced, one that is in use is not', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'fencepost-left-'))
+  const at = (name: string) => join(folder, `${name}.sock`)
+  const settings = {
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_API_LISTEN: `unix:${at('api')}`,
+    FENCEPOST_ADMIN_LISTEN: `unix:${at('admin')}`,
+  }
+  try {
+    await using killed = await startSidecar(settings)
+    killed.process.signal('SIGKILL')
+    await killed.process.exited
+    expect([at('api'), at('admin')].map((path) => existsSync(path))).toEqual([true, true])
+    await using _again = await startSidecar(settings)
+    expect(await ask('http://sidecar/livez', { socketPath: at('admin') })).toMatchObject({ status: 200 })
+    await expect(startSidecar(settings)).rejects.toThrow(/admin listener could not be opened: .*EADDRINUSE/)
+    expect(await ask('http://sidecar/livez', { socketPath: at('admin') })).toMatchObject({ status: 200 })
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})
+
+test('a file that is no socket is not removed', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'fencepost-left-'))
+  const file = join(folder, 'notes.txt')
+  writeFileSync(file, 'somebody’s')
+  try {
+    const started = startSidecar({ FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_API_LISTEN: `unix:${file}` })
+    await expect(started).rejects.toThrow(/api listener could not be opened: .*EADDRINUSE/)
+    expect(readFileSync(file, 'utf8')).toBe('somebody’s')
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
