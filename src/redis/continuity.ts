@@ -4,24 +4,31 @@
  * Owns applying the rules of `core/nodes/continuity.ts` to the nodes of one cluster, and the reason why a node waits.
  */
 
-import { BeatMemory } from '../core/nodes/beats.ts'
+import { BeatMemory, splitNote } from '../core/nodes/beats.ts'
 import type { ClockSample } from '../core/nodes/clock-samples.ts'
 import { Continuing, type ContinuityTurn, judgeAt, type Watcher } from '../core/nodes/continuing.ts'
 import type { Continuity } from '../core/nodes/continuity.ts'
 import { ContinuityMemory, type Present } from '../core/nodes/continuity-memory.ts'
 import type { EnrolmentNode } from '../core/nodes/enrolment-node.ts'
-import { type Cluster, isEnrolled, isQuarantined } from '../core/nodes/enrolment-rules.ts'
+import { type Cluster, isEnrolled, isQuarantined, nonceIn } from '../core/nodes/enrolment-rules.ts'
 import type { CopyPorts } from '../core/nodes/record-copying.ts'
+import { type Rival, RivalWatch, yieldsTo } from '../core/nodes/rivals.ts'
 import { ANSWER_MAX_AGE_MS } from '../core/quorum/answer-age.ts'
 import { majorityOf } from '../core/units.ts'
 import type { ClusterNodes } from './cluster-nodes.ts'
 import { inTime } from './in-time.ts'
 import type { NodeFacts } from './inspection.ts'
 import type { Member, NodeState } from './member.ts'
-import { writePulse } from './pulse.ts'
+import { writeNotes, writePulse } from './pulse.ts'
 
 /** A late pulse is none: the next look writes one. */
 const PULSE_DEADLINE_MS = 1_000
+
+const SET_BACK = 'its data were set back'
+
+/** Of a node whose name other sidecars use for another server. */
+export const TWO_SERVERS =
+  'its name leads to two servers: sidecars use another one under it as well. Stop the one that is not the node'
 
 const WHY = {
   intact: 'it has forgotten nothing, and votes in a moment',
@@ -32,6 +39,7 @@ export class NodeContinuity {
   readonly #nodes: ClusterNodes
   readonly #memory: ContinuityMemory
   readonly #beats = new BeatMemory()
+  readonly #rivals = new RivalWatch()
   readonly #continuing = new Continuing()
   readonly #watcher: Watcher
 
@@ -59,15 +67,36 @@ export class NodeContinuity {
    * A node was looked at.
    *
    * @param counts whether its votes count now, as far as its clock goes
-   * @returns whether its data were set back since it was enrolled, although its process is the same
+   * @returns why it may have forgotten since it was enrolled, although its process is the same
    */
-  saw(member: Member, facts: NodeFacts, sample: ClockSample, counts: boolean): boolean {
+  saw(member: Member, facts: NodeFacts, sample: ClockSample, counts: boolean): string | undefined {
     const index = this.#indexOf(member)
     this.#memory.saw(index, facts, sample, counts)
-    const { epoch, beats } = facts
+    const { epoch, beats, runId } = facts
     const name = this.#nodes.options.names?.[index]
-    if (name === undefined || epoch === undefined || beats === undefined || !isEnrolled(facts)) return false
-    return this.#beats.saw(name, epoch, beats, sample.sentMonoMs, sample.receivedMonoMs)
+    if (name === undefined) return undefined
+    const { sentMonoMs, receivedMonoMs } = sample
+    const enrolled = isEnrolled(facts) && epoch !== undefined ? epoch : undefined
+    this.#rivals.saw(name, enrolled === undefined ? `waiting ${runId}` : nonceIn(enrolled), receivedMonoMs)
+    for (const [other, noted] of beats?.others ?? [])
+      this.#rivals.noted(other, ...splitNote(noted), receivedMonoMs)
+    if (enrolled === undefined) this.#beats.waits(name)
+    if (enrolled === undefined || beats === undefined) return undefined
+    if (this.#beats.saw(name, enrolled, beats, sentMonoMs, receivedMonoMs)) return SET_BACK
+    const rival = this.#rivals.rivalOf(name, receivedMonoMs)
+    return rival?.lives === true && yieldsTo(nonceIn(enrolled), rival.nonce) ? TWO_SERVERS : undefined
+  }
+
+  /** Another server that is used under the name of this one; undefined where none was seen. */
+  rivalOf(member: Member): Rival | undefined {
+    const name = this.#nodes.options.names?.[this.#indexOf(member)]
+    return name === undefined ? undefined : this.#rivals.rivalOf(name, this.#nodes.options.clock.monoMs())
+  }
+
+  /** Its quarantine began anew after the last promise of the other server. */
+  outlivedRival(member: Member): void {
+    const name = this.#nodes.options.names?.[this.#indexOf(member)]
+    if (name !== undefined) this.#rivals.forget(name)
   }
 
   /** A node that votes was glanced at, and the process that it was is still there. */
@@ -81,8 +110,16 @@ export class NodeContinuity {
     if (watchOnly || names === undefined || facts.epoch === undefined) return false
     const index = this.#indexOf(member)
     const pulse = this.#memory.pulseDue(index, facts, this.#present())
-    if (pulse === undefined) return true
-    const writing = writePulse(member.client, facts.epoch, pulse, this.#notesWithout(pulse.name))
+    const notes = this.#notesWithout(names[index] ?? '')
+    if (pulse === undefined) {
+      const noted = facts.beats?.others
+      if ([...notes.keys()].some((other) => this.#beats.isBehind(other, noted?.get(other))))
+        await inTime(clock, PULSE_DEADLINE_MS, writeNotes(member.client, facts.epoch, notes), '').catch(
+          () => {},
+        )
+      return true
+    }
+    const writing = writePulse(member.client, facts.epoch, pulse, notes)
     const late = `no pulse within ${PULSE_DEADLINE_MS} ms`
     // A node that refuses it votes all the same: it is less certain what it remembers when it comes back.
     const wrote = await inTime(clock, PULSE_DEADLINE_MS, writing, late).catch(() => undefined)
@@ -105,6 +142,8 @@ export class NodeContinuity {
   /** For viewers of the nodes: why it waits, where its data could have sufficed. */
   explained(member: Member): NodeState {
     const { state } = member
+    if (state.kind === 'quarantined' && this.rivalOf(member)?.lives === true)
+      return { ...state, reason: TWO_SERVERS }
     const verdict = this.#verdictOn(member)
     if (state.kind !== 'quarantined' || verdict === undefined || verdict.kind === 'unknown') return state
     const why = verdict.kind === 'closed' ? verdict.reason : WHY[verdict.kind]

@@ -14,7 +14,7 @@ import type { MergedKeys } from '../core/nodes/record-copying.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
 import type { ClusterNodes } from './cluster-nodes.ts'
-import type { NodeContinuity } from './continuity.ts'
+import { type NodeContinuity, TWO_SERVERS } from './continuity.ts'
 import type { NodeFacts } from './inspection.ts'
 import type { Member } from './member.ts'
 
@@ -26,6 +26,9 @@ const COPY_KEYS_PER_SECOND = 5_000
 
 /** How long a sidecar keeps the work on a node: longer than a turn, but a dead sidecar must not block for long. */
 const OCCUPY_MS = 3_000
+
+/** How often the quarantine of a node begins anew while another server is used under its name. */
+const RESTART_EVERY_MS = 5_000
 
 /** How long one turn goes on copying before it writes down its progress and looks at the node again. */
 const TURN_MS = 1_000
@@ -49,12 +52,13 @@ type FirstSeen = { readonly nonce: string; readonly nodeMs: number; readonly mon
 
 export class Enroller {
   readonly #nodes: ClusterNodes
-  readonly #continuity: Pick<NodeContinuity, 'turn'>
+  readonly #continuity: Pick<NodeContinuity, 'turn' | 'rivalOf' | 'outlivedRival'>
   readonly #who: string
   readonly #pursuing = new Set<Member>()
   readonly #firstSeen = new Map<Member, FirstSeen>()
   readonly #merged = new Map<Member, MergedKeys & { readonly nonce: string }>()
   readonly #blocked = new Set<Member>()
+  readonly #rivalTold = new Set<Member>()
   /** Nonces; one per quarantine, and quarantines are few. */
   readonly #lossTold = new Set<string>()
   #founding: Promise<void> | undefined
@@ -62,7 +66,7 @@ export class Enroller {
   /** Until when the records read so far use up the bounded rate. */
   #paidUntilMonoMs = Number.NEGATIVE_INFINITY
 
-  constructor(nodes: ClusterNodes, continuity: Pick<NodeContinuity, 'turn'>) {
+  constructor(nodes: ClusterNodes, continuity: Pick<NodeContinuity, 'turn' | 'rivalOf' | 'outlivedRival'>) {
     this.#nodes = nodes
     this.#continuity = continuity
     this.#who = nodes.options.random.hex(8)
@@ -186,6 +190,22 @@ export class Enroller {
       required: majorityOf(members.length),
     }
     const occupy = () => target.occupy(this.#who, OCCUPY_MS)
+    const rival = this.#continuity.rivalOf(member)
+    if (rival !== undefined) {
+      if (!this.#rivalTold.has(member)) this.#stumbled(member, new Error(TWO_SERVERS))
+      this.#rivalTold.add(member)
+      // The rest of its quarantine must not be over before the last lease that the other server granted.
+      const waitedMs = nodeMs - quarantine.sinceNodeMs
+      if (rival.lives && waitedMs < Math.min(RESTART_EVERY_MS, view.quarantineMs))
+        return { kind: 'wait', remainingMs: view.quarantineMs }
+      if (!(await occupy())) return { kind: 'busy' }
+      await target.restart(quarantine.nonce, options.random.hex(16))
+      if (!rival.lives) {
+        this.#continuity.outlivedRival(member)
+        this.#rivalTold.delete(member)
+      }
+      return { kind: 'wait_anew' }
+    }
     const goOn = this.#pace(() => member.state.kind === 'quarantined' && !this.#nodes.closed)
     const { random, events } = options
     const ports = { target, occupy, events, goOn }

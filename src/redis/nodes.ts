@@ -265,8 +265,8 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     const forgot = member.epochs.saw(facts, receivedMonoMs)
     const sample = { nodeMs, sentMonoMs, receivedMonoMs }
     const counts = this.#onLook(this.members.indexOf(member), sample, sentWallMs)
-    const wasSetBack = this.continuity.saw(member, facts, sample, counts)
-    const reason = forgot ?? (wasSetBack ? 'its data were set back' : undefined)
+    const lost = this.continuity.saw(member, facts, sample, counts)
+    const reason = forgot ?? lost
     if (reason !== undefined && epoch !== undefined && !this.options.watchOnly)
       member.invalidated = { epoch, reason }
     return facts

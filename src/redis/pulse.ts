@@ -50,11 +50,21 @@ export async function writePulse(
   { name, durable, others }: Pick<Pulse, 'name' | 'durable' | 'others'>,
   beats: ReadonlyMap<string, string>,
 ): Promise<{ readonly ms: number; readonly beat: number } | undefined> {
-  const args = [epoch, PULSE_EVERY_MS, name, durable ? 1 : 0]
+  const args: (string | number)[] = [epoch, PULSE_EVERY_MS, name, durable ? 1 : 0]
   for (const other of new Set([...others.keys(), ...beats.keys()]))
     args.push(other, others.get(other) ?? '', beats.get(other) ?? '')
   const stands = await call(client, PULSE_KEY, EPOCH_KEY, ...args)
   return Array.isArray(stands) ? { ms: Number(stands[0]), beat: Number(stands[1]) } : undefined
+}
+
+/** Writes what is known of other nodes' beats, and no pulse. */
+export async function writeNotes(
+  client: Redis,
+  epoch: string,
+  beats: ReadonlyMap<string, string>,
+): Promise<void> {
+  const notes = [...beats].flatMap(([other, beat]) => [other, '', beat])
+  await call(client, PULSE_KEY, EPOCH_KEY, epoch, '', '', '', ...notes)
 }
 
 /**

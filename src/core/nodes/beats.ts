@@ -10,6 +10,7 @@
  */
 
 import { nonceIn } from './enrolment-rules.ts'
+import { RIVAL_BEATS } from './rivals.ts'
 
 /** As a node's data say. */
 export type Beats = {
@@ -39,8 +40,7 @@ export class BeatMemory {
     this.#nonces.set(name, nonce)
     this.#learn(name, nonce, beats.own, receivedMonoMs)
     for (const [other, noted] of beats.others) {
-      const end = noted.lastIndexOf(':')
-      this.#learn(other, noted.slice(0, end), Number(noted.slice(end + 1)), receivedMonoMs)
+      this.#learn(other, ...splitNote(noted), receivedMonoMs)
     }
     return known !== undefined && known.sinceMonoMs < sentMonoMs && beats.own < known.count
   }
@@ -48,6 +48,23 @@ export class BeatMemory {
   /** The node's pulse was written under that epoch. */
   wrote(name: string, epoch: string, count: number, nowMonoMs: number): void {
     this.#learn(name, nonceIn(epoch), count, nowMonoMs)
+  }
+
+  /** The node does not vote: what is known of its last enrolment is no news. */
+  waits(name: string): void {
+    this.#nonces.delete(name)
+  }
+
+  /**
+   * Whether a node's note about another one is so old, or about so different an enrolment, that it must be written even
+   * though nobody else's note of this moment is: two servers behind one name are known by such notes alone (`rivals.ts`).
+   */
+  isBehind(name: string, noted: string | undefined): boolean {
+    const own = this.noteOf(name)
+    if (own === undefined) return false
+    const [nonce, count] = splitNote(own)
+    const [itsNonce, itsCount] = splitNote(noted ?? '')
+    return nonce !== itsNonce || count >= itsCount + RIVAL_BEATS
   }
 
   /** For the notes of other nodes; undefined where nothing is known. */
@@ -62,6 +79,12 @@ export class BeatMemory {
     // 0 is no beat, and NaN no number.
     if (count > (this.#known.get(key)?.count ?? 0)) this.#known.set(key, { count, sinceMonoMs })
   }
+}
+
+/** The nonce and the count of a note; NaN where there is no number. */
+export function splitNote(note: string): readonly [nonce: string, count: number] {
+  const end = note.lastIndexOf(':')
+  return [note.slice(0, end), Number(note.slice(end + 1))]
 }
 
 /** All nodes of a cluster that was founded together have the same nonce. */

@@ -1,15 +1,18 @@
 --[[
 A node's pulse: its own time, written into its data while it votes, and how many were written; with it the newest pulses of other
-nodes. At most one write in so many milliseconds, however many sidecars ask for one. What it is for: src/core/nodes/continuity.ts,
+nodes. At most one pulse in so many milliseconds, however many sidecars ask for one. What it is for: src/core/nodes/continuity.ts,
 and beats.ts for the counts. Also where the memory is full (pulse.ts says so in the line before): one small key that is there already.
 
 KEYS  [1] pulse (hash)  [2] epoch
-ARGV  [1] the epoch under which the caller saw it vote  [2] least distance of two pulses (ms)  [3] the name of the node
+ARGV  [1] the epoch under which the caller saw it vote  [2] least distance of two pulses (ms; empty: beats of others alone, no pulse)
+      [3] the name of the node
       [4] 1 where every write reaches the disk before its answer, else 0  then name, pulse (ms; empty: not known) and beat
       (`nonce:count`; empty: not known) of each other node
 Answers  the time of the pulse that stands, in ms, and its count; false where the epoch does not stand on this process
 ]]
 local PULSE, EPOCH = KEYS[1], KEYS[2]
+-- RIVAL_BEATS in src/core/nodes/rivals.ts.
+local BEHIND = 5
 local epoch, least, name, durable = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 if redis.call('GET', EPOCH) ~= epoch or string.find(epoch, '1:' .. run .. ':', 1, true) ~= 1 then return false end
@@ -19,25 +22,29 @@ local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local function has(field, value) return redis.call('HGET', PULSE, field) == value end
 local there = redis.call('HGET', PULSE, 'ms')
 -- Backwards, too: where its clock was set back, a pulse of what is to come would hide what is lost until then.
-if there and math.abs(now - tonumber(there)) < least and has('run', run) and has('name', name) and has('durable', durable) then
-  return { there, redis.call('HGET', PULSE, 'count') or '0' }
-end
-local digits = string.format('%.0f', now)
-local count = string.format('%.0f', tonumber(redis.call('HGET', PULSE, 'count') or '0') + 1)
-local fields = { 'ms', digits, 'run', run, 'name', name, 'durable', durable, 'count', count }
+local fresh = not least
+  or there and math.abs(now - tonumber(there)) < least and has('run', run) and has('name', name) and has('durable', durable)
+local fields = {}
 local function note(field, value)
   fields[#fields + 1] = field
   fields[#fields + 1] = value
 end
 for i = 5, #ARGV, 3 do
   local field, ms, beat = 'of:' .. ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  if ms ~= '' and tonumber(ms) > tonumber(redis.call('HGET', PULSE, field) or '0') then note(field, ms) end
+  if not fresh and ms ~= '' and tonumber(ms) > tonumber(redis.call('HGET', PULSE, field) or '0') then note(field, ms) end
   local nonce, beats = string.match(beat, '^(.+):(%d+)$')
   if nonce then
     local known, known_beats = string.match(redis.call('HGET', PULSE, 'beat:' .. ARGV[i]) or '', '^(.+):(%d+)$')
-    -- The count of an earlier enrolment says nothing about this one.
-    if known ~= nonce or tonumber(beats) > tonumber(known_beats) then note('beat:' .. ARGV[i], beat) end
+    -- The count of an earlier enrolment says nothing about this one. Between two pulses only what is far behind is written.
+    if known ~= nonce or tonumber(beats) >= tonumber(known_beats) + (fresh and BEHIND or 1) then note('beat:' .. ARGV[i], beat) end
   end
 end
+if fresh then
+  if #fields > 0 then redis.call('HSET', PULSE, unpack(fields)) end
+  return { there or '0', redis.call('HGET', PULSE, 'count') or '0' }
+end
+local digits = string.format('%.0f', now)
+local count = string.format('%.0f', tonumber(redis.call('HGET', PULSE, 'count') or '0') + 1)
+for _, value in ipairs({ 'ms', digits, 'run', run, 'name', name, 'durable', durable, 'count', count }) do fields[#fields + 1] = value end
 redis.call('HSET', PULSE, unpack(fields))
 return { digits, count }

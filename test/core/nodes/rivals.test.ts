@@ -1,0 +1,48 @@
+import { expect, test } from 'vitest'
+import { RIVAL_BEATS, RivalWatch, yieldsTo } from '../../../src/core/nodes/rivals.ts'
+
+/** A second apart: what is noted of the node under each nonce. */
+function watch(...seconds: readonly Readonly<Record<string, number>>[]) {
+  const rivals = new RivalWatch()
+  rivals.saw('a', 'own', 0)
+  seconds.forEach((notes, second) => {
+    for (const [nonce, count] of Object.entries(notes)) rivals.noted('a', nonce, count, second * 1_000)
+  })
+  return { rivals, rival: () => rivals.rivalOf('a', (seconds.length - 1) * 1_000) }
+}
+
+const counts = (from: number, seconds: number, each: number) =>
+  Array.from({ length: seconds }, (_, second) => ({ other: from + second * each }))
+
+test('a count that grows on under another enrolment is that of another server', () => {
+  expect(watch(...counts(70, 10, 1)).rival()).toEqual({ nonce: 'other', lives: true })
+})
+
+test('its own count, and a count that stands still, are none', () => {
+  expect(watch(...counts(70, 20, 0)).rival()).toBeUndefined()
+  expect(watch({ own: 1 }, { own: 100 }, {}, {}, { own: 200 }, { own: 300 }).rival()).toBeUndefined()
+})
+
+test('notes of a node that was just enrolled are still on their way', () => {
+  expect(
+    watch({ other: 1 }, { other: 500 }, {}, {}, {}, { other: 500 + RIVAL_BEATS - 1 }).rival(),
+  ).toBeUndefined()
+})
+
+test('a server that is heard of no more lives no more, until that is forgotten', () => {
+  const { rivals } = watch(...counts(70, 10, 1))
+  expect(rivals.rivalOf('a', 60_000)).toEqual({ nonce: 'other', lives: false })
+  rivals.forget('a')
+  expect(rivals.rivalOf('a', 60_000)).toBeUndefined()
+})
+
+test('what is known of another node, or of the time before an enrolment, says nothing', () => {
+  const { rivals } = watch(...counts(70, 10, 1))
+  expect(rivals.rivalOf('b', 9_000)).toBeUndefined()
+  rivals.saw('a', 'next', 9_000)
+  expect(rivals.rivalOf('a', 9_000)).toBeUndefined()
+})
+
+test('of two that vote both sides name the same one', () => {
+  expect([yieldsTo('1a', '2b'), yieldsTo('2b', '1a')]).toEqual([true, false])
+})

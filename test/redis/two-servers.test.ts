@@ -1,0 +1,75 @@
+/** Two servers that are used under the name of one node: a majority with the one need not meet a majority with the other. */
+import { readFileSync } from 'node:fs'
+import { expect, onTestFinished, test } from 'vitest'
+import { RIVAL_BEATS } from '../../src/core/nodes/rivals.ts'
+import { eventually } from '../support/eventually.ts'
+import { joinCluster, type Sidecar } from '../support/redis-cluster.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+
+const NAMES = ['redis-0', 'redis-1', 'redis-2']
+const TWO_SERVERS = 'its name leads to two servers'
+
+/** Three nodes, and a fourth server that some sidecars reach under the name of node 0. */
+async function start() {
+  const servers = await startRedisServers(4, { appendOnly: true })
+  onTestFinished(() => servers[Symbol.asyncDispose]())
+  const [old, one, two, other] = servers.urls as [string, string, string, string]
+  const join = async (urls: readonly string[], quarantineMs: number): Promise<Sidecar> => {
+    const sidecar = await joinCluster(urls, { names: NAMES, quarantineMs, inspectEveryMs: 200 })
+    onTestFinished(() => sidecar[Symbol.asyncDispose]())
+    return sidecar
+  }
+  return {
+    servers,
+    withOld: (quarantineMs: number) => join([old, one, two], quarantineMs),
+    withOther: (quarantineMs: number) => join([other, one, two], quarantineMs),
+  }
+}
+
+function whyNot(sidecar: Sidecar): string {
+  const state = sidecar.nodes.states()[0]?.state
+  return state?.kind === 'quarantined' ? state.reason : ''
+}
+
+// Bug: it was enrolled after its quarantine, and both servers voted in one name: what a majority with the one had
+// recorded was executed again by a majority with the other.
+test('a server in the place of a node that others still use is not enrolled before that one has gone', async () => {
+  const quarantineMs = 8_000
+  const scene = await start()
+  const before = await scene.withOld(quarantineMs)
+  await before.votes(3)
+  const after = await scene.withOther(quarantineMs)
+  await eventually('it says why it waits', () => whyNot(after).includes(TWO_SERVERS), { withinMs: 20_000 })
+  expect(before.states()).toEqual(['voting', 'voting', 'voting'])
+  await eventually('the log says so, too', () =>
+    after.events.some((event) => event.kind === 'enrolment_stumbled' && event.reason.includes(TWO_SERVERS)),
+  )
+
+  const enrolled = () => after.kinds().includes('node_enrolled')
+  expect(enrolled()).toBe(false)
+  await scene.servers.stop(0)
+  const stopped = performance.now()
+  await eventually('it is enrolled', enrolled, { withinMs: 60_000 })
+  expect(performance.now() - stopped).toBeGreaterThan(quarantineMs)
+  await after.votes(3)
+}, 120_000)
+
+test('where two servers vote under one name, one of them loses its vote', async () => {
+  const quarantineMs = 5_000
+  const scene = await start()
+  const founder = await scene.withOld(quarantineMs)
+  await founder.votes(3)
+  await founder[Symbol.asyncDispose]()
+  const after = await scene.withOther(quarantineMs)
+  await after.votes(3)
+  const before = await scene.withOld(quarantineMs)
+  await before.votes(3)
+  const why = () => [whyNot(before), whyNot(after)].filter((reason) => reason.includes(TWO_SERVERS))
+  await eventually('one says why it waits', () => why().length > 0, { withinMs: 30_000 })
+  expect([before.states()[0], after.states()[0]].toSorted()).toEqual(['quarantined', 'voting'])
+}, 120_000)
+
+test('the script writes what is behind by as many beats as prove another server', () => {
+  const script = readFileSync(new URL('../../src/redis/lua/pulse.lua', import.meta.url), 'utf8')
+  expect(script).toContain(`local BEHIND = ${RIVAL_BEATS}\n`)
+})
