@@ -148,6 +148,8 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
         ...view,
         voting: view.state === 'voting',
         quarantined: view.state === 'quarantined',
+        // A node that votes has a reason only where it does.
+        refusesWrites: view.state === 'voting' && view.reason !== undefined,
       }))
       recordStanding(metrics, { ...watched, nodes, readiness: verdict(watched) })
       recordSagaBacklog(metrics.sagas, watched.sagas)

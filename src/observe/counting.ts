@@ -44,6 +44,8 @@ type NodeStandingNow = {
   readonly group?: string
   readonly voting: boolean
   readonly quarantined: boolean
+  /** It votes, and only reads count on it. */
+  readonly refusesWrites?: boolean
   readonly startedWallMs?: number
   readonly memoryShare?: number
 }
@@ -151,8 +153,9 @@ export function recordStanding(metrics: Metrics, standing: Standing): void {
   // The quorum with the fewest nodes is the first to be lost.
   const reachable = groups.map((all = []) => all.filter(({ voting }) => voting).length)
   metrics.reachableNodes.set(reachable.length === 0 ? 0 : Math.min(...reachable))
-  for (const { name: node, voting, startedWallMs, memoryShare } of nodes) {
+  for (const { name: node, voting, refusesWrites = false, startedWallMs, memoryShare } of nodes) {
     metrics.nodeUp.set({ node }, voting ? 1 : 0)
+    metrics.nodeRefusesWrites.set({ node }, refusesWrites ? 1 : 0)
     metrics.nodeStart.set({ node }, (startedWallMs ?? Number.NaN) / 1000)
     metrics.nodeMemory.set({ node }, memoryShare ?? Number.NaN)
   }

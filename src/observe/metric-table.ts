@@ -138,6 +138,11 @@ function nodeMetrics({ counter, counterByTwo, gauge, histogramBy }: Kinds, node:
       {},
     ),
     nodeUp: gauge('fencepost_redis_node_up', '1 where the node is connected and may vote.', { node }),
+    nodeRefusesWrites: gauge(
+      'fencepost_redis_node_refuses_writes',
+      '1 where the node may vote and refuses every write, so that no request can count on it.',
+      { node },
+    ),
     nodeDuration: histogramBy(
       'fencepost_redis_node_request_duration_seconds',
       'Time from asking a node to its answer or to giving it up.',

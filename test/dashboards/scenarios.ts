@@ -57,6 +57,7 @@ export const NO_TRAFFIC: Scenario = {
   [at('fencepost_synthetic_probe_total', 'result="false_negative"')]: [[1, 0]],
   [PROBE_OK]: [[1, 60]],
   [at('fencepost_redis_node_up', 'node="redis-0"')]: [[1, 1]],
+  [at('fencepost_redis_node_refuses_writes', 'node="redis-0"')]: [[1, 0]],
   [at('fencepost_redis_clock_skew_seconds', 'node="redis-0"')]: [[1, 0.001]],
   [at('fencepost_redis_node_start_timestamp_seconds', 'node="redis-0"')]: [[1, -86_400]],
   [MEMORY_OF[0]]: [[1, 0.4]],
@@ -223,6 +224,14 @@ export const INCIDENTS: readonly Incident[] = [
   {
     alert: 'FencepostRedisNodeDown',
     bad: { [at('fencepost_redis_node_up', 'node="redis-0"')]: 0 },
+    minutes: 10,
+    firesAfter: 8,
+    resolvedAfter: 2,
+  },
+  // Bug: a node whose disk was full kept its vote, so nothing fired, also where no other node was left to lose.
+  {
+    alert: 'FencepostRedisNodeDown',
+    bad: { [at('fencepost_redis_node_refuses_writes', 'node="redis-0"')]: 1 },
     minutes: 10,
     firesAfter: 8,
     resolvedAfter: 2,

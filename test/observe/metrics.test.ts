@@ -426,7 +426,7 @@ describe('what is counted when', () => {
     expect(await shown()).toEqual([3, 2, 2, 0])
   })
 
-  test('each further node adds 17 series, and 11 to the sidecar that collects the stats of the nodes', async () => {
+  test('each further node adds 18 series, and 11 to the sidecar that collects the stats of the nodes', async () => {
     const STATS = {
       memoryUsedBytes: 1,
       memoryMaxBytes: 1,
@@ -441,8 +441,8 @@ describe('what is counted when', () => {
       slowestNewMs: 0,
     }
     for (const [collects, each] of [
-      [false, 17],
-      [true, 28],
+      [false, 18],
+      [true, 29],
     ] as const) {
       const of = async (count: number) => {
         const nodes = Array.from({ length: count }, (_, at) => `redis-${at}`)
@@ -491,7 +491,7 @@ describe('what is counted when', () => {
         name,
         voting: index > 0,
         quarantined: index === 0,
-        ...(index === 1 ? { startedWallMs: 1_700_000_000_000, memoryShare: 0.25 } : {}),
+        ...(index === 1 ? { refusesWrites: true, startedWallMs: 1_700_000_000_000, memoryShare: 0.25 } : {}),
       })),
       inFlight: 7,
       bodyBytes: 5,
@@ -504,7 +504,7 @@ describe('what is counted when', () => {
     const all = await series()
     const shown = Object.fromEntries(
       [...all].filter(([name]) =>
-        /reachable|up|skew|memory|start|breaker|readiness|flight|held|quarantined|pending|sweeper|orphans|body_memory/.test(
+        /reachable|up|refuses|skew|memory|start|breaker|readiness|flight|held|quarantined|pending|sweeper|orphans|body_memory/.test(
           name,
         ),
       ),
@@ -513,6 +513,8 @@ describe('what is counted when', () => {
       fencepost_quorum_reachable_nodes: 4,
       'fencepost_redis_node_up{node="redis-0"}': 0,
       'fencepost_redis_node_up{node="redis-1"}': 1,
+      'fencepost_redis_node_refuses_writes{node="redis-0"}': 0,
+      'fencepost_redis_node_refuses_writes{node="redis-1"}': 1,
       'fencepost_redis_clock_skew_seconds{node="redis-0"}': Number.NaN,
       'fencepost_redis_node_start_timestamp_seconds{node="redis-0"}': Number.NaN,
       'fencepost_redis_node_start_timestamp_seconds{node="redis-1"}': 1_700_000_000,
