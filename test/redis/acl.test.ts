@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { createRedisAuditLog } from '../../src/redis/audit-log.ts'
 import { systemClock } from '../../src/system/clock.ts'
@@ -59,3 +60,28 @@ test('a node whose user may not select the database of the URL is down, and no o
   )
   expect(await after.claim('in database 1', { budgetMs: 100 })).toMatchObject({ kind: 'unavailable' })
 })
+
+// Bug: it voted, and everything showed it as well, while each request was refused with 503.
+test.each(['set', 'getrange', 'setrange', 'strlen', 'pttl', 'exists', 'del', 'hset', 'hsetnx', 'scan'])(
+  'a node whose user may not run %s is down, and says so, until the right is there',
+  async (command) => {
+    const page = readFileSync(new URL('../../docs/operations/nodes.md', import.meta.url), 'utf8')
+    const line = /^user fencepost .*$/m.exec(page)?.[0] ?? ''
+    await using servers = await startRedisServers(3, { config: ['user default on nopass ~* &* +@all', line] })
+    const addresses = servers.urls.map((url) => ({ url, username: 'fencepost', password: 'secret' }))
+    await using sidecar = await joinCluster(servers.urls, { addresses })
+    await sidecar.votes(3)
+    const operator = new Redis(servers.at(0).url)
+    const state = () => sidecar.nodes.states()[0]?.state
+
+    await operator.call('ACL', 'SETUSER', 'fencepost', `-${command}`)
+    await eventually('it is down', () => state()?.kind === 'down')
+    expect(state()).toEqual({
+      kind: 'down',
+      reason: `NOPERM the user of this sidecar may not run: ${command}`,
+    })
+    await operator.call('ACL', 'SETUSER', 'fencepost', `+${command}`)
+    await sidecar.votes(3)
+    operator.disconnect()
+  },
+)

@@ -22,6 +22,7 @@ Answers
   look        run_id, TIME in ms, epoch, quarantine as a flat list, cluster id, longest quarantine (ms), names of all nodes, format,
               what the node answers to a write that changes nothing: 0, or why it refuses every write
   others      1 done; 0 the nonce, claim or list does not stand, or it is not this node's turn
+  NOPERM is an error of `look`: commands that its user may not run
   RUN_CHANGED is an error: another process than the one that was meant
   NEWER is an error: a later version has raised the format, and no act of this one may change what stands there
 ]]
@@ -73,7 +74,31 @@ local function vote_from_now(id, quarantine_ms, members)
   return 1
 end
 
+-- What requests and enrolment need besides the commands that have led here. Without one of them nodes would seem well while each request, or
+-- each one of a kind, is refused. The node itself judges; one that can't is asked nothing.
+local function forbidden()
+  local found = {}
+  local function check(...)
+    if not redis.acl_check_cmd(...) then found[#found + 1] = string.lower((...)) end
+  end
+  if redis.acl_check_cmd then
+    check('SET', EPOCH, '')
+    check('GETRANGE', EPOCH, '0', '0')
+    check('SETRANGE', EPOCH, '0', '')
+    check('STRLEN', EPOCH)
+    check('PTTL', EPOCH)
+    check('EXISTS', EPOCH)
+    check('DEL', EPOCH)
+    check('HSET', QUARANTINE, 'nonce', '')
+    check('HSETNX', CLUSTER, 'id', '')
+    check('SCAN', '0')
+  end
+  return table.concat(found, ', ')
+end
+
 if act == 'look' then
+  local lacks = forbidden()
+  if lacks ~= '' then return redis.error_reply('NOPERM the user of this sidecar may not run: ' .. lacks) end
   -- A disk that is full, or replicas that are missing, are refused with words of their own, and only to a write. Nothing is deleted.
   local write = redis.pcall('DEL', KEYS[6])
   return { RUN, NOW, redis.call('GET', EPOCH), redis.call('HGETALL', QUARANTINE),
