@@ -26,8 +26,10 @@ const INTRODUCTIONS: Record<Chart, string> = {
 head -c 32 /dev/urandom | base64 > token
 kubectl create secret generic fencepost-token --from-file=token=./token
 password=$(head -c 32 /dev/urandom | base64 | tr -dc A-Za-z0-9)
-sed "s/replace-this-password/$password/; /^user operator/d" deploy/k8s/nodes-tls-acl/users.acl.example > users.acl
-kubectl create secret generic fencepost-redis-users --from-file=users.acl --from-literal=password="$password"
+operator=$(head -c 32 /dev/urandom | base64 | tr -dc A-Za-z0-9)
+sed "s/replace-this-password/$password/; s/replace-this-other-password/$operator/" deploy/k8s/nodes-tls-acl/users.acl.example > users.acl
+kubectl create secret generic fencepost-redis-users --from-file=users.acl --from-literal=password="$password" \\
+  --from-literal=operator-password="$operator"
 helm dependency build deploy/helm/fencepost
 helm install fencepost deploy/helm/fencepost --wait --set service.tokenSecret=fencepost-token \\
   --set redis.username=fencepost,redis.passwordSecret=fencepost-redis-users,redis.bundled.usersSecret=fencepost-redis-users
