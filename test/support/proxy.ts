@@ -232,6 +232,13 @@ export async function openWire(port: number): Promise<Wire> {
   }
 }
 
+/** As blocking clients do. Resolves when all of it is written, or the connection took no more. */
+export async function sendAllThenRead({ socket }: Wire, bytes: Buffer): Promise<void> {
+  socket.pause()
+  await new Promise<void>((resolve) => socket.write(bytes, () => resolve()))
+  socket.resume()
+}
+
 export type Held = { readonly release: () => void; readonly released: Promise<void> }
 
 /** For an application that answers when the test says so. */

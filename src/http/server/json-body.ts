@@ -61,6 +61,10 @@ function fault(code: string): Error {
   return Object.assign(new Error('the body can not be taken'), { code })
 }
 
+export function isTooLarge({ code }: FastifyError): boolean {
+  return code === TOO_LARGE
+}
+
 /** Undefined where the error is another one. */
 export function bodyProblem({ code }: FastifyError, bytesMax: number): Problem | undefined {
   switch (code) {

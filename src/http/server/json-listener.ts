@@ -8,7 +8,7 @@
 import type { FastifyError, FastifyInstance, FastifyReply } from 'fastify'
 import { type Problem, problemDocument } from '../message/problems.ts'
 import { createConnectionFaults } from './connection-faults.ts'
-import { bodyProblem, readJsonBodies } from './json-body.ts'
+import { bodyProblem, isTooLarge, readJsonBodies } from './json-body.ts'
 import { createRoutedListener, type RoutedLimits } from './routed-listener.ts'
 import type { ListenerTls } from './tls.ts'
 import { validatorOf } from './validation.ts'
@@ -63,6 +63,8 @@ export function createJsonListener(
   readJsonBodies(app, limits.bodyBytesMax)
   app.setErrorHandler((error: FastifyError, request, reply) => {
     if (reply.sent) return reply
+    // Fastify would close the connection with bytes unread, and the reset overtakes the answer where a caller sends all before it reads.
+    if (isTooLarge(error)) reply.removeHeader('connection')
     // A caller that disconnects in the middle of its body is no fault of the sidecar; this answer has no reader.
     const known = problemOf(error, limits.bodyBytesMax) ?? (request.raw.complete ? undefined : BROKEN_OFF)
     if (known !== undefined) return sendProblem(reply, known, newInstance())

@@ -19,9 +19,12 @@ export type SendOptions = {
   readonly close: boolean
 }
 
-/** How much of a refused request is still read, so that its client can read the answer. */
-const LINGER_MS = 1_000
-const LINGER_BYTES = 1024 * 1024
+/**
+ * How long a refused request is still read, so that its client can read the answer: blocking clients send all of it first. The
+ * bytes are dropped, so their number has no limit of its own.
+ */
+const LINGER_SILENCE_MS = 1_000
+const LINGER_MS = 10_000
 
 /** Resolves when the answer is handed over, or the client has disconnected. Never rejects. */
 export async function send(inbound: Inbound, answer: Answer, options: SendOptions): Promise<void> {
@@ -167,21 +170,19 @@ async function linger({ req, res, cut }: Inbound): Promise<void> {
   // If the rest is malformed or does not arrive, there is nothing to wait for.
   if (req.complete || req.destroyed || res.destroyed || cut.aborted) return
   await new Promise<void>((resolve) => {
-    let bytes = 0
     const done = (): void => {
-      clearTimeout(timer)
-      req.off('data', count).off('end', done).off('close', done)
+      clearTimeout(silence)
+      clearTimeout(longest)
+      req.off('data', heard).off('end', done).off('close', done)
       res.off('close', done)
       resolve()
     }
-    const count = (part: Buffer): void => {
-      bytes += part.length
-      if (bytes > LINGER_BYTES) done()
-    }
-    const timer = setTimeout(done, LINGER_MS)
+    const heard = (): void => void silence.refresh()
+    const silence = setTimeout(done, LINGER_SILENCE_MS)
+    const longest = setTimeout(done, LINGER_MS)
     req
       .on('error', () => {})
-      .on('data', count)
+      .on('data', heard)
       .on('end', done)
       .on('close', done)
     res.on('close', done)

@@ -7,7 +7,7 @@
  */
 import { expect, test } from 'vitest'
 import { eventually } from '../../support/eventually.ts'
-import { openWire } from '../../support/proxy.ts'
+import { openWire, sendAllThenRead } from '../../support/proxy.ts'
 import { snapshot, startReservationApi } from '../../support/reservation-api.ts'
 
 const POST = 'POST /v1/reservations HTTP/1.1\r\n'
@@ -75,6 +75,17 @@ test.each<[what: string, bytes: string, status: number]>([
   expect(api.failures).toEqual([])
   const extended = await api.call(`/v1/reservations/${held.id}/extend`, { fencing_token: held.token })
   expect(extended.status).toBe(200)
+})
+
+// Bug: the connection was closed with the rest of the body unread, and the caller's write failed before it had read the answer.
+test('a caller that sends a large body before it reads is told that it is too large', async () => {
+  await using api = await startReservationApi({ limits: { bodyBytesMax: 64 * 1024 } })
+  await using wire = await openWire(Number(new URL(api.origin).port))
+  wire.send(`${HEAD}Content-Length: 30000000\r\n\r\n`)
+  await sendAllThenRead(wire, Buffer.alloc(30_000_000))
+  await eventually('an answer', () => wire.received().endsWith('}'))
+  expect(wire.received()).toMatch(/^HTTP\/1\.1 413 /)
+  expect(wire.received()).toContain('65536 bytes')
 })
 
 test.each<[what: string, change: (id: string) => string, token: number, statuses: number[]]>([

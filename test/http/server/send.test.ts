@@ -5,7 +5,7 @@ import { buffer } from 'node:stream/consumers'
 import { expect, test } from 'vitest'
 import type { Answer } from '../../../src/http/message/answer.ts'
 import { send } from '../../../src/http/server/send.ts'
-import { openWire } from '../../support/proxy.ts'
+import { openWire, sendAllThenRead } from '../../support/proxy.ts'
 
 const BYTES = 1_000_000
 
@@ -43,6 +43,32 @@ test.each([
     }
   },
 )
+
+// Bug: what came after one MiB was not read any more, and the client's write failed before it had read the answer.
+test('an answer reaches a client that sends 30 MB before it reads', async () => {
+  const answer: Answer = {
+    status: 413,
+    headers: [],
+    body: Buffer.from('too large'),
+    decision: 'invalid',
+    detail: 'body-too-large',
+  }
+  const server = createServer((req, res) => {
+    const inbound = { req, res, expectsContinue: false, cut: new AbortController().signal }
+    void send(inbound, answer, { readerIdleMs: 60_000, close: true })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  try {
+    await using wire = await openWire((server.address() as AddressInfo).port)
+    wire.send('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000000\r\n\r\n')
+    await sendAllThenRead(wire, Buffer.alloc(30_000_000))
+    await wire.ended
+    expect(wire.received()).toMatch(/^HTTP\/1\.1 413 .*too large$/s)
+  } finally {
+    server.close()
+    server.closeAllConnections()
+  }
+})
 
 test.each([0, 1, 256, 1024, 1025, 70_000])(
   'an answer of %i bytes of all values arrives byte for byte',
