@@ -6,7 +6,14 @@ import { delimiter, dirname, join } from 'node:path'
 import { afterAll, beforeAll } from 'vitest'
 import { cached, goProgram, run } from '../test/support/fetched-programs.ts'
 import { requireProgram } from '../test/support/programs.ts'
-import { reservesOnce, sendsUntilAnswered, setLanguageStage } from './support/languages.ts'
+import {
+  halfAnAnswer,
+  laterByADate,
+  reservesOnce,
+  sendsAgain,
+  sendsUntilAnswered,
+  setLanguageStage,
+} from './support/languages.ts'
 
 const here = import.meta.dirname
 let built: string
@@ -65,3 +72,16 @@ reservesOnce('go', go('reserve'))
 sendsUntilAnswered('go', go('send'))
 reservesOnce('java', java('Reserve'))
 sendsUntilAnswered('java', java('Send'))
+
+for (const [name, program] of [
+  ['go', go('send')],
+  ['java', java('Send')],
+] as const) {
+  sendsAgain(name, program, 'half of what it should be', halfAnAnswer)
+  // Bug: Java's gave up with a stack trace.
+  sendsAgain(name, program, 'a date to come back at', laterByADate)
+  // Bug: Java's waited for ever, because the time limit of its request ends with the head of the answer.
+  sendsAgain(name, program, 'a half and then nothing', (_, response) => {
+    response.writeHead(200, { 'content-length': 100 }).write('{"status":')
+  })
+}

@@ -4,7 +4,14 @@ import { expect, test } from 'vitest'
 import { type Respond, startApplication } from '../test/support/application.ts'
 import { TestProcess } from '../test/support/processes.ts'
 import { requireProgram } from '../test/support/programs.ts'
-import { reservesOnce, sendsUntilAnswered, setLanguageStage } from './support/languages.ts'
+import {
+  halfAnAnswer,
+  laterByADate,
+  reservesOnce,
+  sendsAgain,
+  sendsUntilAnswered,
+  setLanguageStage,
+} from './support/languages.ts'
 
 const python = (file: string) => async () => ({
   command: [requireProgram('python'), join(import.meta.dirname, 'python', file)],
@@ -23,15 +30,10 @@ heartbeat.start()
 print(heartbeat.lost.wait(20))
 `
 
-const half: Respond = (_, response) => {
-  response.writeHead(200, { 'content-length': 100 }).write('{"status":')
-  response.socket?.end()
-}
-
 // Bug: its thread ended with an error, and the work went on under a lease that nobody extended.
 test.each<[what: string, respond: Respond]>([
   ['a page', (_, response) => void response.writeHead(502).end('<html>Bad Gateway</html>')],
-  ['half an answer', half],
+  ['half an answer', halfAnAnswer],
 ])('python: a heartbeat that gets %s says that its lease is lost', async (_what, respond) => {
   await using server = await startApplication(respond)
   const args = ['-c', HEARTBEAT, join(import.meta.dirname, 'python')]
@@ -44,18 +46,5 @@ test.each<[what: string, respond: Respond]>([
 })
 
 // Bug: it gave up with a stack trace, and the payment may have been made.
-test('python: a payment whose answer came in half is sent again', async () => {
-  await using server = await startApplication((request, response, execution) => {
-    if (execution === 1) return half(request, response, execution)
-    response.writeHead(201, { 'Idempotency-Status': 'replayed' }).end('charge 1')
-  })
-  const program = join(import.meta.dirname, 'python/send.py')
-  const env = { FENCEPOST_PROXY: server.origin }
-  await using child = new TestProcess(requireProgram('python'), [program, 'order-half'], { env })
-  expect(await child.exited, child.output).toEqual({ code: 0, signal: null })
-  expect(child.output).toBe('replayed charge 1\n')
-  expect(server.seen.map((request) => request.values('idempotency-key'))).toEqual([
-    ['payment-order-half'],
-    ['payment-order-half'],
-  ])
-})
+sendsAgain('python', python('send.py'), 'half of what it should be', halfAnAnswer)
+sendsAgain('python', python('send.py'), 'a date to come back at', laterByADate)

@@ -3,15 +3,19 @@ import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
+import java.net.http.HttpTimeoutException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
@@ -30,11 +34,24 @@ public class Reserve {
 
   static HttpResponse<String> call(String path, String body, Duration limit) throws IOException, InterruptedException {
     HttpRequest request = HttpRequest.newBuilder(URI.create(API + path))
-        .timeout(limit)
         .header("content-type", "application/json")
         .POST(HttpRequest.BodyPublishers.ofString(body))
         .build();
-    return CLIENT.send(request, HttpResponse.BodyHandlers.ofString());
+    return answerTo(request, limit);
+  }
+
+  /** {@code HttpRequest.timeout} ends with the head of the answer: this limit is for the whole of it. */
+  static HttpResponse<String> answerTo(HttpRequest request, Duration limit) throws IOException, InterruptedException {
+    CompletableFuture<HttpResponse<String>> answer = CLIENT.sendAsync(request, HttpResponse.BodyHandlers.ofString());
+    try {
+      return answer.get(limit.toNanos(), TimeUnit.NANOSECONDS);
+    } catch (TimeoutException late) {
+      throw new HttpTimeoutException("no whole answer within " + limit);
+    } catch (ExecutionException broken) {
+      throw new IOException(broken.getCause());
+    } finally {
+      answer.cancel(true);
+    }
   }
 
   static String member(String json, String name) {

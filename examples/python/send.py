@@ -29,7 +29,9 @@ def pay(order, tries=5):
         except urllib.error.HTTPError as refused:
             if refused.code not in AGAIN:
                 raise
-            delay = float(refused.headers.get("Retry-After", delay))
+            after = refused.headers.get("Retry-After", "")
+            # It may also be a date, from the application or a gateway: then this program's own delay counts.
+            delay = int(after) if after.isdecimal() else delay
         except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException):
             pass  # the connection broke, perhaps after the payment: the same key gets the answer of the first copy
         time.sleep(delay)

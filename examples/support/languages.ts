@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { beforeAll, expect, test } from 'vitest'
+import { type Respond, startApplication } from '../../test/support/application.ts'
 import {
   type CountingApplication,
   startCountingApplication,
@@ -73,6 +74,38 @@ export function sendsUntilAnswered(name: string, program: () => Promise<Program>
     expect(said).toMatch(/^replayed ./)
     expect(application.of(`payment-${order}`)).toHaveLength(1)
   })
+}
+
+/** The first answer as `respond` gives it, the second whole: a program that gives up after the first fails. */
+export function sendsAgain(
+  name: string,
+  program: () => Promise<Program>,
+  what: string,
+  respond: Respond,
+): void {
+  test(`${name}: a payment that is answered with ${what} is sent again`, LIMIT, async () => {
+    await using server = await startApplication((request, response, execution) => {
+      if (execution === 1) return respond(request, response, execution)
+      response.writeHead(201, { 'Idempotency-Status': 'replayed' }).end('charge 1')
+    })
+    const { command, env = {} } = await program()
+    const said = await output([...command, 'order-again'], { ...env, FENCEPOST_PROXY: server.origin })
+    expect(said).toBe('replayed charge 1')
+    expect(server.seen.map((request) => request.values('idempotency-key'))).toEqual([
+      ['payment-order-again'],
+      ['payment-order-again'],
+    ])
+  })
+}
+
+export const halfAnAnswer: Respond = (_, response) => {
+  response.writeHead(200, { 'content-length': 100 }).write('{"status":')
+  response.socket?.end()
+}
+
+/** RFC 9110, section 10.2.3: a number of seconds or a date. */
+export const laterByADate: Respond = (_, response) => {
+  response.writeHead(503, { 'Retry-After': new Date().toUTCString() }).end('later')
 }
 
 async function output(
