@@ -10,6 +10,7 @@ import {
   halfAnAnswer,
   laterByADate,
   reservesOnce,
+  runsAsInTheGuide,
   sendsAgain,
   sendsUntilAnswered,
   setLanguageStage,
@@ -70,6 +71,12 @@ reservesOnce('python with httpx', httpx)
 reservesOnce('python with a generated client', generated)
 reservesOnce('go', go('reserve'))
 sendsUntilAnswered('go', go('send'))
+// Bug: without FENCEPOST_URL, which nothing mentions, it ended with `unsupported protocol scheme ""`.
+runsAsInTheGuide('go', 'pay_once.go', async (file) => {
+  const program = join(built, 'pay_once')
+  await run('pay_once', await goProgram(), ['build', '-o', program, file], {}, built)
+  return { command: [program] }
+})
 reservesOnce('java', java('Reserve'))
 sendsUntilAnswered('java', java('Send'))
 

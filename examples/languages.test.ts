@@ -8,6 +8,7 @@ import {
   halfAnAnswer,
   laterByADate,
   reservesOnce,
+  runsAsInTheGuide,
   sendsAgain,
   sendsUntilAnswered,
   setLanguageStage,
@@ -20,6 +21,7 @@ const python = (file: string) => async () => ({
 setLanguageStage()
 reservesOnce('python', python('reserve.py'))
 sendsUntilAnswered('python', python('send.py'))
+runsAsInTheGuide('python', 'pay_once.py', async (file) => ({ command: [requireProgram('python'), file] }))
 
 const HEARTBEAT = `
 import sys, time

@@ -1,5 +1,6 @@
 /** The promises of an example in any language: a program that reserves, and one that sends through the proxy. */
-import { mkdtemp, rm } from 'node:fs/promises'
+import { readFileSync } from 'node:fs'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { beforeAll, expect, test } from 'vitest'
@@ -14,6 +15,8 @@ import { PATIENT, type Sidecar, startSidecar } from '../../test/support/sidecar.
 
 /** The command of a program, before its own arguments. */
 export type Program = { readonly command: readonly string[]; readonly env?: Readonly<Record<string, string>> }
+
+const GUIDE = new URL('../../docs/guide/reservations.md', import.meta.url)
 
 let sidecar: Sidecar
 let application: CountingApplication
@@ -74,6 +77,28 @@ export function sendsUntilAnswered(name: string, program: () => Promise<Program>
     expect(said).toMatch(/^replayed ./)
     expect(application.of(`payment-${order}`)).toHaveLength(1)
   })
+}
+
+/** @param program gets the file with the program of the guide's page, of which only the sidecar's address is another */
+export function runsAsInTheGuide(
+  language: string,
+  name: string,
+  program: (file: string) => Promise<Program>,
+): void {
+  test(
+    `${language}: the program of the guide needs nothing but a sidecar, and says the same twice`,
+    LIMIT,
+    async () => {
+      const blocks = readFileSync(GUIDE, 'utf8').split('\n```')
+      const code = blocks.find((block) => block.startsWith(`${language}\n`))?.slice(language.length) ?? ''
+      const file = join(folder, name)
+      await writeFile(file, code.replace('http://127.0.0.1:8081', sidecar.api))
+      const { command, env = {} } = await program(file)
+      const [first, second, ...more] = (await output(command, env)).split('\n')
+      expect([second, more]).toEqual([first, []])
+      expect(JSON.parse(first ?? '')).toMatchObject({ attempt: 1 })
+    },
+  )
 }
 
 /** The first answer as `respond` gives it, the second whole: a program that gives up after the first fails. */
