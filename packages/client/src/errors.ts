@@ -36,7 +36,13 @@ export class FencepostError extends Error {
   readonly code: string
   readonly problem: ProblemDocument
 
-  constructor(message: string, status: number, problem: ProblemDocument, options?: ErrorOptions) {
+  /** The type `ErrorOptions` is unknown in a project whose `lib` ends before ES2022. */
+  constructor(
+    message: string,
+    status: number,
+    problem: ProblemDocument,
+    options?: { readonly cause?: unknown },
+  ) {
     super(message, options)
     this.status = status
     this.code = problem.code ?? ''
