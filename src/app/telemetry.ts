@@ -91,7 +91,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
   })
   const onLogLineDropped = () => metrics.logLinesDropped.add(1)
   const log = createLog({ level: config.logLevel, instance, target: logTo, onLost: onLogLineDropped })
-  const traces = config.tracing ? await openTraces(config, environment) : undefined
+  const traces = config.tracing ? await openTraces(config, environment, log) : undefined
   const traced = traces === undefined ? [] : [traces.subscriber]
   const gate = createReadinessGate({ ...config, quorumGate: quorumGateOf(config) }, { clock, random })
   /** Nodes whose clocks are off by more than tolerated. */
@@ -177,9 +177,10 @@ function quorumGateOf({ quorumGate, routes }: Pick<Config, 'quorumGate' | 'route
 async function openTraces(
   config: Config,
   { serviceName, version, nodeCount, required, random }: TelemetryEnvironment,
+  log: Logger,
 ) {
   const { openTracing } = await import('../observe/tracing.ts')
-  return openTracing({
+  const traces = openTracing({
     serviceName: serviceName ?? 'fencepost',
     version,
     sampleRatio: config.traceSampleRatio,
@@ -188,4 +189,9 @@ async function openTraces(
     required,
     random,
   })
+  if (traces === undefined)
+    log.warn(
+      'tracing is on, but the variables of OpenTelemetry have no span sent (OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER): the trace headers of clients pass as they are',
+    )
+  return traces
 }

@@ -62,7 +62,8 @@ const FLUSH_MS = 1_000
 
 type Acquired = { readonly span: SpanContext; readonly atWallMs: number; readonly attributes: Attributes }
 
-export function openTracing(options: TracingOptions): OpenTracing {
+/** @returns undefined where the variables of OpenTelemetry say that nothing is sent (`OTEL_SDK_DISABLED`, `OTEL_TRACES_EXPORTER`) */
+export function openTracing(options: TracingOptions): OpenTracing | undefined {
   const sdk = new NodeSDK({
     serviceName: options.serviceName,
     sampler: ALREADY_DECIDED,
@@ -73,6 +74,8 @@ export function openTracing(options: TracingOptions): OpenTracing {
   })
   sdk.start()
   const tracer = trace.getTracer('fencepost', options.version)
+  // Without a provider no span is recorded, and to tell the application so would have it record none either.
+  if (!tracer.startSpan('', { root: true }).isRecording()) return undefined
   const acquired = new Map<string, Acquired>()
 
   return {

@@ -289,6 +289,33 @@ test('off, no span is sent and the headers of the client pass as they are', asyn
   expect(receiver.raw()).toBe('')
 })
 
+// Bug: the application was told, in a traceparent of ours, that its own traces are not recorded, so it recorded none.
+test.each([
+  ['OTEL_SDK_DISABLED', 'true'],
+  ['OTEL_TRACES_EXPORTER', 'none'],
+])('where %s=%s has no span sent, tracing is off, and the log says so', async (variable, value) => {
+  await using application = await startCountingApplication()
+  await using sidecar = await startSidecar({
+    FENCEPOST_TRACING: 'on',
+    FENCEPOST_TRACE_SAMPLE_RATIO: '0',
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_UPSTREAM: application.url,
+    [variable]: value,
+  })
+  const send = (key: string, headers: Record<string, string>) =>
+    fetch(`${sidecar.proxy}/p`, {
+      method: 'POST',
+      headers: { 'idempotency-key': key, ...headers },
+      body: 'x',
+    })
+  await send('without', {})
+  await send('with', { traceparent: SAMPLED, tracestate: 'vendor=1', baggage: 'user=7' })
+  const [without, within] = application.executions
+  expect(without?.headers.traceparent).toBeUndefined()
+  expect(within?.headers).toMatchObject({ traceparent: SAMPLED, tracestate: 'vendor=1', baggage: 'user=7' })
+  expect(sidecar.process.output).toContain('"message":"tracing is on, but')
+})
+
 test('of traces that begin here the configured share is recorded', async () => {
   await using receiver = await startOtlpReceiver()
   await using application = await startCountingApplication()
