@@ -1,7 +1,8 @@
 /**
  * The headers of a trace: whether the caller's is recorded, and what the application gets.
  *
- * Decides on the text of the headers, so that a request that is not recorded costs no span and no context.
+ * Decides on the text of the headers, so that a request that is not recorded costs no span and no context. They are W3C's, whatever
+ * `OTEL_PROPAGATORS` says: the decision to record is read from them, and only one trace goes on to the application.
  *
  * Source: W3C Trace Context, https://www.w3.org/TR/trace-context/ (section 3.2).
  */
@@ -9,18 +10,29 @@
 import { mergedBaggage } from '../core/baggage.ts'
 import type { Random } from '../core/clock.ts'
 import type { HeaderList } from '../core/header-list.ts'
+import type { ClaimTrace } from '../core/tracing.ts'
 
 export const SAMPLED = 1
-/** Version, trace, parent, flags; a later version may append more. */
-const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})(?:$|-)/
+/** Version, trace, parent, flags; a later version than the first may append more. */
+const TRACEPARENT =
+  /^(?:00(?=.{53}$)|(?!00|ff)[0-9a-f]{2})-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/
+
+/** The caller's span, as its header names it. */
+export function callerOf(
+  traceparent: string | undefined,
+): (ClaimTrace & { readonly flags: number }) | undefined {
+  const [, traceId, spanId, flags] = (traceparent === undefined ? null : TRACEPARENT.exec(traceparent)) ?? []
+  if (traceId === undefined || spanId === undefined || flags === undefined) return undefined
+  return { traceId, spanId, flags: Number.parseInt(flags, 16) }
+}
 
 /** Follows a caller's decision; records a share of the traces that begin here. */
 export function isRecorded(
   traceparent: string | undefined,
   { sampleRatio, random }: { readonly sampleRatio: number; readonly random: Pick<Random, 'fraction'> },
 ): boolean {
-  const flags = traceparent === undefined ? undefined : TRACEPARENT.exec(traceparent)?.[1]
-  return flags === undefined ? random.fraction() < sampleRatio : (Number.parseInt(flags, 16) & SAMPLED) !== 0
+  const caller = callerOf(traceparent)
+  return caller === undefined ? random.fraction() < sampleRatio : (caller.flags & SAMPLED) !== 0
 }
 
 export type TraceHeaders = { readonly traceparent?: string; readonly tracestate?: string }

@@ -14,9 +14,10 @@
 
 import {
   type Attributes,
+  type Context,
   context,
+  createTraceState,
   type Link,
-  propagation,
   ROOT_CONTEXT,
   type SpanContext,
   SpanKind,
@@ -32,7 +33,7 @@ import type { RecordNode } from '../core/ports.ts'
 import { millisecondOf } from '../core/record/token.ts'
 import type { ClaimShown, RequestTrace, Tracing } from '../core/tracing.ts'
 import type { Subscriber } from './fan-out.ts'
-import { inheritedOr, isRecorded, SAMPLED, type TraceHeaders, withTrace } from './trace-headers.ts'
+import { callerOf, inheritedOr, isRecorded, SAMPLED, type TraceHeaders, withTrace } from './trace-headers.ts'
 
 export type TracingOptions = {
   readonly serviceName: string
@@ -71,6 +72,8 @@ export function openTracing(options: TracingOptions): OpenTracing | undefined {
     // Prometheus has the metrics and standard output the logs: the SDK would send both as well.
     metricReaders: [],
     logRecordProcessors: [],
+    // Those of `OTEL_PROPAGATORS` would read and write other headers than `trace-headers.ts`.
+    textMapPropagator: null,
   })
   sdk.start()
   const tracer = trace.getTracer('fencepost', options.version)
@@ -81,7 +84,7 @@ export function openTracing(options: TracingOptions): OpenTracing | undefined {
   return {
     request: ({ method, route, protocolVersion, header }) => {
       if (!isRecorded(header('traceparent'), options)) return UNRECORDED
-      const inbound = propagation.extract(ROOT_CONTEXT, header, HEADERS)
+      const inbound = contextOf(header)
       const attributes = {
         'http.request.method': method,
         'url.scheme': 'http',
@@ -105,8 +108,8 @@ export function openTracing(options: TracingOptions): OpenTracing | undefined {
     },
     outgoing: (headers, claim) => {
       const own = options.baggage && claim !== undefined ? ownBaggage(claim) : {}
-      const recorded = trace.getActiveSpan() !== undefined
-      const ours = recorded ? injected() : inheritedOr(headers, options.random)
+      const span = trace.getActiveSpan()
+      const ours = span === undefined ? inheritedOr(headers, options.random) : headersOf(span.spanContext())
       return withTrace(headers, ours, own)
     },
     baggage: (inbound, claim) =>
@@ -265,9 +268,19 @@ function tracedNode(node: RecordNode): RecordNode {
   }
 }
 
-const HEADERS = {
-  keys: () => ['traceparent', 'tracestate', 'baggage'],
-  get: (header: (name: string) => string | undefined, name: string) => header(name),
+/** The caller's span around ours, if it named one. */
+function contextOf(header: (name: string) => string | undefined): Context {
+  const caller = callerOf(header('traceparent'))
+  if (caller === undefined) return ROOT_CONTEXT
+  const { traceId, spanId, flags } = caller
+  const state = header('tracestate')
+  return trace.setSpanContext(ROOT_CONTEXT, {
+    traceId,
+    spanId,
+    traceFlags: flags,
+    isRemote: true,
+    ...(state === undefined ? {} : { traceState: createTraceState(state) }),
+  })
 }
 
 /** The first 16 digits of the hash in the record's key: enough to find the record, and not the client's key. */
@@ -300,9 +313,9 @@ const ALREADY_DECIDED: NonNullable<NodeSDKConfiguration['sampler']> = {
 const DROP = 0
 const RECORD = 2
 
-/** The active span's headers. */
-function injected(): TraceHeaders {
-  const carrier: Record<string, string> = {}
-  propagation.inject(context.active(), carrier)
-  return carrier
+/** The headers of a span towards the application. */
+function headersOf({ traceId, spanId, traceFlags, traceState }: SpanContext): TraceHeaders {
+  const traceparent = `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`
+  const tracestate = traceState?.serialize() ?? ''
+  return tracestate === '' ? { traceparent } : { traceparent, tracestate }
 }

@@ -20,6 +20,7 @@ describe('whether a request is recorded', () => {
     ['a trace of zeros is none', `00-${'0'.repeat(32)}-${PARENT}-00`, always, true],
     ['a version that is forbidden is none', `ff-${TRACE}-${PARENT}-00`, always, true],
     ['text that is no trace is none', 'nonsense', always, true],
+    ['the first version has nothing behind the flags', `00-${TRACE}-${PARENT}-01-more`, never, false],
   ])('%s', (_, traceparent, options, recorded) => {
     expect(isRecorded(traceparent, options)).toBe(recorded)
   })

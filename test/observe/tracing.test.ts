@@ -316,6 +316,38 @@ test.each([
   expect(sidecar.process.output).toContain('"message":"tracing is on, but')
 })
 
+// Bug: the client's traceparent was taken away and none put in its place, so the trace ended at the sidecar.
+test.each(['b3', 'none', 'jaeger,xray'])(
+  'the application gets the trace of its caller whatever OTEL_PROPAGATORS says: %s',
+  async (propagators) => {
+    await using receiver = await startOtlpReceiver()
+    await using application = await startCountingApplication()
+    await using sidecar = await startSidecar({
+      ...receiver.env,
+      FENCEPOST_REDIS_NODES: 'embedded',
+      FENCEPOST_UPSTREAM: application.url,
+      OTEL_PROPAGATORS: propagators,
+    })
+    const headers = {
+      'idempotency-key': 'k',
+      traceparent: SAMPLED,
+      tracestate: 'one=1,two=2',
+      b3: `${'1'.repeat(32)}-${'2'.repeat(16)}-1`,
+    }
+    await fetch(`${sidecar.proxy}/p`, { method: 'POST', headers, body: 'x' })
+    const server = await receiver.until(
+      'the span of the request',
+      (spans) => named(spans, 'POST unsafe-with-key')[0],
+    )
+    expect(server).toMatchObject({ traceId: TRACE, parentSpanId: CALLER })
+    expect(application.executions[0]?.headers).toMatchObject({
+      traceparent: `00-${TRACE}-${server.spanId}-01`,
+      tracestate: 'one=1,two=2',
+      b3: headers.b3,
+    })
+  },
+)
+
 test('of traces that begin here the configured share is recorded', async () => {
   await using receiver = await startOtlpReceiver()
   await using application = await startCountingApplication()
