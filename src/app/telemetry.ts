@@ -176,7 +176,7 @@ function quorumGateOf({ quorumGate, routes }: Pick<Config, 'quorumGate' | 'route
 /** The SDK takes a third of a second to load: only where it is used. */
 async function openTraces(
   config: Config,
-  { serviceName, version, nodeCount, required, random }: TelemetryEnvironment,
+  { serviceName, version, nodeCount, required, random, clock }: TelemetryEnvironment,
   log: Logger,
 ) {
   const { openTracing } = await import('../observe/tracing.ts')
@@ -188,10 +188,12 @@ async function openTraces(
     nodeCount,
     required,
     random,
+    monoMs: () => clock.monoMs(),
+    log,
   })
   if (traces === undefined)
     log.warn(
-      'tracing is on, but the variables of OpenTelemetry have no span sent (OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER): the trace headers of clients pass as they are',
+      'tracing is on, but OpenTelemetry sends no span, for its variables (OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_ENDPOINT): the trace headers of clients pass as they are',
     )
   return traces
 }

@@ -25,6 +25,7 @@ import {
   trace,
 } from '@opentelemetry/api'
 import { NodeSDK, type NodeSDKConfiguration } from '@opentelemetry/sdk-node'
+import type { Logger } from 'pino'
 import { mergedBaggage } from '../core/baggage.ts'
 import { lockIdOf } from '../core/claims/lease.ts'
 import type { Random } from '../core/clock.ts'
@@ -33,6 +34,7 @@ import type { RecordNode } from '../core/ports.ts'
 import { millisecondOf } from '../core/record/token.ts'
 import type { ClaimShown, RequestTrace, Tracing } from '../core/tracing.ts'
 import type { Subscriber } from './fan-out.ts'
+import { diagnosisTo, speakThrough } from './trace-diagnosis.ts'
 import { callerOf, inheritedOr, isRecorded, SAMPLED, type TraceHeaders, withTrace } from './trace-headers.ts'
 
 export type TracingOptions = {
@@ -43,6 +45,9 @@ export type TracingOptions = {
   readonly nodeCount: number
   readonly required: number
   readonly random: Pick<Random, 'fraction'>
+  readonly monoMs: () => number
+  /** Gets what OpenTelemetry says about itself. */
+  readonly log: Pick<Logger, 'warn' | 'debug' | 'isLevelEnabled'>
 }
 
 type ActiveTrace = { readonly traceId: string; readonly spanId: string }
@@ -63,8 +68,9 @@ const FLUSH_MS = 1_000
 
 type Acquired = { readonly span: SpanContext; readonly atWallMs: number; readonly attributes: Attributes }
 
-/** @returns undefined where the variables of OpenTelemetry say that nothing is sent (`OTEL_SDK_DISABLED`, `OTEL_TRACES_EXPORTER`) */
+/** @returns undefined where nothing is sent, because the variables of OpenTelemetry say so or make no sense */
 export function openTracing(options: TracingOptions): OpenTracing | undefined {
+  const diagnosis = diagnosisTo(options.log, options.monoMs)
   const sdk = new NodeSDK({
     serviceName: options.serviceName,
     sampler: ALREADY_DECIDED,
@@ -75,7 +81,15 @@ export function openTracing(options: TracingOptions): OpenTracing | undefined {
     // Those of `OTEL_PROPAGATORS` would read and write other headers than `trace-headers.ts`.
     textMapPropagator: null,
   })
-  sdk.start()
+  // After the constructor, which has the console of `OTEL_LOG_LEVEL` speak.
+  speakThrough(diagnosis, options.log.isLevelEnabled('debug'))
+  try {
+    sdk.start()
+  } catch (cause) {
+    // Telemetry that can't be sent is no reason to serve no request.
+    diagnosis.refused(cause)
+    return undefined
+  }
   const tracer = trace.getTracer('fencepost', options.version)
   // Without a provider no span is recorded, and to tell the application so would have it record none either.
   if (!tracer.startSpan('', { root: true }).isRecording()) return undefined
