@@ -43,8 +43,9 @@ export type AppEnvironment = {
   readonly readFile: ReadFile
   /** Of the container; undefined if it has none. */
   readonly memoryLimitBytes?: number | undefined
-  /** `OTEL_SERVICE_NAME`, for traces. */
+  /** `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`, for traces. */
   readonly serviceName?: string | undefined
+  readonly resourceAttributes?: string | undefined
   /** Replaces log, metrics, traces and readiness, to measure what they cost. */
   readonly openTelemetry?: typeof openTelemetry
 }

@@ -21,6 +21,7 @@ import type { LogTarget } from '../observe/log-output.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { recordNodeStats } from '../observe/node-stats-gauges.ts'
 import { recordSagaBacklog } from '../observe/saga-gauges.ts'
+import { type NamingVariables, serviceNameOf } from '../observe/service-name.ts'
 import { watchQuorum } from './quorum-watch.ts'
 import { type NodesSeen, readinessFacts } from './readiness-facts.ts'
 import { startReadinessTimers } from './readiness-timers.ts'
@@ -37,9 +38,7 @@ export type TelemetryEnvironment = {
   /** One group's nodes, and a majority of them. */
   readonly nodeCount: number
   readonly required: number
-  /** `OTEL_SERVICE_NAME`, where it is set. */
-  readonly serviceName?: string | undefined
-}
+} & NamingVariables
 
 /** The state that scrapes and probes read. */
 export type Watched = NodesSeen & {
@@ -176,12 +175,12 @@ function quorumGateOf({ quorumGate, routes }: Pick<Config, 'quorumGate' | 'route
 /** The SDK takes a third of a second to load: only where it is used. */
 async function openTraces(
   config: Config,
-  { serviceName, version, nodeCount, required, random, clock }: TelemetryEnvironment,
+  { version, nodeCount, required, random, clock, ...naming }: TelemetryEnvironment,
   log: Logger,
 ) {
   const { openTracing } = await import('../observe/tracing.ts')
   const traces = openTracing({
-    serviceName: serviceName ?? 'fencepost',
+    serviceName: serviceNameOf(naming),
     version,
     sampleRatio: config.traceSampleRatio,
     baggage: config.traceBaggage,

@@ -48,6 +48,7 @@ async function run(io: Io): Promise<ExitCode> {
       logTo,
       readFile,
       serviceName: io.env.OTEL_SERVICE_NAME,
+      resourceAttributes: io.env.OTEL_RESOURCE_ATTRIBUTES,
     })
   } catch (cause) {
     if (!(cause instanceof StartRefused)) throw cause
