@@ -71,6 +71,7 @@ async function outputOf(args: readonly string[]): Promise<string> {
     nodeVersion: '',
     nodeOptions: [],
     hostname: '',
+    leaveOpen: () => {},
     onParentMessage: () => {},
   }
   await program(args, io)

@@ -46,6 +46,8 @@ export type AppEnvironment = {
   /** `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`, for traces. */
   readonly serviceName?: string | undefined
   readonly resourceAttributes?: string | undefined
+  /** The end leaves something open that it has no means to close. */
+  readonly leaveOpen?: () => void
   /** Replaces log, metrics, traces and readiness, to measure what they cost. */
   readonly openTelemetry?: typeof openTelemetry
 }

@@ -38,6 +38,8 @@ const STDOUT = 1
 /** Whether the command has work of its own until it is stopped: its end is the end of that work. */
 let runsUntilStopped = false
 
+let leftOpen = false
+
 const io: Io = {
   version,
   nodeVersion: process.versions.node,
@@ -50,6 +52,9 @@ const io: Io = {
   readFile,
   readBytes: (path) => readFileSync(path),
   nodeOptions: [...process.execArgv, ...(process.env.NODE_OPTIONS ?? '').split(/\s+/)],
+  leaveOpen: () => {
+    leftOpen = true
+  },
   onParentMessage: (listener) => {
     process.on('message', listener)
     // A listener keeps the channel referenced, and the channel keeps the process alive: it would never end after its
@@ -129,3 +134,10 @@ setTimeout(() => {
   )
   process.exit()
 }, END_WITHIN_MS).unref()
+
+// Each calls back when all that was written before is taken.
+if (leftOpen) {
+  for (const stream of [process.stdout, process.stderr])
+    await new Promise<void>((resolve) => stream.write('', () => resolve()))
+  process.exit()
+}

@@ -38,6 +38,7 @@ export type TelemetryEnvironment = {
   /** One group's nodes, and a majority of them. */
   readonly nodeCount: number
   readonly required: number
+  readonly leaveOpen?: () => void
 } & NamingVariables
 
 /** The state that scrapes and probes read. */
@@ -175,7 +176,7 @@ function quorumGateOf({ quorumGate, routes }: Pick<Config, 'quorumGate' | 'route
 /** The SDK takes a third of a second to load: only where it is used. */
 async function openTraces(
   config: Config,
-  { version, nodeCount, required, random, clock, ...naming }: TelemetryEnvironment,
+  { version, nodeCount, required, random, clock, leaveOpen = () => {}, ...naming }: TelemetryEnvironment,
   log: Logger,
 ) {
   const { openTracing } = await import('../observe/tracing.ts')
@@ -189,6 +190,7 @@ async function openTraces(
     random,
     monoMs: () => clock.monoMs(),
     log,
+    leaveOpen,
   })
   if (traces === undefined)
     log.warn(

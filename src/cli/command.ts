@@ -32,6 +32,8 @@ export type Io = {
   readonly hostname: string
   /** Of the container (cgroup); undefined if it has none. */
   readonly memoryLimitBytes?: number | undefined
+  /** What is still open when the command is over is known, and can't be closed: the process does not wait for it. */
+  readonly leaveOpen: () => void
   /** Messages of a parent process that started this one: the demonstration and tests. */
   readonly onParentMessage: (listener: (message: unknown) => void) => void
 }

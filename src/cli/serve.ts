@@ -49,6 +49,7 @@ async function run(io: Io): Promise<ExitCode> {
       readFile,
       serviceName: io.env.OTEL_SERVICE_NAME,
       resourceAttributes: io.env.OTEL_RESOURCE_ATTRIBUTES,
+      leaveOpen: io.leaveOpen,
     })
   } catch (cause) {
     if (!(cause instanceof StartRefused)) throw cause

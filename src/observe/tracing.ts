@@ -48,6 +48,8 @@ export type TracingOptions = {
   readonly monoMs: () => number
   /** Gets what OpenTelemetry says about itself. */
   readonly log: Pick<Logger, 'warn' | 'debug' | 'isLevelEnabled'>
+  /** Spans are still being sent at the end. */
+  readonly leaveOpen: () => void
 }
 
 type ActiveTrace = { readonly traceId: string; readonly spanId: string }
@@ -148,8 +150,13 @@ export function openTracing(options: TracingOptions): OpenTracing | undefined {
     active,
     tracedNode: (node) => tracedNode(node),
     [Symbol.asyncDispose]: async () => {
-      const late = new Promise<void>((resolve) => setTimeout(resolve, FLUSH_MS).unref())
-      await Promise.race([sdk.shutdown().catch(() => {}), late])
+      const sent = sdk.shutdown().then(
+        () => true,
+        () => true,
+      )
+      const late = new Promise<false>((resolve) => setTimeout(resolve, FLUSH_MS, false).unref())
+      // The SDK has no means to give up: it tries again for ten seconds.
+      if (!(await Promise.race([sent, late]))) options.leaveOpen()
     },
   }
 }

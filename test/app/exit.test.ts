@@ -188,3 +188,25 @@ test('the spans of the last request are sent before the process ends', async () 
   expect(await sidecar.process.end()).toEqual({ code: 0, signal: null })
   expect(collector.spans.map(({ name }) => name)).toContain('fencepost.acquire')
 })
+
+// Bug: it waited for the collector for five seconds more than it should, beyond the grace period of its pod, and then said that a
+// handle was still open.
+test('a collector that does not answer does not keep the process', async () => {
+  const asked = Promise.withResolvers<void>()
+  await using collector = await startApplication(() => asked.resolve())
+  await using sidecar = await startSidecar({
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_TRACING: 'on',
+    FENCEPOST_TRACE_SAMPLE_RATIO: '1',
+    OTEL_EXPORTER_OTLP_ENDPOINT: collector.origin,
+    OTEL_BSP_SCHEDULE_DELAY: '1',
+  })
+  await fetch(`${sidecar.api}/v1/reservations`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ session_id: 's', reserved_value: 'v' }),
+  })
+  await asked.promise
+  expect(await sidecar.process.end()).toEqual({ code: 0, signal: null })
+  expect(sidecar.process.output).not.toContain('did not end')
+})

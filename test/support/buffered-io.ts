@@ -16,6 +16,7 @@ export function bufferedIo(env: Readonly<Record<string, string>>) {
     nodeVersion: '0.0.0',
     hostname: 'test',
     nodeOptions: [],
+    leaveOpen: () => {},
     onParentMessage: () => {},
   }
   return { io, stdout: stdout.text, stderr: stderr.text }
