@@ -55,7 +55,7 @@ function eventsOf(token: number): CoreEvent[] {
         ({ kind: 'node_answered', node, command: 'complete', answer: 'recorded', durationMs: 1 }) as const,
     ),
     { ...round, command: 'complete' },
-    { kind: 'outcome_offered', result: 'recorded', recordKey: RECORD_KEY, durationMs: 1 },
+    { kind: 'outcome_offered', result: 'recorded', recordKey: RECORD_KEY, token: 5, durationMs: 1 },
     {
       kind: 'lease_ended',
       recordKey: RECORD_KEY,

@@ -93,6 +93,7 @@ export type CoreEvent =
   | {
       readonly kind: 'lease_renewed'
       readonly recordKey: string
+      readonly token: Token
       readonly result: 'renewed' | 'lost' | 'unavailable'
       readonly durationMs: number
       /** Where it was not renewed. */
@@ -117,12 +118,14 @@ export type CoreEvent =
       readonly kind: 'lease_released'
       readonly durationMs: number
       readonly recordKey: string
+      readonly token: Token
       readonly result: 'released' | 'not_owner' | 'unavailable'
     }
   /** An outcome was offered to the quorum once; `completed` is the result of all offers. */
   | {
       readonly kind: 'outcome_offered'
       readonly recordKey: string
+      readonly token: Token
       readonly result: CompleteResult['kind']
       readonly durationMs: number
     }

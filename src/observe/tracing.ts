@@ -1,7 +1,7 @@
 /**
- * Spans: one for each request, and the life of each claim as `fencepost.acquire → hold → renew → release`.
+ * Spans: one for each request and for each command to a node; those of claims are `claim-spans.ts`.
  *
- * Written by hand on OpenTelemetry's API, from the events of the core. The ready-made instrumentation of ioredis would
+ * Written by hand on OpenTelemetry's API. The ready-made instrumentation of ioredis would
  * export the arguments of EVAL, which are keys and owners; no span here has a key, an owner, a path or a header. No
  * span stays open between two calls: a hold is written when it is over, and later spans of a claim, in another call or
  * trace, link to it. Loaded only if tracing is on.
@@ -13,11 +13,9 @@
  */
 
 import {
-  type Attributes,
   type Context,
   context,
   createTraceState,
-  type Link,
   ROOT_CONTEXT,
   type SpanContext,
   SpanKind,
@@ -27,12 +25,10 @@ import {
 import { NodeSDK, type NodeSDKConfiguration } from '@opentelemetry/sdk-node'
 import type { Logger } from 'pino'
 import { mergedBaggage } from '../core/baggage.ts'
-import { lockIdOf } from '../core/claims/lease.ts'
 import type { Random } from '../core/clock.ts'
-import type { CoreEvent } from '../core/events.ts'
 import type { RecordNode } from '../core/ports.ts'
-import { millisecondOf } from '../core/record/token.ts'
 import type { ClaimShown, RequestTrace, Tracing } from '../core/tracing.ts'
+import { claimSpans } from './claim-spans.ts'
 import type { Subscriber } from './fan-out.ts'
 import { diagnosisTo, speakThrough } from './trace-diagnosis.ts'
 import { callerOf, inheritedOr, isRecorded, SAMPLED, type TraceHeaders, withTrace } from './trace-headers.ts'
@@ -63,12 +59,8 @@ export type OpenTracing = Tracing &
     tracedNode(node: RecordNode): RecordNode
   }
 
-/** Claims whose later spans link to them. Beyond it the oldest is forgotten, and its later spans have no link. */
-const ACQUIRED_MAX = 10_000
 /** How long the end of the process waits for spans to be sent. */
 const FLUSH_MS = 1_000
-
-type Acquired = { readonly span: SpanContext; readonly atWallMs: number; readonly attributes: Attributes }
 
 /** @returns undefined where nothing is sent, because the variables of OpenTelemetry say so or make no sense */
 export function openTracing(options: TracingOptions): OpenTracing | undefined {
@@ -95,7 +87,7 @@ export function openTracing(options: TracingOptions): OpenTracing | undefined {
   const tracer = trace.getTracer('fencepost', options.version)
   // Without a provider no span is recorded, and to tell the application so would have it record none either.
   if (!tracer.startSpan('', { root: true }).isRecording()) return undefined
-  const acquired = new Map<string, Acquired>()
+  const claims = claimSpans(options)
 
   return {
     request: ({ method, route, protocolVersion, header }) => {
@@ -130,23 +122,9 @@ export function openTracing(options: TracingOptions): OpenTracing | undefined {
     },
     baggage: (inbound, claim) =>
       options.baggage ? mergedBaggage(inbound === undefined ? [] : [inbound], ownBaggage(claim)) : undefined,
-    claimed: (recordKey) => {
-      const span = acquired.get(recordKey)?.span
-      return span === undefined ? undefined : { traceId: span.traceId, spanId: span.spanId }
-    },
-    resumed: (recordKey, token, claim) => {
-      if (acquired.has(recordKey)) return
-      remember(acquired, recordKey, {
-        span: { ...claim, traceFlags: SAMPLED, isRemote: true },
-        // The millisecond in a token is that of its claim, by the clock of the sidecar that claimed.
-        atWallMs: millisecondOf(token),
-        attributes: {
-          'fencepost.key_hash': keyHashOf(recordKey),
-          'fencepost.lock_id': lockIdOf({ key: recordKey, token }),
-        },
-      })
-    },
-    subscriber: lifecycle(options, acquired),
+    claimed: claims.claimed,
+    resumed: claims.resumed,
+    subscriber: claims.subscriber,
     active,
     tracedNode: (node) => tracedNode(node),
     [Symbol.asyncDispose]: async () => {
@@ -166,103 +144,6 @@ function active(): ActiveTrace | undefined {
   if (span === undefined || !span.isRecording()) return undefined
   const { traceId, spanId } = span.spanContext()
   return { traceId, spanId }
-}
-
-function remember(acquired: Map<string, Acquired>, recordKey: string, of: Acquired): void {
-  acquired.set(recordKey, of)
-  if (acquired.size > ACQUIRED_MAX) acquired.delete(acquired.keys().next().value as string)
-}
-
-/** The spans of a claim, from its events. */
-function lifecycle(
-  { version, nodeCount, required }: TracingOptions,
-  acquired: Map<string, Acquired>,
-): Subscriber {
-  const tracer = trace.getTracer('fencepost', version)
-
-  /** Writes a span that is over: from then until now, below the active span. */
-  const write = (name: string, startWallMs: number, attributes: Attributes, links: Link[] = []) => {
-    const options = { kind: SpanKind.INTERNAL, startTime: startWallMs, attributes, links }
-    const span = tracer.startSpan(name, options)
-    if (attributes['error.type'] !== undefined) span.setStatus({ code: SpanStatusCode.ERROR })
-    span.end()
-    return span.spanContext()
-  }
-  const linkTo = (recordKey: string): Link[] => {
-    const of = acquired.get(recordKey)
-    return of === undefined ? [] : [{ context: of.span }]
-  }
-  const held = (recordKey: string, ended: string, attributes: Attributes = {}) => {
-    const of = acquired.get(recordKey)
-    if (of === undefined) return
-    acquired.delete(recordKey)
-    write('fencepost.hold', of.atWallMs, { ...of.attributes, ...attributes, 'fencepost.outcome': ended }, [
-      { context: of.span },
-    ])
-  }
-  const step = (
-    event: Extract<CoreEvent, { kind: 'lease_renewed' | 'lease_released' | 'outcome_offered' }>,
-    name: string,
-    failed: boolean,
-  ) => {
-    const links = linkTo(event.recordKey)
-    if (links.length === 0 && trace.getActiveSpan() === undefined) return
-    const attributes = {
-      'fencepost.key_hash': keyHashOf(event.recordKey),
-      'fencepost.outcome': event.result,
-      ...(failed ? { 'error.type': event.result } : {}),
-    }
-    write(name, Date.now() - event.durationMs, attributes, links)
-  }
-
-  return (event) => {
-    switch (event.kind) {
-      case 'claim_ended': {
-        // The sidecar's own claim, or that of a request that is not recorded.
-        if (trace.getActiveSpan() === undefined) return
-        const { recordKey, result, token } = event
-        const attributes: Attributes = {
-          'fencepost.key_hash': keyHashOf(recordKey),
-          'fencepost.quorum.nodes': nodeCount,
-          'fencepost.quorum.required': required,
-          ...(token === undefined ? {} : { 'fencepost.lock_id': lockIdOf({ key: recordKey, token }) }),
-        }
-        const span = write('fencepost.acquire', Date.now() - event.durationMs, {
-          ...attributes,
-          'fencepost.outcome': result,
-          'fencepost.attempts': event.rounds,
-          ...(event.answered === undefined ? {} : { 'fencepost.quorum.reached': event.answered }),
-          ...(result === 'unavailable' || result === 'damaged' ? { 'error.type': result } : {}),
-        })
-        if (result !== 'granted') return
-        remember(acquired, recordKey, { span, atWallMs: Date.now(), attributes })
-        return
-      }
-      case 'lease_renewed':
-        step(event, 'fencepost.renew', event.result !== 'renewed')
-        return
-      case 'outcome_offered':
-        step(event, 'fencepost.release', event.result !== 'recorded')
-        if (event.result === 'recorded') held(event.recordKey, 'completed')
-        return
-      case 'lease_released':
-        step(event, 'fencepost.release', event.result !== 'released')
-        if (event.result === 'released') held(event.recordKey, 'released')
-        return
-      case 'lease_ended':
-        held(event.recordKey, event.ended, { 'fencepost.lease.remaining_ms': Math.round(event.remainingMs) })
-        return
-      case 'decided':
-        trace.getActiveSpan()?.setAttributes({
-          'fencepost.outcome': event.decision,
-          'fencepost.entrypoint': event.entrypoint,
-          ...(event.lockId === undefined ? {} : { 'fencepost.lock_id': event.lockId }),
-        })
-        return
-      default:
-        return
-    }
-  }
 }
 
 function tracedNode(node: RecordNode): RecordNode {
@@ -302,11 +183,6 @@ function contextOf(header: (name: string) => string | undefined): Context {
     isRemote: true,
     ...(state === undefined ? {} : { traceState: createTraceState(state) }),
   })
-}
-
-/** The first 16 digits of the hash in the record's key: enough to find the record, and not the client's key. */
-function keyHashOf(recordKey: string): string {
-  return recordKey.slice(recordKey.lastIndexOf(':') + 1).slice(0, 16)
 }
 
 /** The state of the key: `taken_over` where an earlier holder ended without an outcome, so this may be the second execution. */

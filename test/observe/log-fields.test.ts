@@ -98,8 +98,8 @@ const KINDS_OF_A_RECORD = Object.keys(KINDS)
 /** Steps of what another line says when it is over; metrics and traces have them. */
 const WITHOUT_A_LINE = {
   lease_began: { kind: 'lease_began', recordKey: KEY, token: 5 },
-  lease_released: { kind: 'lease_released', recordKey: KEY, durationMs: 1, result: 'released' },
-  outcome_offered: { kind: 'outcome_offered', recordKey: KEY, result: 'recorded', durationMs: 1 },
+  lease_released: { kind: 'lease_released', recordKey: KEY, token: 5, durationMs: 1, result: 'released' },
+  outcome_offered: { kind: 'outcome_offered', recordKey: KEY, token: 5, result: 'recorded', durationMs: 1 },
 } as const satisfies Partial<Record<OfARecord, CoreEvent>>
 
 type Row = readonly [line: string, has: string, events: readonly CoreEvent[]]
@@ -166,7 +166,7 @@ const ROWS: readonly Row[] = [
   [
     'lease_renewed',
     'x x x x x x x x',
-    [{ kind: 'lease_renewed', recordKey: KEY, result: 'unavailable', durationMs: 1, failed }],
+    [{ kind: 'lease_renewed', recordKey: KEY, token: 5, result: 'unavailable', durationMs: 1, failed }],
   ],
   ['lease_ended', 'x x . . x x x .', [{ ...leaseEnded, ended: 'expired' }]],
   ['completed', 'x x x x x x x .', [{ kind: 'completed', result: 'unavailable', ...recording, ...counted }]],
@@ -241,6 +241,7 @@ test('a line that the level hides does not read what it would say', () => {
   const event: CoreEvent = {
     kind: 'lease_renewed',
     recordKey: KEY,
+    token: 5,
     result: 'lost',
     durationMs: 1,
     failed: hidden,

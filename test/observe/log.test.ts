@@ -125,7 +125,7 @@ describe('fields', () => {
     ],
     [
       'a renewal that failed says so',
-      { kind: 'lease_renewed', recordKey: KEY, result: 'lost', durationMs: 3 },
+      { kind: 'lease_renewed', recordKey: KEY, token: 5, result: 'lost', durationMs: 3 },
       { level: 'warn', renewal_failed: true, idempotency_key: 'abababababababab' },
     ],
     [
@@ -153,7 +153,7 @@ describe('fields', () => {
     publish({ ...ended, ended: 'expired' })
     publish({ ...decided, instance: 'urn:uuid:1' } as CoreEvent)
     publish({ kind: 'outcome_damaged', recordKey: KEY, reason: 'digest' })
-    publish({ kind: 'lease_renewed', recordKey: KEY, result: 'lost', durationMs: 3 })
+    publish({ kind: 'lease_renewed', recordKey: KEY, token: 5, result: 'lost', durationMs: 3 })
     const seen = new Set(lines.flatMap((line) => Object.keys(line)))
     expect([...seen].filter((name) => !documented.includes(name))).toEqual([])
   })
@@ -173,7 +173,7 @@ describe('under load', () => {
     const { lines, publish, dropped } = written({ decisionsPerSecond: 0 })
     publish({ ...decided, decision: 'quorum_unavailable', status: 503 } as CoreEvent)
     publish({ ...decided, decision: 'fail_open', status: 200 } as CoreEvent)
-    publish({ kind: 'lease_renewed', recordKey: KEY, result: 'lost', durationMs: 3 })
+    publish({ kind: 'lease_renewed', recordKey: KEY, token: 5, result: 'lost', durationMs: 3 })
     publish(decided)
     expect([lines.length, dropped()]).toEqual([3, 1])
   })

@@ -371,12 +371,12 @@ describe('what is counted when', () => {
     ],
     [
       'a renewal without a quorum',
-      { kind: 'lease_renewed', recordKey: 'k', result: 'unavailable', durationMs: 1 },
+      { kind: 'lease_renewed', recordKey: 'k', token: 5, result: 'unavailable', durationMs: 1 },
       { 'fencepost_lease_renewals_total{result="no_quorum"}': 1 },
     ],
     [
       'a release by a former holder',
-      { kind: 'lease_released', recordKey: 'k', result: 'not_owner', durationMs: 1 },
+      { kind: 'lease_released', recordKey: 'k', token: 5, result: 'not_owner', durationMs: 1 },
       { 'fencepost_lock_releases_total{result="not_owner"}': 1 },
     ],
   ])('%s', async (_, event, counted) => {

@@ -110,6 +110,44 @@ test('a request is one trace from its caller to the application, with spans for 
   for (const canary of ['canary', 'xyzzy']) expect(receiver.raw()).not.toContain(canary)
 })
 
+// Bug: renewals and releases had no lock id, so a search for it found no timeline; and what followed the end of the lease had no link.
+test('every span of a claim has its lock id and links to it, also after its lease ran out', async () => {
+  await using receiver = await startOtlpReceiver()
+  await using servers = await startRedisServers(3, { founded: true })
+  await using application = await startCountingApplication()
+  await using sidecar = await startSidecar({
+    ...receiver.env,
+    FENCEPOST_LEASE: '3s',
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    FENCEPOST_UPSTREAM: application.url,
+  })
+  application.hold()
+  const headers = { 'idempotency-key': 'k', traceparent: SAMPLED }
+  const answer = fetch(`${sidecar.proxy}/p`, { method: 'POST', headers, body: 'x' })
+  await application.arrived(1)
+  await receiver.until('a renewal', (spans) => named(spans, 'fencepost.renew')[0])
+  for (const node of [0, 1]) servers.pause(node)
+  const hold = await receiver.until('the end of the lease', (spans) => named(spans, 'fencepost.hold')[0])
+  expect(hold.attributes['fencepost.outcome']).toBe('expired')
+  for (const node of [0, 1]) servers.resume(node)
+  application.letGo()
+  expect((await answer).status).toBe(201)
+  const isRecorded = ({ attributes }: ReceivedSpan) => attributes['fencepost.outcome'] === 'recorded'
+  await receiver.until('the late outcome', (spans) => named(spans, 'fencepost.release').find(isRecorded))
+  await sidecar.process.end()
+
+  const lockId = application.executions[0]?.headers['fencepost-lock-id']
+  const ofClaim = receiver.spans.filter(({ name }) => name.startsWith('fencepost.'))
+  const [acquire] = named(ofClaim, 'fencepost.acquire')
+  for (const span of ofClaim) {
+    expect(span.attributes['fencepost.lock_id'], span.name).toBe(lockId)
+    if (span !== acquire)
+      expect(span.links, span.name).toMatchObject([{ traceId: TRACE, spanId: acquire?.spanId }])
+  }
+  // It is held once.
+  expect(named(ofClaim, 'fencepost.hold')).toHaveLength(1)
+})
+
 test('a reservation: other calls and traces link to its claim; its baggage comes back merged', async () => {
   await using receiver = await startOtlpReceiver()
   await using sidecar = await startSidecar({

@@ -94,6 +94,7 @@ async function renew(
   events.publish({
     kind: 'lease_renewed',
     recordKey: key,
+    token,
     result: result.kind,
     durationMs,
     ...(result.kind === 'renewed' ? {} : { failed: failedRenewal(lease, round, clock) }),
@@ -125,7 +126,13 @@ async function complete(lease: Lease, outcome: StoredOutcome, ports: LeasePorts)
   const startedMonoMs = clock.monoMs()
   const result = await offer(lease, outcome, ports)
   const durationMs = clock.monoMs() - startedMonoMs
-  events.publish({ kind: 'outcome_offered', recordKey: lease.key, result: result.kind, durationMs })
+  events.publish({
+    kind: 'outcome_offered',
+    recordKey: lease.key,
+    token: lease.token,
+    result: result.kind,
+    durationMs,
+  })
   return result
 }
 
@@ -177,7 +184,7 @@ async function release(
     ? { kind: 'released' }
     : { kind: (await rejection(round, ['released'])) === 'refused' ? 'not_owner' : 'unavailable' }
   const durationMs = clock.monoMs() - startedMonoMs
-  events.publish({ kind: 'lease_released', recordKey: key, result: result.kind, durationMs })
+  events.publish({ kind: 'lease_released', recordKey: key, token, result: result.kind, durationMs })
   return result
 }
 
