@@ -161,7 +161,7 @@ const LINES: {
     }
   },
   breaker_changed: (event) => {
-    if (event.to === 'half_open') return undefined
+    if (isATry(event.from, event.to)) return undefined
     return {
       level: event.to === 'open' ? 'warn' : 'info',
       message: `${event.node} ${event.to === 'open' ? 'does not answer and is left alone for a moment' : 'answers again'}`,
@@ -169,15 +169,12 @@ const LINES: {
     }
   },
   quorum_breaker_changed: (event, nodeCount) => {
-    if (event.to === 'half_open') return undefined
+    if (isATry(event.from, event.to)) return undefined
     const { group, from, to, answered } = event
     const quorum = `the quorum${group === undefined ? '' : ` of group ${group}`}`
     return {
       level: to === 'open' ? 'error' : 'warn',
-      message:
-        to === 'open'
-          ? `${quorum} is lost: claims are answered without asking the nodes, but for one now and then`
-          : `${quorum} is back`,
+      message: `${quorum} is ${to === 'open' ? 'lost: claims are answered without asking the nodes, but for one now and then' : 'back'}`,
       fields: { ...(group === undefined ? {} : { group }), from, to, ...reached(answered, nodeCount) },
     }
   },
@@ -280,6 +277,9 @@ const LINES: {
   lease_released: () => undefined,
   application_worked: () => undefined,
 }
+
+/** What is away is tried once more, every second or two, and still does not answer: no news. */
+const isATry = (from: string, to: string) => to === 'half_open' || (from === 'half_open' && to === 'open')
 
 /** What finds the record: the first 16 digits of the hash in `dedup:{tenant}:{env}:{version}:{hash}`, and the tenant. */
 function record(recordKey: string) {

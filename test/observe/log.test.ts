@@ -178,6 +178,27 @@ describe('under load', () => {
     expect([lines.length, dropped()]).toEqual([3, 1])
   })
 
+  // Bug: each try was a line, every second or two for each node that was away, for as long as it was away.
+  test('what stays away is a line when it goes and when it is back, and none each time it is tried', () => {
+    const { lines, publish } = written()
+    for (const kind of ['breaker_changed', 'quorum_breaker_changed'] as const) {
+      const change = (from: 'closed' | 'open' | 'half_open', to: typeof from) =>
+        publish({ kind, node: 'redis-1', from, to } as CoreEvent)
+      change('closed', 'open')
+      for (let tries = 0; tries < 10; tries += 1) {
+        change('open', 'half_open')
+        change('half_open', 'open')
+      }
+      change('half_open', 'closed')
+    }
+    expect(lines.map(({ event, to, level }) => [event, to, level])).toEqual([
+      ['breaker_changed', 'open', 'warn'],
+      ['breaker_changed', 'closed', 'info'],
+      ['quorum_breaker_changed', 'open', 'error'],
+      ['quorum_breaker_changed', 'closed', 'warn'],
+    ])
+  })
+
   test('lines hidden by the level do not count as dropped', () => {
     const { lines, publish, dropped } = written({ decisionsPerSecond: 0, level: 'warn' })
     publish(decided)
