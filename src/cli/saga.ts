@@ -60,7 +60,9 @@ export const saga: Command = (args, io) =>
       )
     parser
       .command('plans')
-      .description('print the SQL of all migrations, for a database that others change')
+      .description(
+        'print the SQL that makes the tables, or brings them to this version, for a database that others change',
+      )
       .option('--partitions <count>', 'of the outbox, as the services have it (default: 16)', Number)
       .action(({ partitions }: { partitions?: number }) =>
         done(printedPlans(io, parser.opts<Where>().schema, partitions)),

@@ -25,10 +25,10 @@ async function run(...args: string[]) {
 test('migrate prints what it applied, once; a dry run prints what it would apply', async () => {
   const fresh = (...args: string[]) => run('--schema', 'by_command', 'migrate', ...args)
   expect((await fresh('--dry-run')).stdout).toBe(
-    'would apply: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12; version 0\n',
+    'would apply: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13; version 0\n',
   )
-  expect((await fresh()).stdout).toBe('applied: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12; version 12\n')
-  expect((await fresh()).stdout).toBe('applied: nothing; version 12\n')
+  expect((await fresh()).stdout).toBe('applied: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13; version 13\n')
+  expect((await fresh()).stdout).toBe('applied: nothing; version 13\n')
 })
 
 test('without a number migrate keeps the partitions of the services, whatever their count', async () => {

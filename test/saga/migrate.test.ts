@@ -99,11 +99,77 @@ test('a service with the rights that the guide grants finds nothing to migrate, 
   })
 })
 
-test('a database of a newer version is refused', async () => {
-  const kit = kitIn('newer')
+// Bug: the plan began with the first migration, and failed on tables of an earlier version.
+test('the printed plan brings tables of any earlier version up to date, and changes nothing of its own version', async () => {
+  await migrate(kitIn('whole'))
+  const admin = server.pool()
+  const rowsOf = async (schema: string) =>
+    (
+      await admin.query(
+        `SELECT version, checksum, oldest_kit FROM ${schema}.schema_migrations ORDER BY version`,
+      )
+    ).rows
+  for (const from of migrations) {
+    const schema = `from_${from.version}`
+    await admin.query(plans(schema).replace(new RegExp(`-- ${from.version + 1}: [^]*?(?=COMMIT;)`), ''))
+    const { rows } = await admin.query(`SELECT max(version)::int AS version FROM ${schema}.schema_migrations`)
+    expect(rows[0].version).toBe(from.version)
+    await admin.query(plans(schema))
+    expect(await rowsOf(schema)).toEqual(await rowsOf('whole'))
+    expect(await migrate(kitIn(schema))).toEqual({ applied: [], version: latest })
+    await admin.query(plans(schema))
+    expect(await rowsOf(schema)).toEqual(await rowsOf('whole'))
+  }
+})
+
+/** As a later kit leaves the tables. */
+async function migratedLater(schema: string, oldestKit: number | null): Promise<SagaKit> {
+  const kit = kitIn(schema)
   await migrate(kit)
-  await kit.pool.query(`INSERT INTO newer.schema_migrations (version, name, checksum) VALUES (999, 'x', 'x')`)
-  await expect(migrate(kit)).rejects.toThrow('migration 999, which this version of fencepost does not know')
+  await kit.pool.query(
+    `INSERT INTO ${schema}.schema_migrations (version, name, checksum, oldest_kit)
+     VALUES (998, 'an addition', 'x', $1), (999, 'another', 'x', $1)`,
+    [oldestKit],
+  )
+  return kit
+}
+
+// Bug: a service that calls `migrate` at its start did not start again, once a later version had migrated the tables.
+test('a kit that goes back starts on later tables, where their migrations only added', async () => {
+  const kit = await migratedLater('added', latest)
+  const later = { applied: [], version: 999 }
+  expect(await migrate(kit)).toEqual(later)
+  expect(await migrate(kit, { dryRun: true })).toEqual(later)
+  await server.pool().query(plans('added'))
+  expect(await migrate(kit)).toEqual(later)
+})
+
+test('later tables that this kit does not work on are refused, with what works on them', async () => {
+  await expect(migrate(await migratedLater('changed', latest + 1))).rejects.toThrow(
+    `migration 998, which this version of fencepost does not know: its tables want a version that knows migration ${latest + 1}, and this one knows ${latest}`,
+  )
+})
+
+test('later tables that do not say who works on them are refused', async () => {
+  await expect(migrate(await migratedLater('newer', null))).rejects.toThrow(
+    /migration 998, which this version of fencepost does not know$/,
+  )
+})
+
+test('later tables that lack a migration of this kit are refused, and get none', async () => {
+  const kit = await migratedLater('lacking', latest)
+  await kit.pool.query('DELETE FROM lacking.schema_migrations WHERE version = 11')
+  await expect(migrate(kit)).rejects.toThrow(
+    'at migration 999, and lacks 11 (an index of taken messages of the mailbox)',
+  )
+})
+
+test('a migration says which kits work on the tables after it', async () => {
+  await migrate(kitIn('says'))
+  const { rows } = await server
+    .pool()
+    .query('SELECT oldest_kit FROM says.schema_migrations WHERE version = 13')
+  expect(rows).toEqual([{ oldest_kit: 12 }])
 })
 
 test('a migration that was edited after its release is refused', async () => {

@@ -71,8 +71,9 @@ export async function compareVersions(options: Comparison): Promise<Compared> {
       mailbox: await earlier.mailbox(),
       // Migration 6 was not an addition (docs/operations/upgrading.md). Migrations of releases are.
       consumesLater: earlier.commit !== BEFORE_0_1_0,
+      startsOnLater: earlier.commit !== BEFORE_0_1_0,
     },
-    { name: 'this version', saga: ownSaga, mailbox: ownMailbox, consumesLater: true },
+    { name: 'this version', saga: ownSaga, mailbox: ownMailbox, consumesLater: true, startsOnLater: true },
   )
   const allCrossed = [...crossed, ...founded]
   return {

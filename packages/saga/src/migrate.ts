@@ -4,7 +4,9 @@
  * The advisory lock belongs to the transaction, not to the session: that works behind a pooler in transaction mode, and
  * a process that dies leaves no lock behind. Of two processes that start together one migrates; the other waits, finds
  * nothing left to do, and continues.
- * Refuses: a database that is newer than this code, and a released migration that was edited.
+ * A database that is newer than this code is left as it is: what its migrations say decides whether this code may work on it, because a
+ * service that calls `migrate` at its start has to start when it goes back, and when it restarts while a later one runs beside it.
+ * Refuses: a newer database that this code does not work on, and a released migration that was edited.
  */
 import { createHash } from 'node:crypto'
 import { identifier, safeInteger, type Tx } from './database.ts'
@@ -12,22 +14,32 @@ import { SagaConfigError } from './errors.ts'
 import { partitionsDefault, requirePartitions, type SagaKit } from './kit.ts'
 import { type Migration, migrations } from './schema.ts'
 
+const latestVersion = migrations.at(-1)!.version
+
 export type MigrationReport = {
   /** Versions applied by this call; with `dryRun`, those that would be. */
   readonly applied: readonly number[]
+  /** Of the tables; later than this kit's own where a later kit has migrated them. */
   readonly version: number
 }
 
-/** The SQL of every migration, for databases whose schema the application may not change. */
+/**
+ * The SQL of every migration, for databases whose schema the application may not change. Each is applied where it is missing, so the same
+ * text makes the tables and brings those of any version up to date.
+ */
 export function plans(schema: string, partitions = partitionsDefault): string {
   const s = identifier(schema)
   requirePartitions(partitions)
   return [
     'BEGIN;',
+    `SELECT pg_advisory_xact_lock(hashtextextended('${lockName(schema)}', 0));`,
     `${prologue(s).join(';\n')};`,
     ...migrations.map(
-      (migration) =>
-        `-- ${migration.version}: ${migration.name}${sqlOf(migration, s)}\nINSERT INTO ${s}.schema_migrations (version, name, checksum) VALUES (${migration.version}, '${migration.name}', '${checksum(migration)}');`,
+      (migration) => `-- ${migration.version}: ${migration.name}
+DO $fencepost$ BEGIN IF NOT EXISTS (SELECT FROM ${s}.schema_migrations WHERE version = ${migration.version}) THEN
+${sqlOf(migration, s)}
+${recorded(migration, s)};
+END IF; END $fencepost$;`,
     ),
     `-- ${partitions} partitions, as the services have it; left alone where there are some
 INSERT INTO ${s}.outbox_partitions (partition) SELECT generate_series(0, ${partitions - 1})
@@ -51,25 +63,20 @@ export async function migrate(
   const s = kit.schema
   return kit.transaction(async (tx) => {
     if (!dryRun)
-      await tx.query('SELECT pg_advisory_xact_lock(hashtextextended($1, 0))', [
-        `fencepost/saga:${kit.schemaName}`,
-      ])
+      await tx.query('SELECT pg_advisory_xact_lock(hashtextextended($1, 0))', [lockName(kit.schemaName)])
     if (!(await exists(tx, kit.schemaName))) {
       if (dryRun) return { applied: migrations.map(({ version }) => version), version: 0 }
       for (const statement of prologue(s)) await tx.query(statement)
     }
-    const pending = await pendingMigrations(tx, s)
-    if (dryRun) return { applied: pending.map(({ version }) => version), version: currentVersion(pending) }
+    const { pending, later } = await comparedMigrations(tx, s)
+    const applied = pending.map(({ version }) => version)
+    if (dryRun) return { applied, version: later ?? currentVersion(pending) }
     for (const migration of pending) {
       await tx.query(sqlOf(migration, s))
-      await tx.query(`INSERT INTO ${s}.schema_migrations (version, name, checksum) VALUES ($1, $2, $3)`, [
-        migration.version,
-        migration.name,
-        checksum(migration),
-      ])
+      await tx.query(recorded(migration, s))
     }
     await setPartitions(tx, s, kit.partitions, keepPartitions)
-    return { applied: pending.map(({ version }) => version), version: migrations.at(-1)!.version }
+    return { applied, version: later ?? latestVersion }
   })
 }
 
@@ -80,28 +87,52 @@ async function exists(tx: Tx, schemaName: string): Promise<boolean> {
   return rows[0]!.found === true
 }
 
-async function pendingMigrations(tx: Tx, s: string): Promise<readonly Migration[]> {
-  const { rows } = await tx.query<{ version: number; checksum: string }>(
-    `SELECT version, checksum FROM ${s}.schema_migrations ORDER BY version`,
+type Applied = { readonly version: number; readonly checksum: string; readonly oldestKit: string | null }
+
+type ComparedMigrations = {
+  readonly pending: readonly Migration[]
+  /** The version of tables that a later kit has migrated. */
+  readonly later: number | undefined
+}
+
+async function comparedMigrations(tx: Tx, s: string): Promise<ComparedMigrations> {
+  // Through the row: the column is there since migration 13.
+  const { rows } = await tx.query<Applied>(
+    `SELECT version, checksum, to_jsonb(m)->>'oldest_kit' AS "oldestKit" FROM ${s}.schema_migrations m ORDER BY version`,
   )
-  const known = new Map(migrations.map((migration) => [migration.version, migration]))
-  for (const { version, checksum: applied } of rows) {
-    const migration = known.get(version)
-    if (migration === undefined)
+  const done = new Map(rows.map((row) => [row.version, row]))
+  for (const migration of migrations) {
+    const { checksum: applied } = done.get(migration.version) ?? {}
+    if (applied !== undefined && checksum(migration) !== applied)
       throw new SagaConfigError(
-        `the database is at migration ${version}, which this version of fencepost does not know`,
-      )
-    if (checksum(migration) !== applied)
-      throw new SagaConfigError(
-        `migration ${version} (${migration.name}) differs from what the database was given`,
+        `migration ${migration.version} (${migration.name}) differs from what the database was given`,
       )
   }
-  const done = new Set(rows.map(({ version }) => version))
-  return migrations.filter(({ version }) => !done.has(version))
+  const pending = migrations.filter(({ version }) => !done.has(version))
+  const unknown = rows.filter(({ version }) => !migrations.some((known) => known.version === version))
+  for (const { version, oldestKit } of unknown) requireWorksOn(version, oldestKit)
+  const later = unknown.at(-1)?.version
+  if (later !== undefined && pending.length > 0)
+    throw new SagaConfigError(
+      `the database is at migration ${later}, and lacks ${pending[0]!.version} (${pending[0]!.name})`,
+    )
+  return { pending, later }
+}
+
+/** On tables with a migration that this code does not know. */
+function requireWorksOn(version: number, oldestKit: string | null): void {
+  if (oldestKit !== null && Number(oldestKit) <= latestVersion) return
+  const wanted =
+    oldestKit === null
+      ? ''
+      : `: its tables want a version that knows migration ${oldestKit}, and this one knows ${latestVersion}`
+  throw new SagaConfigError(
+    `the database is at migration ${version}, which this version of fencepost does not know${wanted}`,
+  )
 }
 
 function currentVersion(pending: readonly Migration[]): number {
-  return (pending[0]?.version ?? migrations.at(-1)!.version + 1) - 1
+  return (pending[0]?.version ?? latestVersion + 1) - 1
 }
 
 /** The number of partitions decides which relay sees a message: it may change only while the outbox is empty. */
@@ -136,10 +167,22 @@ END $$`,
   ]
 }
 
+function lockName(schemaName: string): string {
+  return `fencepost/saga:${schemaName}`
+}
+
+/** Name and checksum are our own: there is nothing in them to escape. */
+function recorded({ version, name, sql, oldestKit }: Migration, s: string): string {
+  const values = `${version}, '${name}', '${checksum({ sql })}'`
+  return oldestKit === undefined
+    ? `INSERT INTO ${s}.schema_migrations (version, name, checksum) VALUES (${values})`
+    : `INSERT INTO ${s}.schema_migrations (version, name, checksum, oldest_kit) VALUES (${values}, ${oldestKit})`
+}
+
 function sqlOf(migration: Migration, s: string): string {
   return migration.sql.replaceAll('{s}', s)
 }
 
-function checksum(migration: Migration): string {
-  return createHash('sha256').update(migration.sql).digest('hex')
+function checksum({ sql }: Pick<Migration, 'sql'>): string {
+  return createHash('sha256').update(sql).digest('hex')
 }

@@ -6,7 +6,16 @@
  * Column names follow Debezium's outbox (aggregate_type, aggregate_id, type, payload) and Eventuate's received messages.
  */
 
-export type Migration = { readonly version: number; readonly name: string; readonly sql: string }
+export type Migration = {
+  readonly version: number
+  readonly name: string
+  readonly sql: string
+  /**
+   * The last migration that a kit must know to work on the tables after this one: where this one only adds, that of the release before.
+   * Without it the kits that do not know this migration refuse the tables. Kept with the migration, from 13 on.
+   */
+  readonly oldestKit?: number
+}
 
 const idempotencyKeys = `
 CREATE SEQUENCE {s}.fencing_tokens AS bigint;
@@ -260,6 +269,10 @@ CREATE INDEX outbox_now ON {s}.outbox (partition, id) WHERE NOT scheduled;
 CREATE INDEX outbox_later ON {s}.outbox (partition, available_at) WHERE scheduled;
 DROP INDEX {s}.outbox_of_partition;`
 
+/** A kit that goes back finds rows of migrations that it does not know, and reads of them whether it may go on (`migrate.ts`). */
+const oldestKits = `
+ALTER TABLE {s}.schema_migrations ADD COLUMN oldest_kit integer;`
+
 export const migrations: readonly Migration[] = [
   { version: 1, name: 'idempotency keys and fences', sql: idempotencyKeys },
   { version: 2, name: 'outbox and dead letters', sql: outbox },
@@ -273,4 +286,5 @@ export const migrations: readonly Migration[] = [
   { version: 10, name: 'sagas that messages drive', sql: messageDrivenSagas },
   { version: 11, name: 'an index of taken messages of the mailbox', sql: takenMessages },
   { version: 12, name: 'messages for later apart from those for now', sql: scheduledMessages },
+  { version: 13, name: 'which kits work on later tables', sql: oldestKits, oldestKit: 12 },
 ]
