@@ -29,8 +29,9 @@ export async function openSagas(
   const { sagaDatabase, sagaSchema } = config
   if (sagaDatabase === undefined) return undefined
   // Brings the client of the database, which other sidecars need neither time nor memory for.
-  const { createSagaAdmin, openSagaKit, sagaBacklog } = await import('@fencepost/saga/admin')
+  const { createSagaAdmin, explained, openSagaKit, sagaBacklog } = await import('@fencepost/saga/admin')
   const open = openSagaKit(sagaDatabase.content.trim(), sagaSchema)
+  const failed = (error: unknown) => onError(explained(open.kit, error))
   const watch = watching(
     clock,
     () =>
@@ -40,10 +41,10 @@ export async function openSagas(
         sagaBacklog(open.kit, QUERY_DEADLINE_MS),
         `no answer within ${QUERY_DEADLINE_MS} ms`,
       ),
-    onError,
+    failed,
   )
   return {
-    admin: createSagaAdmin(open.kit, onError),
+    admin: createSagaAdmin(open.kit, failed),
     backlog: watch.backlog,
     [Symbol.asyncDispose]: () => {
       watch.stop()

@@ -21,7 +21,7 @@ import {
   SagaKitError,
   type SagaStatus,
 } from '@fencepost/saga'
-import { openSagaKit } from '@fencepost/saga/admin'
+import { explained, openSagaKit } from '@fencepost/saga/admin'
 import { InvalidArgumentError, Option, type Command as Parser } from 'commander'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
 
@@ -186,7 +186,7 @@ async function onKit(
   }
   try {
     await using open = openSagaKit(url, schema, partitions)
-    return await act(open.kit)
+    return await act(open.kit).catch((error: unknown) => Promise.reject(explained(open.kit, error)))
   } catch (error) {
     // Without the URL, which contains a password.
     const { code, message } = error as { code?: string; message?: string }

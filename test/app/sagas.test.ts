@@ -97,6 +97,16 @@ test('the calls are in the OpenAPI document', async () => {
   )
 })
 
+// Bug: the log said that a relation does not exist.
+test('tables that nobody has made yet are a warning that says what to do', async () => {
+  await using early = await startSidecar({
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_SAGA_DATABASE_FILE: join(server.folder, 'database-url'),
+    FENCEPOST_SAGA_SCHEMA: 'not_migrated',
+  })
+  await early.process.line(/the schema not_migrated lacks tables or columns .* fencepost saga migrate/)
+})
+
 test('the database goes away: these calls say so, reservations go on', async () => {
   await server.kill()
   expect(await ask('/v1/sagas/o-1')).toMatchObject({ status: 503, body: { code: 'database-unavailable' } })

@@ -46,6 +46,18 @@ test('without a number migrate keeps the partitions of the services, whatever th
   expect(await countOf(wide, 'outbox_partitions')).toBe(64)
 })
 
+// Bug: each command said that a relation does not exist, and ended as it does where the database is away.
+test.each([['lag'], ['list'], ['dead-letters', 'list'], ['retention']])(
+  '%s %s before the first migration says what to do',
+  async (...args) => {
+    expect(await run('--schema', 'not_migrated', ...args)).toMatchObject({
+      exitCode: 1,
+      stdout: '',
+      stderr: expect.stringMatching(/^the schema not_migrated lacks tables .* run .*fencepost saga migrate/),
+    })
+  },
+)
+
 test('plans prints SQL without a database', async () => {
   const { io, stdout } = bufferedIo({})
   expect(await saga(['plans'], io)).toBe(0)
