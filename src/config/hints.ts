@@ -24,6 +24,7 @@ export function hintsFor(
     | 'redisNodes'
     | 'redisCa'
     | 'redisCert'
+    | 'keyRing'
   >,
 ): readonly string[] {
   const guarded = config.routes.filter((route) => route.mode !== 'bypass')
@@ -33,6 +34,7 @@ export function hintsFor(
     ...(checks ? shortLeases(guarded) : []),
     ...namedInVain(config),
     ...nodesInClearText(config),
+    ...notYetEncrypted(config),
   ]
 }
 
@@ -55,6 +57,14 @@ function nodesInClearText({
   if (redisNodes.kind === 'remote' && redisNodes.groups.some(({ nodes }) => nodes.some(({ tls }) => tls)))
     return []
   return [`${given.env} is given, and no node of ${SETTINGS.redisNodes.env} is rediss://: it is not used.`]
+}
+
+/** Right while sidecars without the file are left, and easily forgotten after them. */
+function notYetEncrypted({ keyRing }: Pick<Config, 'keyRing'>): readonly string[] {
+  if (keyRing?.ring.writesPlain !== true) return []
+  return [
+    `${SETTINGS.keyRing.env}: the first line of the file is plain, so outcomes are stored unencrypted, and its keys only read. When every sidecar has the file, make a key the first line (docs/operations/deploy.md).`,
+  ]
 }
 
 function renewedTokens(routes: readonly ProtectedRoute[]): readonly string[] {

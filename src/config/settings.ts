@@ -679,7 +679,7 @@ export const SETTINGS = {
     path: 'trust.keyRingFile',
     kind: keyRingFile(),
     summary:
-      'File with the keys that stored outcomes are encrypted with (AES-256-GCM), one a line, `name base64`: the first writes, all of them read. A line `plain` also reads outcomes from before there was a file.',
+      'File with the keys that stored outcomes are encrypted with (AES-256-GCM), one a line, `name base64`: the first line writes, all of them read. The line `plain` stands for no encryption, as before there was a file.',
     source: 'Without it outcomes are stored as they are.',
   }),
   trustScopeHeaders: setting({

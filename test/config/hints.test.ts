@@ -20,6 +20,23 @@ test.each<[env: Record<string, string>, warned: number]>([
   expect(hints.length).toBe(warned)
 })
 
+test.each<[lines: readonly string[], warned: number]>([
+  [['plain', `k ${Buffer.alloc(32).toString('base64')}`], 1],
+  [[`k ${Buffer.alloc(32).toString('base64')}`, 'plain'], 0],
+  [[`k ${Buffer.alloc(32).toString('base64')}`], 0],
+])('a key ring that does not encrypt yet is a warning: %j', (lines, warned) => {
+  const loaded = loadConfig(
+    {
+      FENCEPOST_REDIS_NODES: 'embedded',
+      FENCEPOST_UPSTREAM: 'http://127.0.0.1:3000',
+      FENCEPOST_KEY_RING_FILE: '/ring',
+    },
+    () => lines.join('\n'),
+  )
+  if (loaded.kind === 'invalid') throw new Error(JSON.stringify(loaded.errors))
+  expect(hintsFor(loaded.config).filter((hint) => hint.includes('stored unencrypted'))).toHaveLength(warned)
+})
+
 const { cert, key } = oneCertificate()
 const certified: Readonly<Record<string, string>> = { '/c': cert, '/k': key }
 

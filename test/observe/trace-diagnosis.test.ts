@@ -11,9 +11,12 @@ const SAMPLED = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
 
 function diagnosed() {
   const lines: Record<string, unknown>[] = []
-  const destination = { write: (line: string) => void lines.push(JSON.parse(line)) }
+  const target = { write: (line: string) => void lines.push(JSON.parse(line)) }
   let nowMs = 0
-  const diagnosis = diagnosisTo(createLog({ level: 'info', instance: 'pod-1', destination }), () => nowMs)
+  const diagnosis = diagnosisTo(
+    createLog({ level: 'info', instance: 'pod-1', target, onLost: () => {} }),
+    () => nowMs,
+  )
   return {
     lines,
     diagnosis,

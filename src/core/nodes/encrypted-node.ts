@@ -26,7 +26,7 @@ export function encryptedNode(node: RecordNode, ring: KeyRing): RecordNode {
 }
 
 function encrypted(command: RecordCommand, ring: KeyRing): RecordCommand {
-  return command.kind === 'complete'
+  return command.kind === 'complete' && !ring.writesPlain
     ? { ...command, outcome: seal(ring, command.key, command.outcome) }
     : command
 }

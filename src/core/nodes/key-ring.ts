@@ -2,7 +2,8 @@
  * Keys that encrypt stored outcomes: the first encrypts, every one of them decrypts.
  *
  * What is not encrypted is refused: whoever can write to a node, and has no key, would otherwise write it in the clear, and it would be
- * believed. Only a ring that says so (a line `plain`) reads outcomes from before there was one.
+ * believed. Only a ring that says so (a line `plain`) reads outcomes from before there was one. Where that line is the first, it writes
+ * them so, too: sidecars that do not have the file yet can read nothing else.
  *
  * AES-256-GCM with the record key as associated data, so that an outcome can't be moved to another record. The nonce
  * follows from key, record and content: the same outcome encrypted twice is the same bytes (by which a node recognises
@@ -31,6 +32,8 @@ export type KeyRing = {
   readonly keys: readonly RingKey[]
   /** Outcomes that are not encrypted are read, too. */
   readonly readsPlain: boolean
+  /** Outcomes are not encrypted yet. */
+  readonly writesPlain: boolean
 }
 
 export type ParsedKeyRing =
@@ -51,11 +54,12 @@ const PLAIN = 'plain'
 export function parseKeyRing(content: string): ParsedKeyRing {
   const refused = (reason: string): ParsedKeyRing => ({ kind: 'refused', reason })
   const keys: RingKey[] = []
-  let readsPlain = false
+  let [readsPlain, writesPlain] = [false, false]
   for (const [index, line] of content.split(/\r?\n/).entries()) {
     if (line.trim() === '' || line.startsWith('#')) continue
     if (line.trim() === PLAIN) {
       readsPlain = true
+      writesPlain ||= keys.length === 0
       continue
     }
     const [name = '', encoded = '', ...more] = line.trim().split(/\s+/)
@@ -68,7 +72,9 @@ export function parseKeyRing(content: string): ParsedKeyRing {
     const nonceKey = createHmac('sha256', key).update('fencepost-nonce/1').digest()
     keys.push({ name, key, nonceKey })
   }
-  return keys.length === 0 ? refused('there is no key in it') : { kind: 'ring', ring: { keys, readsPlain } }
+  return keys.length === 0
+    ? refused('there is no key in it')
+    : { kind: 'ring', ring: { keys, readsPlain, writesPlain } }
 }
 
 export function seal({ keys }: KeyRing, recordKey: string, plain: Buffer): Buffer {

@@ -52,8 +52,10 @@ describe('encryption', () => {
   })
 
   test('a line plain is no key', () => {
-    expect(ringOf(line('k', 1)).readsPlain).toBe(false)
-    expect(ringOf('plain', line('k', 1))).toMatchObject({ keys: [{ name: 'k' }], readsPlain: true })
+    expect(ringOf(line('k', 1))).toMatchObject({ readsPlain: false, writesPlain: false })
+    const [keys, readsPlain] = [[{ name: 'k' }], true]
+    expect(ringOf('# first', 'plain', line('k', 1))).toMatchObject({ keys, readsPlain, writesPlain: true })
+    expect(ringOf(line('k', 1), 'plain')).toMatchObject({ keys, readsPlain, writesPlain: false })
     expect(parseKeyRing('plain').kind).toBe('refused')
   })
 
@@ -136,6 +138,27 @@ describe('the record protocol on encrypted nodes', () => {
       kind: 'duplicate',
       outcome,
     })
+  })
+
+  // Bug: the first ring encrypted at once, so sidecars that did not have it yet, or had it no more, answered 502 to each duplicate.
+  test('sidecars get their first key ring, and give it back, in steps of which each reads what its neighbours write', async () => {
+    const steps = [
+      plainLeasesOn,
+      ...[['plain', line('k', 1)], [line('k', 1), 'plain'], [line('k', 1)]].map(
+        (lines) => (nodes: ReturnType<typeof createEmbeddedNodes>) => leasesOn(nodes, ringOf(...lines)),
+      ),
+    ]
+    const nodes = createEmbeddedNodes(5, clock, 10_000, SILENT)
+    for (const [at, write] of steps.entries()) {
+      const key = `dedup:t:e:v:step-${at}`
+      const claimed = await write(nodes).claim({ ...request, key })
+      if (claimed.kind !== 'granted') throw new Error(claimed.kind)
+      expect(await write(nodes).complete(claimed.lease, outcome)).toEqual({ kind: 'recorded' })
+      // The last step comes when what the first ones wrote has ended.
+      const neighbours = steps.slice(Math.max(0, at - 1), at < 2 ? 3 : 4)
+      for (const read of neighbours)
+        expect(await read(nodes).claim({ ...request, key })).toMatchObject({ kind: 'duplicate', outcome })
+    }
   })
 
   // Bug: who could write to one node, and had no key, wrote an outcome in the clear. It was believed, shown to clients, and encrypted on the others.
