@@ -12,6 +12,7 @@ import { defineSaga } from '../../packages/saga/src/saga-definition.ts'
 import { getSaga } from '../../packages/saga/src/saga-instances.ts'
 import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
 import { migrations } from '../../packages/saga/src/schema.ts'
+import { eventually } from '../support/eventually.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 
 let server: PostgresServer
@@ -99,6 +100,30 @@ test('a service with the rights that the guide grants finds nothing to migrate, 
   })
 })
 
+/** As an earlier version printed them. */
+const plansTo = (version: number, schema: string) =>
+  plans(schema).replace(new RegExp(`-- ${version + 1}: [^]*?(?=COMMIT;)`), '')
+
+// Bug: behind `migrate`, which waited for it without an end, every `publish` of every service waited for the longest transaction of the database.
+test('a migration gives way to services while a long transaction has a table, and is done after it', async () => {
+  const pool = server.pool()
+  await pool.query(plansTo(11, 'busy'))
+  await pool.query('INSERT INTO busy.outbox_partitions (partition) SELECT generate_series(0, 15)')
+  const report = await pool.connect()
+  await report.query('BEGIN')
+  await report.query('SELECT count(*) FROM busy.outbox')
+  const migrating = migrate(kitIn('busy'), { lockWaitMs: 200 })
+  await eventually('the migration to wait for the outbox', async () => {
+    const waits = `SELECT FROM pg_locks WHERE NOT granted AND relation = 'busy.outbox'::regclass`
+    return (await pool.query(waits)).rows.length > 0
+  })
+  await pool.query(`INSERT INTO busy.outbox (message_id, aggregate_type, aggregate_id, partition, type, destination, payload, headers)
+    VALUES (gen_random_uuid(), 'a', '1', 0, 't', 'd', '{}', '{}')`)
+  await report.query('COMMIT')
+  report.release()
+  expect((await migrating).applied).toEqual([12, 13])
+})
+
 // Bug: the plan began with the first migration, and failed on tables of an earlier version.
 test('the printed plan brings tables of any earlier version up to date, and changes nothing of its own version', async () => {
   await migrate(kitIn('whole'))
@@ -111,7 +136,7 @@ test('the printed plan brings tables of any earlier version up to date, and chan
     ).rows
   for (const from of migrations) {
     const schema = `from_${from.version}`
-    await admin.query(plans(schema).replace(new RegExp(`-- ${from.version + 1}: [^]*?(?=COMMIT;)`), ''))
+    await admin.query(plansTo(from.version, schema))
     const { rows } = await admin.query(`SELECT max(version)::int AS version FROM ${schema}.schema_migrations`)
     expect(rows[0].version).toBe(from.version)
     await admin.query(plans(schema))

@@ -238,6 +238,17 @@ export class SchemaMissingError extends SagaKitError {
   }
 }
 
+/** Others hold the kit's tables for so long that they could not be migrated without stopping every service. Nothing was changed. */
+export class TablesBusyError extends SagaKitError {
+  constructor(schema: string, options?: ErrorOptions) {
+    super(
+      'tables_busy',
+      `the tables of the schema ${schema} were in use by a long transaction each time that they were to be migrated, and services would have waited behind it; nothing was changed. End that transaction (pg_stat_activity has it by its xact_start), or migrate when it is over`,
+      options,
+    )
+  }
+}
+
 /** PostgreSQL answers, and refuses this user or database. */
 export class DatabaseRefusedError extends SagaKitError {
   constructor(message: string, advice: string, options?: ErrorOptions) {

@@ -9,9 +9,10 @@
  * Refuses: a newer database that this code does not work on, and a released migration that was edited.
  */
 import { createHash } from 'node:crypto'
-import { identifier, safeInteger, type Tx } from './database.ts'
-import { SagaConfigError } from './errors.ts'
+import { identifier, safeInteger, sqlState, sqlStateOf, type Tx } from './database.ts'
+import { SagaConfigError, TablesBusyError } from './errors.ts'
 import { partitionsDefault, requirePartitions, type SagaKit } from './kit.ts'
+import { requirePositive } from './option-checks.ts'
 import { type Migration, migrations } from './schema.ts'
 
 const latestVersion = migrations.at(-1)!.version
@@ -33,6 +34,7 @@ export function plans(schema: string, partitions = partitionsDefault): string {
   return [
     'BEGIN;',
     `SELECT pg_advisory_xact_lock(hashtextextended('${lockName(schema)}', 0));`,
+    `SET LOCAL lock_timeout = ${lockWaitDefaultMs};`,
     `${prologue(s).join(';\n')};`,
     ...migrations.map(
       (migration) => `-- ${migration.version}: ${migration.name}
@@ -54,30 +56,57 @@ export type MigrateOptions = {
   readonly dryRun?: boolean
   /** Keep the number of partitions that the services have set. Default false. */
   readonly keepPartitions?: boolean
+  /**
+   * How long it waits for a table that a long transaction has, and with it every statement of the services that comes after. Then it gives
+   * way, and tries again. Default 2 s.
+   */
+  readonly lockWaitMs?: number
 }
 
-export async function migrate(
+const lockWaitDefaultMs = 2_000
+
+const retry = {
+  maxAttempts: 10,
+  sqlStates: [sqlState.lockNotAvailable, sqlState.deadlockDetected, sqlState.serializationFailure],
+  // In between the services work off what stood behind it.
+  backoff: { initialMs: 500, maxMs: 5_000 },
+}
+
+/** @throws TablesBusyError if others had the tables at each try */
+export async function migrate(kit: SagaKit, options: MigrateOptions = {}): Promise<MigrationReport> {
+  requirePositive({ lockWaitMs: options.lockWaitMs })
+  try {
+    return await kit.transaction((tx) => migrated(kit, tx, options), { retry })
+  } catch (error) {
+    if (sqlStateOf(error) !== sqlState.lockNotAvailable) throw error
+    throw new TablesBusyError(kit.schemaName, { cause: error })
+  }
+}
+
+async function migrated(
   kit: SagaKit,
-  { dryRun = false, keepPartitions = false }: MigrateOptions = {},
+  tx: Tx,
+  { dryRun = false, keepPartitions = false, lockWaitMs = lockWaitDefaultMs }: MigrateOptions,
 ): Promise<MigrationReport> {
   const s = kit.schema
-  return kit.transaction(async (tx) => {
-    if (!dryRun)
-      await tx.query('SELECT pg_advisory_xact_lock(hashtextextended($1, 0))', [lockName(kit.schemaName)])
-    if (!(await exists(tx, kit.schemaName))) {
-      if (dryRun) return { applied: migrations.map(({ version }) => version), version: 0 }
-      for (const statement of prologue(s)) await tx.query(statement)
-    }
-    const { pending, later } = await comparedMigrations(tx, s)
-    const applied = pending.map(({ version }) => version)
-    if (dryRun) return { applied, version: later ?? currentVersion(pending) }
-    for (const migration of pending) {
-      await tx.query(sqlOf(migration, s))
-      await tx.query(recorded(migration, s))
-    }
-    await setPartitions(tx, s, kit.partitions, keepPartitions)
-    return { applied, version: later ?? latestVersion }
-  })
+  if (!dryRun) {
+    await tx.query('SELECT pg_advisory_xact_lock(hashtextextended($1, 0))', [lockName(kit.schemaName)])
+    // Another process may take long to migrate, and nobody waits behind this lock.
+    await tx.query(`SELECT set_config('lock_timeout', $1, true)`, [`${Math.ceil(lockWaitMs)}ms`])
+  }
+  if (!(await exists(tx, kit.schemaName))) {
+    if (dryRun) return { applied: migrations.map(({ version }) => version), version: 0 }
+    for (const statement of prologue(s)) await tx.query(statement)
+  }
+  const { pending, later } = await comparedMigrations(tx, s)
+  const applied = pending.map(({ version }) => version)
+  if (dryRun) return { applied, version: later ?? currentVersion(pending) }
+  for (const migration of pending) {
+    await tx.query(sqlOf(migration, s))
+    await tx.query(recorded(migration, s))
+  }
+  await setPartitions(tx, s, kit.partitions, keepPartitions)
+  return { applied, version: later ?? latestVersion }
 }
 
 async function exists(tx: Tx, schemaName: string): Promise<boolean> {
