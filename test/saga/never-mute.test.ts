@@ -11,7 +11,12 @@ import {
 import { eventLog } from '../../packages/saga/src/event-log.ts'
 import type { SagaEvent } from '../../packages/saga/src/events.ts'
 import { createSagaKit, type SagaKitOptions } from '../../packages/saga/src/kit.ts'
+import { migrate } from '../../packages/saga/src/migrate.ts'
+import { publish } from '../../packages/saga/src/outbox.ts'
 import { createOutboxRelay } from '../../packages/saga/src/relay.ts'
+import { defineSaga } from '../../packages/saga/src/saga-definition.ts'
+import { getSaga } from '../../packages/saga/src/saga-instances.ts'
+import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
 import { eventually } from '../support/eventually.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { RecordingPublisher } from '../support/recording-publisher.ts'
@@ -123,6 +128,56 @@ describe.each(cases)('a kit %s', (_, urlOfCase, schema, error, words) => {
       const consumer = createConsumer({ kit, subscriber, consumerId: 'c', handlers: {} })
       await expect(consumer).rejects.toThrow(words)
     })
+  })
+})
+
+describe('a service that starts before its tables were migrated', () => {
+  /** As they were before migration 12, which `publish` needs. */
+  async function tablesOfBefore(schema: string) {
+    const seen: SagaEvent[] = []
+    const kit = createSagaKit({ pool: server.pool(), schema, events: (event) => seen.push(event) })
+    await migrate(kit)
+    await kit.query(`ALTER TABLE ${schema}.outbox DROP COLUMN scheduled`)
+    return {
+      kit,
+      seen,
+      migrated: () =>
+        kit.query(`ALTER TABLE ${schema}.outbox ADD COLUMN scheduled boolean NOT NULL DEFAULT false`),
+    }
+  }
+
+  // Bug: it began, each handler that published failed until its attempts were spent, and every message became a dead letter.
+  test('its consumer does not begin', async () => {
+    const { kit } = await tablesOfBefore('consumed_before')
+    const subscriber = { subscribe: () => Promise.reject(new Error('must not be reached')) }
+    await expect(createConsumer({ kit, subscriber, consumerId: 'c', handlers: {} })).rejects.toThrow(
+      /schema consumed_before lacks tables or columns.*run migrate\(kit\)/,
+    )
+  })
+
+  // Bug: steps that publish had their effect, failed until their attempts were spent, and every saga was compensated.
+  test('its runner leaves sagas alone until they are', async () => {
+    const { kit, seen, migrated } = await tablesOfBefore('run_before')
+    let effects = 0
+    const pay = defineSaga<object>('order').step({
+      name: 'pay',
+      effect: async () => {
+        effects += 1
+      },
+      commit: (tx) =>
+        publish(kit, tx, { aggregateType: 'order', aggregateId: '1', type: 'Paid', payload: {} }),
+    })
+    await using runner = createSagaRunner({ kit, definitions: [pay], pollIntervalMs: 20 })
+    await kit.transaction((tx) => runner.begin(tx, pay, { sagaId: '1', input: {} }))
+    await expect(runner.runOnce()).rejects.toBeInstanceOf(SchemaMissingError)
+    runner.start()
+    await eventually('it to be said', () =>
+      seen.some((event) => event.kind === 'saga_error' && event.error instanceof SchemaMissingError),
+    )
+    expect(effects).toBe(0)
+    await migrated()
+    await eventually('the saga to end', async () => (await getSaga(kit, '1'))?.status === 'completed')
+    expect(effects).toBe(1)
   })
 })
 

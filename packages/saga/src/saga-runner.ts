@@ -51,6 +51,7 @@ import {
 } from './saga-instances.ts'
 import { type Following, runSagaStep, undoSagaStep } from './saga-step.ts'
 import { type AnyStep, compensationOf, stepHandlers } from './saga-step-calls.ts'
+import { requireSetUp } from './setup-errors.ts'
 import { inProcessSpan } from './trace-context.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: the inputs of different sagas have nothing in common
@@ -203,7 +204,9 @@ class Runner implements SagaRunner {
     release()
   }
 
-  #take(limit: number): Promise<readonly Taken[]> {
+  async #take(limit: number): Promise<readonly Taken[]> {
+    // On tables of before, effects would be carried out whose steps can't be noted.
+    await requireSetUp(this.#kit)
     const names = { definitions: [...this.#definitions.keys()], parts: [...this.#parts.keys()] }
     return takeSagas(this.#kit, this.#me, names, this.#takeMs, limit)
   }

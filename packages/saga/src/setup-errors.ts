@@ -28,17 +28,30 @@ export function explained(kit: Pick<SagaKit, 'schemaName'>, error: unknown): unk
     : new DatabaseRefusedError(String((error as Error).message), advice, { cause: error })
 }
 
+const setUp = new WeakSet<SagaKit>()
+
 /**
- * Refuses to begin on a database that can never work. One that is away now is none of them: what begins waits for it.
+ * Refuses to begin on a database that can never work. One that is away now is none of them: what begins waits for it. Asked of each kit
+ * until it is so, because tables are never taken back.
  * @throws SchemaMissingError
  * @throws DatabaseRefusedError
  */
 export async function requireSetUp(kit: SagaKit): Promise<void> {
+  if (setUp.has(kit)) return
+  let publishes: boolean
   try {
-    // The column of the latest migration that a consumer needs.
     await kit.query(`SELECT parked FROM ${kit.schema}.saga_steps LIMIT 0`)
+    // What handlers and steps publish needs it. Asked in a way that takes no right on the outbox.
+    const { rows } = await kit.query(
+      `SELECT FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'scheduled' AND NOT attisdropped`,
+      [`${kit.schema}.outbox`],
+    )
+    publishes = rows.length > 0
   } catch (error) {
     const reason = explained(kit, error)
     if (reason !== error) throw reason
+    return
   }
+  if (!publishes) throw new SchemaMissingError(kit.schemaName)
+  setUp.add(kit)
 }
