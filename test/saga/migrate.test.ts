@@ -214,6 +214,21 @@ test('the number of partitions changes only while no message waits', async () =>
   await expect(migrate(kitIn('parts', 16))).rejects.toThrow('has 8 partitions and this kit asks for 16')
 })
 
+// Bug: the first service of a new version changed it beside those of before, as soon as the outbox was empty for a moment. Their relays stopped, and
+// messages of one aggregate were relayed out of order.
+test('the number of partitions does not change while a relay runs', async () => {
+  const before = kitIn('relayed', 4)
+  await migrate(before)
+  const relay = createOutboxRelay({ kit: before, publisher: createMailboxPublisher(before), relayId: 'r-1' })
+  await relay.drainOnce()
+  await expect(migrate(kitIn('relayed', 8))).rejects.toThrow(
+    'has 4 partitions and this kit asks for 8, while relay r-1 runs: stop all services',
+  )
+  expect((await migrate(before)).applied).toEqual([])
+  await relay.stop()
+  await migrate(kitIn('relayed', 8))
+})
+
 test.each(['', 'a b', 'a"b', '1a', 'x'.repeat(64)])('%j is no schema', (schema) => {
   expect(() => createSagaKit({ pool: server.pool(), schema })).toThrow('not an SQL identifier')
 })

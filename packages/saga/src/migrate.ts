@@ -164,7 +164,10 @@ function currentVersion(pending: readonly Migration[]): number {
   return (pending[0]?.version ?? latestVersion + 1) - 1
 }
 
-/** The number of partitions decides which relay sees a message: it may change only while the outbox is empty. */
+/**
+ * The number of partitions decides which relay sees a message, and in which order those of an aggregate go: it may change only while the
+ * outbox is empty, and nobody works with the old one. A service that only publishes leaves no trace of being there; relays do.
+ */
 async function setPartitions(tx: Tx, s: string, partitions: number, keep: boolean): Promise<void> {
   const { rows } = await tx.query(`SELECT count(*) AS count FROM ${s}.outbox_partitions`)
   const present = safeInteger(rows[0]!.count)
@@ -174,6 +177,13 @@ async function setPartitions(tx: Tx, s: string, partitions: number, keep: boolea
   if (present !== 0 && waiting.rows.length > 0)
     throw new SagaConfigError(
       `the outbox has ${present} partitions and this kit asks for ${partitions}; change it while the outbox is empty and no service runs`,
+    )
+  const alive = await tx.query(
+    `SELECT relay_id FROM ${s}.outbox_relays WHERE alive_until > clock_timestamp() ORDER BY relay_id LIMIT 1`,
+  )
+  if (present !== 0 && alive.rows.length > 0)
+    throw new SagaConfigError(
+      `the outbox has ${present} partitions and this kit asks for ${partitions}, while relay ${String(alive.rows[0]!.relay_id)} runs: stop all services before you change it; a relay that was killed counts until its lease is over`,
     )
   await tx.query(`DELETE FROM ${s}.outbox_partitions`)
   await tx.query(`INSERT INTO ${s}.outbox_partitions (partition) SELECT generate_series(0, $1 - 1)`, [
