@@ -27,35 +27,7 @@ import {
   size,
 } from './parse.ts'
 import { certificateFile, privateKeyFile } from './pem-files.ts'
-import type { ValueKind } from './value.ts'
-
-export type Setting<T> = {
-  readonly env: `FENCEPOST_${string}`
-  /** Path in the YAML file. */
-  readonly path: string
-  readonly kind: ValueKind<T>
-  /** `none`: undefined if not set. `required`: an error if not set. */
-  readonly default: { readonly kind: 'text'; readonly text: string } | { readonly kind: 'none' | 'required' }
-  /** One sentence. */
-  readonly summary: string
-  /** Why this default, and its source. */
-  readonly source: string
-}
-
-type Row<T> = Omit<Setting<T>, 'default'>
-type Optional<T> = Setting<T> & { readonly default: { readonly kind: 'none' } }
-
-function setting<T>(row: Row<T> & { readonly default: string }): Setting<T> {
-  return { ...row, default: { kind: 'text', text: row.default } }
-}
-
-function optional<T>(row: Row<T>): Optional<T> {
-  return { ...row, default: { kind: 'none' } }
-}
-
-function required<T>(row: Row<T>): Setting<T> {
-  return { ...row, default: { kind: 'required' } }
-}
+import { type Optional, optional, required, type Setting, setting } from './setting.ts'
 
 const MILLISECOND = 1
 const SECOND = 1_000
