@@ -16,7 +16,7 @@ import { openSagas } from './app/sagas.ts'
 import { openSecrets, type Secrets } from './app/secrets.ts'
 import { openStack } from './app/stack.ts'
 import { StartRefused } from './app/start-refused.ts'
-import { openTelemetry, type Telemetry, type Watched } from './app/telemetry.ts'
+import { openTelemetry, type Telemetry, type TelemetryEnvironment, type Watched } from './app/telemetry.ts'
 import { warmUp } from './app/warm-up.ts'
 import { youngGenerationGrows } from './app/young-generation.ts'
 import { hintsFor } from './config/hints.ts'
@@ -31,26 +31,19 @@ import { createTenantQuotas } from './core/request/tenant-quotas.ts'
 import { majorityOf } from './core/units.ts'
 import { createAdminServer } from './http/admin/server.ts'
 import { createBodyMemory } from './http/server/body-memory.ts'
-import type { LogTarget } from './observe/log-output.ts'
+import type { NamingVariables } from './observe/service-name.ts'
 import { systemClock as clock } from './system/clock.ts'
 import { systemRandom as random } from './system/random.ts'
 
 export type AppEnvironment = {
-  readonly version: string
-  readonly nodeVersion: string
   readonly hostname: string
-  readonly logTo: LogTarget
   readonly readFile: ReadFile
   /** Of the container; undefined if it has none. */
   readonly memoryLimitBytes?: number | undefined
-  /** `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`, for traces. */
-  readonly serviceName?: string | undefined
-  readonly resourceAttributes?: string | undefined
-  /** The end leaves something open that it has no means to close. */
-  readonly leaveOpen?: () => void
   /** Replaces log, metrics, traces and readiness, to measure what they cost. */
   readonly openTelemetry?: typeof openTelemetry
-}
+} & NamingVariables &
+  Pick<TelemetryEnvironment, 'version' | 'nodeVersion' | 'logTo' | 'leaveOpen'>
 
 export interface App extends AsyncDisposable {
   /** The actual addresses, ports resolved; absent for a listener that is off. */

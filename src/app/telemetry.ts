@@ -38,6 +38,7 @@ export type TelemetryEnvironment = {
   /** One group's nodes, and a majority of them. */
   readonly nodeCount: number
   readonly required: number
+  /** The end leaves something open that it has no means to close. */
   readonly leaveOpen?: () => void
 } & NamingVariables
 
