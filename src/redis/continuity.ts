@@ -79,7 +79,7 @@ export class NodeContinuity {
     const enrolled = isEnrolled(facts) && epoch !== undefined ? epoch : undefined
     this.#rivals.saw(name, enrolled === undefined ? `waiting ${runId}` : nonceIn(enrolled), receivedMonoMs)
     for (const [other, noted] of beats?.others ?? [])
-      this.#rivals.noted(other, ...splitNote(noted), receivedMonoMs)
+      this.#rivals.noted(name, other, ...splitNote(noted), receivedMonoMs)
     if (enrolled === undefined) this.#beats.waits(name)
     if (enrolled === undefined || beats === undefined) return undefined
     if (this.#beats.saw(name, enrolled, beats, sentMonoMs, receivedMonoMs)) return SET_BACK

@@ -5,7 +5,8 @@
  * thought dead, a load balancer: each of the two keeps its promises, and a majority with the one need not meet a
  * majority with the other. Neither server can know. But every node that votes beats (`beats.ts`), each enrolment counts
  * for itself, and all nodes keep the newest counts of the others. So whoever finds a name's count growing on under
- * another enrolment than the one that it sees, sees the other server live. History never grows.
+ * another enrolment than the one that it sees, sees the other server live. History does not grow, in the notes of one node:
+ * those of two nodes that were away for long, and come back one after the other, differ by what happened in between.
  *
  * A sidecar that dies or is late leaves a count that is a few beats behind what others know; that growth is no sign.
  *
@@ -25,7 +26,7 @@ const LIVES_FOR_MS = 10_000
 type Seen = {
   readonly as: string
   readonly sinceMonoMs: number
-  /** By the nonce of another enrolment: its count when it last proved something, or when it was first known. */
+  /** By who noted it, and the nonce of another enrolment: its count when it last proved something, or when it was first known. */
   readonly counts: Map<string, number>
   rival: { readonly nonce: string; readonly atMonoMs: number } | undefined
 }
@@ -41,17 +42,18 @@ export class RivalWatch {
     this.#seen.set(name, { as, sinceMonoMs: nowMonoMs, counts: new Map(), rival: undefined })
   }
 
-  /** Another node says that the node of this name has beaten so often under that enrolment. */
-  noted(name: string, nonce: string, count: number, nowMonoMs: number): void {
+  /** A node notes that the node of this name has beaten so often under that enrolment. */
+  noted(by: string, name: string, nonce: string, count: number, nowMonoMs: number): void {
     const seen = this.#seen.get(name)
     if (seen === undefined || nonce === seen.as || !(count > 0)) return
-    const before = seen.counts.get(nonce)
+    const note = `${by} ${nonce}`
+    const before = seen.counts.get(note)
     if (before === undefined || nowMonoMs - seen.sinceMonoMs < SETTLED_AFTER_MS) {
-      seen.counts.set(nonce, Math.max(before ?? 0, count))
+      seen.counts.set(note, Math.max(before ?? 0, count))
       return
     }
     if (count < before + RIVAL_BEATS) return
-    seen.counts.set(nonce, count)
+    seen.counts.set(note, count)
     seen.rival = { nonce, atMonoMs: nowMonoMs }
   }
 

@@ -6,7 +6,7 @@ function watch(...seconds: readonly Readonly<Record<string, number>>[]) {
   const rivals = new RivalWatch()
   rivals.saw('a', 'own', 0)
   seconds.forEach((notes, second) => {
-    for (const [nonce, count] of Object.entries(notes)) rivals.noted('a', nonce, count, second * 1_000)
+    for (const [nonce, count] of Object.entries(notes)) rivals.noted('b', 'a', nonce, count, second * 1_000)
   })
   return { rivals, rival: () => rivals.rivalOf('a', (seconds.length - 1) * 1_000) }
 }
@@ -27,6 +27,16 @@ test('notes of a node that was just enrolled are still on their way', () => {
   expect(
     watch({ other: 1 }, { other: 500 }, {}, {}, {}, { other: 500 + RIVAL_BEATS - 1 }).rival(),
   ).toBeUndefined()
+})
+
+// A node whose data are of last year knows the count of then, and one of last month another: both of an enrolment that has ended.
+test('what two nodes noted at different times is no growth', () => {
+  const { rivals } = watch({}, {}, {}, {})
+  rivals.noted('b', 'a', 'other', 100, 10_000)
+  rivals.noted('c', 'a', 'other', 200_000, 20_000)
+  expect(rivals.rivalOf('a', 20_000)).toBeUndefined()
+  rivals.noted('b', 'a', 'other', 100 + RIVAL_BEATS, 21_000)
+  expect(rivals.rivalOf('a', 21_000)).toEqual({ nonce: 'other', lives: true })
 })
 
 test('a server that is heard of no more lives no more, until that is forgotten', () => {
