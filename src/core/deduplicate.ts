@@ -35,6 +35,7 @@ import { isQuorumLost } from './quorum/tally.ts'
 import { markContent } from './request/duplicate-content.ts'
 import { type EntityLocks, lockEntities } from './reservations/entity-locks.ts'
 import type { Backoff } from './retry.ts'
+import { comeAgainMs } from './retry.ts'
 import { type LeaseFate, type Settled, settle } from './settle.ts'
 
 /** What one request is executed with. Its leases are chosen once; nothing below can reach the others. */
@@ -100,7 +101,7 @@ async function waitAndClaim(
   const claim = () => claimOnce(request, ports)
   using place = waiters.enter(key)
   if (place === undefined)
-    return { kind: 'too_many_waiters', limit: waiters.limit, retryAfterMs: first.retryAfterMs }
+    return { kind: 'too_many_waiters', limit: waiters.limit, retryAfterMs: comeAgainMs(first) }
   const untilMonoMs = clock.monoMs() + policy.waitMs
   const join = () => waiters.groups.join(`${key} ${fingerprint}`, clock.monoMs())
   const wanted = { key, claim, untilMonoMs, backoff: WAIT_BACKOFF, abandoned, whenEnded, join }
@@ -124,7 +125,7 @@ async function underClaim(request: ProtectedRequest, claimed: ClaimResult, guard
       return { kind: 'mismatch', ...foundBy(claimed) }
     case 'held':
     case 'contended':
-      return { kind: 'in_progress', retryAfterMs: claimed.retryAfterMs, ...foundBy(claimed) }
+      return { kind: 'in_progress', retryAfterMs: comeAgainMs(claimed), ...foundBy(claimed) }
     case 'damaged':
       return { kind: 'damaged', ...foundBy(claimed) }
     case 'unavailable':

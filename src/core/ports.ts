@@ -127,8 +127,13 @@ export type ClaimResult =
       readonly answered?: number
     }
   | { readonly kind: 'mismatch'; readonly answered?: number }
-  /** A majority shows one claim, and its lease is live: `retryAfterMs` is what is left of it. */
-  | { readonly kind: 'held'; readonly retryAfterMs: number; readonly answered?: number }
+  /** A majority shows one claim, and its lease is live: `retryAfterMs` is what is left of it. `heldForMs`: how long ago it was made, where that is known. */
+  | {
+      readonly kind: 'held'
+      readonly retryAfterMs: number
+      readonly heldForMs?: number
+      readonly answered?: number
+    }
   /**
    * A majority answered, and no holder is known: a race that no claimant won within the budget, or too few of the nodes
    * that know of a holder answered. Nothing is granted, and nothing is known of another claim either.

@@ -61,3 +61,20 @@ export function whenAborted(signal: AbortSignal | undefined): Promise<void> | un
     else signal.addEventListener('abort', () => resolve(), { once: true })
   })
 }
+
+/** `retryAfterMs`: when it is over in any case; `heldForMs`: how long it has lasted, where that is known. */
+type Waited = { readonly retryAfterMs: number; readonly heldForMs?: number }
+
+/**
+ * When a client had best come again. Nobody knows how long the work will take: after twice the time that it has taken so far a client that
+ * obeys has waited at most three times as long as it had to, and has asked a handful of times. When the lease ends, at the latest: a holder
+ * that died is then replaced.
+ */
+export function comeAgainMs({ retryAfterMs, heldForMs }: Waited): number {
+  return heldForMs === undefined
+    ? retryAfterMs
+    : Math.min(retryAfterMs, Math.max(COME_AGAIN_MIN_MS, 2 * heldForMs))
+}
+
+/** A second is the smallest step of `Retry-After`. */
+const COME_AGAIN_MIN_MS = 1_000

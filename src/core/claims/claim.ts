@@ -276,9 +276,8 @@ function duplicate(request: ClaimRequest, chosen: Completed, round: Round, ports
 function stepAfter(refusal: Exclude<Refusal, { kind: 'completed' }>, round: Round, ports: ClaimPorts): Step {
   switch (refusal.kind) {
     case 'mismatch':
-      return { kind: 'done', result: { kind: 'mismatch' } }
     case 'held':
-      return { kind: 'done', result: { kind: 'held', retryAfterMs: refusal.remainingMs } }
+      return { kind: 'done', result: refusal }
     case 'stale':
       return { kind: 'again', above: refusal.above, atOnce: true, otherwise: CONTENDED }
     case 'skewed': {

@@ -18,6 +18,7 @@ import { type Instant, now } from '../clock-drift.ts'
 import type { Events } from '../events.ts'
 import type { ClaimRequest, ClaimResult, Leases } from '../ports.ts'
 import type { Fingerprint } from '../record/record.ts'
+import { millisecondOf } from '../record/token.ts'
 import { HeldLeases } from './held-leases.ts'
 import { remainingMs, type Validity } from './lease.ts'
 import { createOutcomeMemory } from './outcome-memory.ts'
@@ -58,7 +59,11 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
     const holder = held.find(key)
     if (holder === undefined) return undefined
     return holder.lease.fingerprint === fingerprint
-      ? { kind: 'held', retryAfterMs: holder.leftMs }
+      ? {
+          kind: 'held',
+          retryAfterMs: holder.leftMs,
+          heldForMs: clock.wallMs() - millisecondOf(holder.lease.token),
+        }
       : { kind: 'mismatch' }
   }
 

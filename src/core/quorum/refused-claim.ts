@@ -8,7 +8,7 @@
 
 import type { NodeAnswer } from '../ports.ts'
 import { saysOtherwise } from '../record/stored-outcome.ts'
-import { NO_TOKEN, type Token } from '../record/token.ts'
+import { millisecondOf, NO_TOKEN, type Token } from '../record/token.ts'
 import { majorityOf } from '../units.ts'
 import { type Answers, answered, bestCompleted, type Completed, wellBesides, withoutRoom } from './tally.ts'
 
@@ -25,8 +25,11 @@ export type Refusal =
     }
   /** A majority holds one other request under this key, or leftovers of several do and no claimant races for it. */
   | { readonly kind: 'mismatch' }
-  /** A majority shows one holder. */
-  | { readonly kind: 'held'; readonly remainingMs: number }
+  /**
+   * A majority shows one holder. `retryAfterMs`: what is left of its lease; `heldForMs`: since its token, by a node's clock and that of
+   * whoever made the token.
+   */
+  | { readonly kind: 'held'; readonly retryAfterMs: number; readonly heldForMs: number }
   /** A majority answered and shows no single holder: a race without a winner, or leftovers of one. */
   | { readonly kind: 'contended'; readonly above: Token }
   /** Our token was too low, and a larger one would have won; no token up to `above` can. */
@@ -88,7 +91,7 @@ export function explainRefusedClaim(answers: Answers, settled: boolean): Refusal
   }
   if (leading === undefined) {
     const holder = majorityHolder(heard, needed)
-    if (holder !== undefined) return { kind: 'held', remainingMs: holder.remainingMs }
+    if (holder !== undefined) return { kind: 'held', ...holder }
   }
   // Nodes that find our clock wrong say nothing about the record, and another request under this key that a minority shows so far may be
   // what a majority holds: the others decide what it amounts to. Hear them all.
@@ -136,14 +139,16 @@ function otherContents(heard: readonly NodeAnswer[], needed: number): 'none' | '
 function majorityHolder(
   heard: readonly NodeAnswer[],
   needed: number,
-): { readonly remainingMs: number } | undefined {
-  const claims = new Map<string, { count: number; remainingMs: number }>()
+): { readonly retryAfterMs: number; readonly heldForMs: number } | undefined {
+  const claims = new Map<string, { count: number; remainingMs: number; heldForMs: number }>()
   for (const answer of heard) {
     if (answer.kind !== 'held') continue
     const claim = `${answer.fence} ${answer.fingerprint}`
-    const known = claims.get(claim) ?? { count: 0, remainingMs: 0 }
+    const known = claims.get(claim) ?? { count: 0, remainingMs: 0, heldForMs: 0 }
     const remainingMs = Math.max(known.remainingMs, answer.remainingMs)
-    claims.set(claim, { count: known.count + 1, remainingMs })
+    const heldForMs = Math.max(known.heldForMs, answer.nodeMs - millisecondOf(answer.fence))
+    claims.set(claim, { count: known.count + 1, remainingMs, heldForMs })
   }
-  return [...claims.values()].find(({ count }) => count >= needed)
+  const holder = [...claims.values()].find(({ count }) => count >= needed)
+  return holder && { retryAfterMs: holder.remainingMs, heldForMs: holder.heldForMs }
 }

@@ -22,7 +22,7 @@ import type { Clock, Random } from '../clock.ts'
 import { NOT_COUNTED, type Outcome } from '../outcome.ts'
 import type { ClaimResult, ClaimTerms, Lease, Leases } from '../ports.ts'
 import type { Fingerprint } from '../record/record.ts'
-import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
+import { type Backoff, comeAgainMs, jitteredDelayMs, pause } from '../retry.ts'
 
 export type ContentRecord = {
   readonly recordKey: string
@@ -95,7 +95,8 @@ async function claimMark(
       // An earlier attempt under the same key left it, and its lease ends with that of the record, or a moment later.
       case 'held': {
         const { retryAfterMs } = claimed
-        if (clock.monoMs() + retryAfterMs >= untilMonoMs) return { kind: 'in_progress', retryAfterMs }
+        if (clock.monoMs() + retryAfterMs >= untilMonoMs)
+          return { kind: 'in_progress', retryAfterMs: comeAgainMs(claimed) }
         await pause(clock, retryAfterMs)
         continue
       }

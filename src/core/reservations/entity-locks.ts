@@ -24,6 +24,7 @@ import { NOT_COUNTED, type Outcome } from '../outcome.ts'
 import type { ClaimResult, ClaimTerms, Leases } from '../ports.ts'
 import { fingerprintOfName } from '../request/identity.ts'
 import type { Backoff } from '../retry.ts'
+import { comeAgainMs } from '../retry.ts'
 
 export type EntityLocks = {
   readonly recordKeys: readonly string[]
@@ -138,8 +139,7 @@ function abandon(renewers: readonly LeaseRenewer[]): void {
 
 function refusalOf(claimed: Exclude<ClaimResult, { kind: 'granted' }>): Exclude<Locked, { kind: 'locked' }> {
   if (claimed.kind === 'unavailable') return { ...claimed, retryAfterMs: RETRY_SOON_MS }
-  const retryAfterMs = 'retryAfterMs' in claimed ? claimed.retryAfterMs : RETRY_SOON_MS
-  return { kind: 'entity_busy', retryAfterMs }
+  return { kind: 'entity_busy', retryAfterMs: isTaken(claimed) ? comeAgainMs(claimed) : RETRY_SOON_MS }
 }
 
 async function claimOrWait(

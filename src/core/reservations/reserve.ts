@@ -13,6 +13,7 @@ import type { Random } from '../clock.ts'
 import type { ClaimResult, ClaimTerms, Lease, Leases, ReadResult } from '../ports.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
+import { comeAgainMs } from '../retry.ts'
 import {
   type Intent,
   type Reservation,
@@ -203,7 +204,7 @@ function refusal(
   switch (claimed.kind) {
     case 'held':
     case 'contended':
-      return { kind: 'conflict', intent, entity, retryAfterMs: claimed.retryAfterMs }
+      return { kind: 'conflict', intent, entity, retryAfterMs: comeAgainMs(claimed) }
     case 'duplicate':
       return { ...claimed, intent }
     case 'mismatch':

@@ -226,7 +226,7 @@ function refusalInWords(refusal: Refusal): string {
     case 'minority_outcome':
       return `minority outcome at ${refusal.best.acceptedToken}, ${refusal.mayWriteBack ? 'adopt it' : 'not ours to adopt'}`
     case 'held':
-      return `held ${refusal.remainingMs} ms`
+      return `held ${refusal.retryAfterMs} ms`
     case 'stale':
       return `stale above ${refusal.above}`
     case 'contended':

@@ -61,7 +61,7 @@ function say(letters: string, settled: boolean): string {
     case 'minority_outcome':
       return `minority outcome at ${refusal.best.acceptedToken}, ${refusal.mayWriteBack ? 'write it back' : 'no majority promised'}`
     case 'held':
-      return `held ${refusal.remainingMs}`
+      return `held ${refusal.retryAfterMs}`
     case 'stale':
       return `stale above ${refusal.above}`
     case 'contended':
@@ -81,7 +81,8 @@ describe('a claim that no majority granted', () => {
     const answers = [100, 300, 200].map((remainingMs) => ({ ...LETTERS.H, remainingMs }) as NodeAnswer)
     expect(explainRefusedClaim([...answers, undefined, undefined], false)).toEqual({
       kind: 'held',
-      remainingMs: 300,
+      retryAfterMs: 300,
+      heldForMs: nodeMs,
     })
   })
 

@@ -97,8 +97,9 @@ test('a concurrent duplicate is in progress, with Retry-After', async () => {
   const { first, release } = await heldFirst(application, proxy)
   const second = await proxy.post('held')
   expect(told(second)).toBe('409 in-progress')
-  expect(Number(second.headers.get('retry-after'))).toBeGreaterThanOrEqual(19)
-  expect(Number(second.headers.get('retry-after'))).toBeLessThanOrEqual(20)
+  // Twice the time that the first has taken so far, which is little.
+  expect(Number(second.headers.get('retry-after'))).toBeGreaterThanOrEqual(1)
+  expect(Number(second.headers.get('retry-after'))).toBeLessThan(20)
   release()
   expect(told(await first)).toBe('201 created')
 })
