@@ -30,6 +30,7 @@ export const sqlState = {
   tooManyConnections: '53300',
   idleInTransaction: '25P03',
   transactionTimeout: '25P04',
+  failedTransaction: '25P02',
   readOnlyTransaction: '25006',
 } as const
 

@@ -142,12 +142,13 @@ export class CommitOutcomeUnknownError extends SagaKitError {
   }
 }
 
-/** A statement failed, the error was swallowed, and the reply to COMMIT was ROLLBACK. */
+/** A statement failed and its error was swallowed, so that PostgreSQL answers COMMIT with ROLLBACK. */
 export class TransactionAbortedError extends SagaKitError {
-  constructor() {
+  constructor(options?: ErrorOptions) {
     super(
       'transaction_aborted',
-      'COMMIT was answered with ROLLBACK: an earlier statement had failed unnoticed',
+      'nothing was committed, because an earlier statement had failed unnoticed; where an error may be caught, put its statement under a savepoint',
+      options,
     )
   }
 }

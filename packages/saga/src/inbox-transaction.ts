@@ -4,8 +4,8 @@
  *
  * Owns what makes the second kind safe: that it is a transaction, and that it has run the work and not hidden its failure.
  */
-import type { Tx } from './database.ts'
-import { NotInTransactionError, SagaConfigError } from './errors.ts'
+import { sqlState, sqlStateOf, type Tx } from './database.ts'
+import { NotInTransactionError, SagaConfigError, TransactionAbortedError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { inTransaction, isInTransaction } from './open-transactions.ts'
 
@@ -29,6 +29,7 @@ export async function transactionOfInbox<T>(
       await requireTransaction(tx)
       // Of the kit's pool: what the handler calls of the kit joins this transaction.
       const result = await inTransaction(kit.pool, tx, () => work(tx, own))
+      await requireIntact(tx)
       end = { result }
       return result
     } catch (error) {
@@ -43,15 +44,28 @@ export async function transactionOfInbox<T>(
   )
 }
 
+const savepoint = 'fencepost_inbox'
+
 /** Otherwise each statement would commit by itself, the inbox row before the work. */
 async function requireTransaction(tx: Tx): Promise<void> {
-  const known = isInTransaction(tx)
-  if (known === true) return
-  if (known === false) throw new NotInTransactionError("the consumer's `transaction`")
+  if (isInTransaction(tx) === false) throw new NotInTransactionError("the consumer's `transaction`")
   try {
     // PostgreSQL allows it in a transaction alone.
-    await tx.query('SAVEPOINT fencepost_inbox')
+    await tx.query(`SAVEPOINT ${savepoint}`)
   } catch (error) {
     throw new NotInTransactionError("the consumer's `transaction`", { cause: error })
+  }
+}
+
+/**
+ * The work may have caught the error of a statement. Then COMMIT is answered with ROLLBACK, and most libraries take that for
+ * success: the message would be acknowledged, and nothing of it be there.
+ */
+async function requireIntact(tx: Tx): Promise<void> {
+  try {
+    await tx.query(`RELEASE SAVEPOINT ${savepoint}`)
+  } catch (error) {
+    if (sqlStateOf(error) !== sqlState.failedTransaction) throw error
+    throw new TransactionAbortedError({ cause: error })
   }
 }
