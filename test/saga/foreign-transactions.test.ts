@@ -23,8 +23,8 @@ import {
 import { PrismaPg } from '@prisma/adapter-pg'
 import { sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/node-postgres'
-import knex from 'knex'
-import { CompiledQuery, Kysely, PostgresDialect } from 'kysely'
+import knex, { type Knex } from 'knex'
+import { CamelCasePlugin, CompiledQuery, Kysely, PostgresDialect } from 'kysely'
 import { DataSource } from 'typeorm'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
@@ -43,6 +43,36 @@ type Library = {
   /** The library's handle outside a transaction. */
   readonly outside: () => Tx
 }
+
+const kyselyWith = (plugins: CamelCasePlugin[]) => (): Library => {
+  const dialect = new PostgresDialect({ pool: server.pool() })
+  const db = new Kysely<unknown>({ dialect, plugins })
+  return {
+    transaction: (work) => db.transaction().execute((trx) => work(fromKysely(trx, CompiledQuery))),
+    outside: () => fromKysely(db, CompiledQuery),
+  }
+}
+
+const knexWith = (config: Knex.Config) => (): Library => {
+  const db = knex({ client: 'pg', connection: server.url, ...config })
+  closing.push(() => db.destroy())
+  return {
+    transaction: (work) => db.transaction((trx) => work(fromKnex(trx))),
+    outside: () => fromKnex(db),
+  }
+}
+
+/** As applications have it, for rows and for the answer of `raw`. */
+function inCamelCase(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(inCamelCase)
+  if (typeof value !== 'object' || value === null || value instanceof Uint8Array) return value
+  const entries = Object.entries(value).map(([name, inner]) => [
+    name.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase()),
+    inCamelCase(inner),
+  ])
+  return Object.fromEntries(entries)
+}
+
 const libraries: Record<string, () => Library> = {
   pg: () => {
     const pool = server.pool()
@@ -71,21 +101,11 @@ const libraries: Record<string, () => Library> = {
       outside: () => fromDrizzle(db, sql),
     }
   },
-  Kysely: () => {
-    const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool: server.pool() }) })
-    return {
-      transaction: (work) => db.transaction().execute((trx) => work(fromKysely(trx, CompiledQuery))),
-      outside: () => fromKysely(db, CompiledQuery),
-    }
-  },
-  Knex: () => {
-    const db = knex({ client: 'pg', connection: server.url })
-    closing.push(() => db.destroy())
-    return {
-      transaction: (work) => db.transaction((trx) => work(fromKnex(trx))),
-      outside: () => fromKnex(db),
-    }
-  },
+  Kysely: kyselyWith([]),
+  // Bug: the kit read a column `request_hash` that had become `requestHash`. Every duplicate got a TypeError.
+  'Kysely with CamelCasePlugin': kyselyWith([new CamelCasePlugin()]),
+  Knex: knexWith({}),
+  'Knex with postProcessResponse': knexWith({ postProcessResponse: inCamelCase }),
   Prisma: () => {
     const prisma = openPrisma(new PrismaPg({ connectionString: server.url }))
     closing.push(() => prisma.$disconnect())

@@ -2,7 +2,7 @@
  * The transaction of a query builder or ORM as the kit's `Tx`: the same connection, the same commit.
  *
  * Owns the translation of `query(text, values)` and of its answer, each in a few lines over the library's own documented
- * way to send SQL. Loads no library: what is needed of one is an argument. A client of `pg` needs none of this, because
+ * way to send SQL. Rows have the names that PostgreSQL gives them, whatever the application has the library make of its own. Loads no library: what is needed of one is an argument. A client of `pg` needs none of this, because
  * it is a `Tx` as it is.
  */
 import { noteSqlState, type QueryAnswer, type Row, sqlStateOf, type Tx } from './database.ts'
@@ -64,23 +64,38 @@ export function fromDrizzle(tx: { execute(query: Loose): PromiseLike<Loose> }, s
   })
 }
 
+type KyselyExecutor = {
+  executeQuery(query: Loose): Promise<{ rows: unknown[]; numAffectedRows?: bigint | undefined }>
+}
+
 /** `db.transaction().execute((trx) => … fromKysely(trx, CompiledQuery) …)`, on its PostgresDialect. */
 export function fromKysely(
-  trx: { executeQuery(query: Loose): Promise<{ rows: unknown[]; numAffectedRows?: bigint | undefined }> },
+  trx: KyselyExecutor & { withoutPlugins(): KyselyExecutor },
   compiledQuery: { raw(sql: string, parameters: unknown[]): unknown },
 ): Tx {
+  // CamelCasePlugin renames the columns of rows, those of SQL text as well.
+  const bare = trx.withoutPlugins()
   return txOf(trx, async (text, values) => {
-    const { rows, numAffectedRows } = await trx.executeQuery(compiledQuery.raw(text, [...values]))
+    const { rows, numAffectedRows } = await bare.executeQuery(compiledQuery.raw(text, [...values]))
     return { rows: rows as Row[], rowCount: Number(numAffectedRows ?? rows.length) }
   })
 }
 
 /** `knex.transaction((trx) => … fromKnex(trx) …)`, on its client `pg`. */
-export function fromKnex(trx: { raw(sql: string, bindings: Loose): PromiseLike<Loose> }): Tx {
+export function fromKnex(trx: {
+  raw(sql: string, bindings: Loose): PromiseLike<Loose> & { on(event: string, listener: Loose): unknown }
+}): Tx {
   return txOf(trx, async (text, values) => {
     const { texts, values: inOrder } = pieces(text, values)
     const sql = texts.map((piece) => piece.replaceAll('?', '\\?')).join('?')
-    const { rows, rowCount } = await trx.raw(sql, inOrder)
+    const query = trx.raw(sql, inOrder)
+    // The application's `postProcessResponse` renames columns; the event has the answer as the driver gave it.
+    let answer: Loose
+    query.on('query-response', (_processed: unknown, { response }: Loose) => {
+      answer = response
+    })
+    const processed = await query
+    const { rows, rowCount } = answer ?? processed
     return { rows, rowCount }
   })
 }
