@@ -126,7 +126,7 @@ const libraries: Record<string, () => Library> = {
 }
 
 beforeAll(async () => {
-  server = await startPostgres()
+  server = await startPostgres({ config: ["timezone = 'Asia/Tokyo'"] })
   kit = await testKit(server)
   await kit.pool.query('CREATE TABLE orders (id text PRIMARY KEY, note text)')
 })
@@ -208,6 +208,26 @@ describe.each(Object.keys(libraries))('%s', (name) => {
       (await tx.query(`DELETE FROM orders WHERE id = $1 RETURNING id`, [`with ${name}$1`])).rows,
     ])
     expect(answers).toEqual([[{ text: 'costs $1 or ?', n: 5 }], [{ n: 7 }], 1, [{ id: `with ${name}$1` }]])
+  })
+
+  // Bug: Prisma sends an instant as UTC without saying so. In Tokyo a message for later was sent at once.
+  test('an instant is the same one, whatever the time zone of the server', async () => {
+    const availableAt = new Date('2100-01-01T12:00:00.250Z')
+    const event = {
+      aggregateType: 'order',
+      aggregateId: 'later',
+      type: `${name}Later`,
+      payload: {},
+      availableAt,
+    }
+    const answer = await library.transaction(async (tx) => {
+      await publish(kit, tx, event)
+      const text = `SELECT available_at = $1::timestamptz AS same FROM ${kit.schema}.outbox WHERE type = $2`
+      return tx.query(text, [availableAt, event.type])
+    })
+    expect(answer.rows).toEqual([{ same: true }])
+    const instant = `available_at = timestamptz '2100-01-01 12:00:00.25+00'`
+    expect(await countOf(kit, `outbox WHERE type = $1 AND ${instant}`, [event.type])).toBe(1)
   })
 
   test('a rollback of the library takes all of it back', async () => {

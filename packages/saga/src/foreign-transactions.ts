@@ -105,7 +105,9 @@ export function fromPrisma(tx: {
   $queryRawUnsafe(query: string, ...values: Loose[]): PromiseLike<unknown>
   $executeRawUnsafe(query: string, ...values: Loose[]): PromiseLike<number>
 }): Tx {
-  return txOf(tx, async (text, values) => {
+  return txOf(tx, async (text, given) => {
+    // Its own text of an instant is UTC without saying so, and PostgreSQL takes that for the time zone of the session.
+    const values = given.map((value) => (value instanceof Date ? value.toISOString() : value))
     // It answers a statement either with rows or with their number.
     if (!answersWithRows(text)) return { rows: [], rowCount: await tx.$executeRawUnsafe(text, ...values) }
     const rows = (await tx.$queryRawUnsafe(text, ...values)) as Row[]
