@@ -284,6 +284,24 @@ test('a statement that takes too long is ended by the server', async () => {
   }
 })
 
+// Bug: the pool got it back. Each statement of a relay went to the same silent connection, until TCP gave that up after a quarter of an hour.
+test('a connection on which a statement had no answer in time is given up for a new one', async () => {
+  const silent = createSagaKit({
+    pool: server.pool({ max: 1, query_timeout: 200 }),
+    schema: kit.schemaName,
+    events: () => {},
+  })
+  const { rows } = await silent.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
+  const [{ pid }] = rows as [{ pid: number }]
+  process.kill(pid, 'SIGSTOP')
+  try {
+    await expect(silent.query('SELECT 1')).rejects.toThrow('Query read timeout')
+    expect((await silent.query('SELECT 1 AS n')).rows).toEqual([{ n: 1 }])
+  } finally {
+    process.kill(pid, 'SIGCONT')
+  }
+})
+
 test('an unanswered COMMIT is called unknown, too: the server may be executing it', async () => {
   const impatient = createSagaKit({ pool: server.pool({ query_timeout: 3_000 }) })
   await kit.pool.query(`CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS

@@ -150,7 +150,9 @@ async function runStatementOnce<R extends Row>(
   try {
     return await asked(client.query<R>(text, values))
   } catch (error) {
-    if (isConnectionLoss(error) || isReadOnly(error)) lost ??= error as Error
+    // An error without a state is not the server's: it may still be silent, and then answers nobody after us either.
+    if (isConnectionLoss(error) || isReadOnly(error) || sqlStateOf(error) === undefined)
+      lost ??= error as Error
     throw error
   } finally {
     client.off('error', onError)
