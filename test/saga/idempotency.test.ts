@@ -102,6 +102,26 @@ test('onInProgress throw: a running rival is reported, and its result is replaye
   expect(await record('busy', {}, 'test', 'throw')).toEqual({ replayed: true, result: 'first' })
 })
 
+// Bug: it got an error without a code, which handlers of HTTP requests answered with 500, and consumers counted as an attempt.
+test('a rival whose wait the lock_timeout of the database ends is told that the first one is in progress', async () => {
+  const begun = Promise.withResolvers<void>()
+  const end = Promise.withResolvers<void>()
+  const request = { scope: 'test', key: 'limited', request: {} }
+  const running = withIdempotency(kit, request, async () => {
+    begun.resolve()
+    await end.promise
+    return 'first'
+  })
+  await begun.promise
+  const hasty = { ...request, transaction: { lockTimeoutMs: 50 } }
+  await expect(withIdempotency(kit, hasty, async () => 'second')).rejects.toBeInstanceOf(
+    OperationInProgressError,
+  )
+  end.resolve()
+  await running
+  expect(await withIdempotency(kit, hasty, async () => 'second')).toEqual({ replayed: true, result: 'first' })
+})
+
 test('the first answer and the replay are the same JSON values', async () => {
   const ask = () =>
     withIdempotency(kit, { scope: 'test', key: 'json', request: {} }, async () => ({

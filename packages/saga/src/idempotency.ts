@@ -107,8 +107,8 @@ async function attempt<T>(
     if (answer.replayed) kit.emit({ kind: 'replayed', scope, outcome: 'completed' })
     return answer
   } catch (error) {
-    if (onInProgress === 'throw' && isWaitingForTheKey(error))
-      throw new OperationInProgressError(`${scope} ${key}`, rivalPatienceMs)
+    // Also with `wait`, where the application's own lock_timeout is shorter than the rival's work.
+    if (isWaitingForTheKey(error)) throw new OperationInProgressError(`${scope} ${key}`, rivalPatienceMs)
     throw error
   }
 }
