@@ -5,6 +5,7 @@ import { listDeadLetters, replayDeadLetters } from '../../packages/saga/src/dead
 import { NonRetryableError } from '../../packages/saga/src/errors.ts'
 import { withIdempotency } from '../../packages/saga/src/idempotency.ts'
 import { Inbox } from '../../packages/saga/src/inbox.ts'
+import { createSagaKit } from '../../packages/saga/src/kit.ts'
 import { newMessageId } from '../../packages/saga/src/outbox.ts'
 import { runRecovery } from '../../packages/saga/src/recovery.ts'
 import { runRetention } from '../../packages/saga/src/retention.ts'
@@ -70,6 +71,49 @@ test('finished sagas are deleted with their steps; parked ones stay', async () =
   await runRetention(kit)
   expect(await countOf(kit, 'saga_instances')).toBe(1)
   expect(await countOf(kit, 'saga_steps')).toBe(2)
+})
+
+// Bug: every run read each row of every table, however few had expired: the clock was compared row by row, by no index.
+test('what has not expired is not read', async () => {
+  const s = kit.schema
+  const pool = server.pool({ max: 1 })
+  await pool.query(
+    `INSERT INTO ${s}.idempotency_keys (scope, key, request_hash, status, owner, fence, locked_until, expires_at)
+     SELECT 's', n::text, '', 'completed', '', 0, now(), now() + n * interval '1 h' FROM generate_series(-4, 5000) n`,
+  )
+  await pool.query(
+    `INSERT INTO ${s}.inbox (consumer_id, message_id, request_hash, status, expires_at)
+     SELECT 'c', n::text, '', 'processed', now() + n * interval '1 h' FROM generate_series(-4, 5000) n`,
+  )
+  await pool.query(
+    `INSERT INTO ${s}.saga_instances (saga_id, name, status, input, request_hash, headers, expires_at)
+     SELECT n::text, 'x', 'completed', '{}', '', '{}', now() + n * interval '1 h' FROM generate_series(-4, 5000) n`,
+  )
+  await pool.query(
+    `INSERT INTO ${s}.saga_steps (saga_id, step, status)
+     SELECT n::text, step, 'done' FROM generate_series(-4, 5000) n, unnest('{a,b}'::text[]) step`,
+  )
+  await pool.query('ANALYZE')
+  const tables = ['idempotency_keys', 'inbox', 'saga_instances', 'saga_steps']
+  const read = async () => {
+    await pool.query('SELECT pg_stat_force_next_flush()')
+    const { rows } = await pool.query(
+      `SELECT relname AS table, (seq_tup_read + idx_tup_fetch)::int AS n FROM pg_stat_user_tables
+       WHERE schemaname = $1 AND relname = ANY($2)`,
+      [kit.schemaName, tables],
+    )
+    return Object.fromEntries(rows.map(({ table, n }) => [table, n]))
+  }
+  const before = await read()
+  const one = createSagaKit({ pool, schema: kit.schemaName, events: () => {} })
+  expect(await runRetention(one)).toMatchObject({
+    idempotency_keys: 5,
+    inbox: 5,
+    saga_steps: 10,
+    saga_instances: 5,
+  })
+  const after = await read()
+  expect(tables.filter((table) => after[table] - before[table] > 100)).toEqual([])
 })
 
 test('recovery finishes a step whose process died, with the stored request', async () => {

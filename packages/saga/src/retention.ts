@@ -37,18 +37,22 @@ export async function retain(
   return report
 }
 
+/**
+ * The instant of the statement, not that of each row: an index has the rows before it, and the planner knows from its statistics how
+ * few they are.
+ */
 const expired = {
-  idempotency_keys: `status IN ('completed', 'failed') AND expires_at < clock_timestamp()`,
+  idempotency_keys: `status IN ('completed', 'failed') AND expires_at < statement_timestamp()`,
   // A dead letter of the outbox may be a message that its consumer has: only its confirm was missing.
-  inbox: `expires_at < clock_timestamp()
+  inbox: `expires_at < statement_timestamp()
     AND NOT EXISTS (SELECT FROM {s}.dead_letters d WHERE d.message_id = t.message_id AND d.status <> 'discarded')`,
-  dead_letters: `status IN ('replayed', 'discarded') AND replayed_at < clock_timestamp() - $2 * interval '1 ms'`,
+  dead_letters: `status IN ('replayed', 'discarded') AND replayed_at < statement_timestamp() - $2 * interval '1 ms'`,
   saga_steps: `EXISTS (SELECT 1 FROM {s}.saga_instances i WHERE i.saga_id = t.saga_id AND i.status IN ('completed', 'compensated')
-    AND i.expires_at < clock_timestamp())`,
-  saga_instances: `status IN ('completed', 'compensated') AND expires_at < clock_timestamp()
+    AND i.expires_at < statement_timestamp())`,
+  saga_instances: `status IN ('completed', 'compensated') AND expires_at < statement_timestamp()
     AND NOT EXISTS (SELECT 1 FROM {s}.saga_steps p WHERE p.saga_id = t.saga_id)`,
-  locks: `lease_until < clock_timestamp() - interval '1 hour'`,
-  outbox_relays: `alive_until < clock_timestamp() - interval '1 hour'`,
+  locks: `lease_until < statement_timestamp() - interval '1 hour'`,
+  outbox_relays: `alive_until < statement_timestamp() - interval '1 hour'`,
 } as const
 
 /** undefined while another process holds the lock. */
