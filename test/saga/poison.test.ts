@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
 import { listDeadLetters, replayDeadLetters } from '../../packages/saga/src/dead-letters.ts'
-import { NonRetryableError } from '../../packages/saga/src/errors.ts'
+import { AttemptsExhaustedError, NonRetryableError } from '../../packages/saga/src/errors.ts'
 import type { TransactionalHandler } from '../../packages/saga/src/handlers.ts'
 import { Inbox } from '../../packages/saga/src/inbox.ts'
 import type { InboundMessage } from '../../packages/saga/src/messages.ts'
@@ -70,6 +70,36 @@ test.each<[string, Partial<InboundMessage>, string]>([
   expect(await deliver(inbox, one)).toBe('ack')
   expect(await listDeadLetters(kit)).toMatchObject([{ messageId: one.messageId, attempts: 2 }])
 })
+
+const unprintable: object = Object.create(null)
+const circular: { code?: unknown } = {}
+circular.code = circular
+
+// Bug: the failure itself could not be written down. The message came again for ever, with all behind it, and the step was never parked.
+test.each<[string, unknown]>([
+  ['an object without a prototype', unprintable],
+  ['an error whose message is one', { message: unprintable }],
+  ['an error whose code is one', { message: 'no', code: unprintable }],
+  ['an error whose code holds itself', circular],
+  ['an error whose code is a bigint', { message: 'no', code: 5n }],
+  ['undefined', undefined],
+])(
+  'who throws %s has failed like any other: the message is dead, and the step is parked',
+  async (_, thrown) => {
+    const work = () => Promise.reject(thrown)
+    const retry = { maxAttempts: 1 }
+    const inbox = new Inbox({ kit, consumerId: 'test', handlers: { Paid: work }, retryInPlaceMs: 0, retry })
+    expect(await inbox.receive(message())).toEqual({ kind: 'ack' })
+    expect(await listDeadLetters(kit)).toHaveLength(1)
+    const request = { scope: 'pay', key: 'k', request: {}, leaseMs: 10_000, maxAttempts: 1 }
+    const step = runIdempotentStep(kit, request, { effect: work, commit: async () => 1 })
+    const parked: unknown = await step.catch((error: unknown) => error)
+    expect(parked).toBeInstanceOf(AttemptsExhaustedError)
+    expect((parked as Error).cause).toBe(thrown)
+    const { rows } = await kit.pool.query(`SELECT status FROM ${kit.schema}.idempotency_keys`)
+    expect(rows).toEqual([{ status: 'parked' }])
+  },
+)
 
 test('a message whose type names an inherited property has no handler', async () => {
   for (const type of ['valueOf', '__proto__'])
