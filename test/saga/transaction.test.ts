@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, createConnection, createServer } from 'node:net'
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest'
-import { isOutage } from '../../packages/saga/src/database.ts'
+import { isOutage, sqlStateOf } from '../../packages/saga/src/database.ts'
 import { CommitOutcomeUnknownError, TransactionAbortedError } from '../../packages/saga/src/errors.ts'
 import { createSagaKit, type SagaKit } from '../../packages/saga/src/kit.ts'
 import { eventually } from '../support/eventually.ts'
@@ -151,6 +151,23 @@ test('a backend that is killed between two statements fails the transaction, not
   })
   await expect(work).rejects.toThrow(/connection|terminat/i)
   expect(await balances()).toEqual([100, 100])
+})
+
+// Bug: 57P05 was taken for an error of the statement, and the pool handed the dead connection out once more.
+test('a session that the server ended because it was idle is an outage, and replaced', async () => {
+  await using strict = await startPostgres({ config: ['idle_session_timeout = 50'] })
+  // Over TCP, where a statement can still be sent into the connection whose end has not been read.
+  const one = createSagaKit({
+    pool: strict.pool({ host: '127.0.0.1', max: 1, idleTimeoutMillis: 0 }),
+    schema: 'any',
+    events: () => {},
+  })
+  await one.query('SELECT 1')
+  // The process stands still, as in a pause of its machine: it has read nothing of the end when it asks again.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500)
+  const late = await one.query('SELECT 1').catch((error: unknown) => error)
+  expect([sqlStateOf(late), isOutage(late)]).toEqual(['57P05', true])
+  expect((await one.query('SELECT 1 AS n')).rows).toEqual([{ n: 1 }])
 })
 
 /**

@@ -50,13 +50,13 @@ export function sqlStateOf(error: unknown): string | undefined {
   return typeof code === 'string' && /^(?=.*\d)[0-9A-Z]{5}$/.test(code) ? code : undefined
 }
 
-const lossStates: readonly string[] = ['57P01', '57P02', '57P03', sqlState.tooManyConnections]
+const lossStates: readonly string[] = ['57P01', '57P02', '57P03', '57P05', sqlState.tooManyConnections]
 const lossSentences =
   /connection (terminated|error|ended)|client (has encountered|was closed)|timeout exceeded when trying to connect/i
 
 /**
  * The connection or the server is gone. The statement in flight may have taken effect.
- * Class 08 (connection exception), 57P01..57P03 (shut down, crash, starting up), 53300 (no connection is left),
+ * Class 08 (connection exception), 57P01..57P03 (shut down, crash, starting up), 57P05 (idle for too long), 53300 (no connection is left),
  * sockets, sentences of pg, and of its pool when no connection is free.
  */
 export function isConnectionLoss(error: unknown): boolean {
