@@ -379,3 +379,43 @@ describe.each(Object.keys(libraries))('%s', (name) => {
     expect(await rowsOf('lone')).toEqual([0, 0, 0])
   })
 })
+
+// Bug: the guide said nothing of it, and with a pool of their own both end the process.
+test.each<[string, InboxTransaction]>([
+  ['Drizzle', (work) => drizzle({ client: kit.pool }).transaction((tx) => work(fromDrizzle(tx, sql), tx))],
+  [
+    'Kysely',
+    (work) =>
+      new Kysely<unknown>({ dialect: new PostgresDialect({ pool: kit.pool }) })
+        .transaction()
+        .execute((trx) => work(fromKysely(trx, CompiledQuery), trx)),
+  ],
+])(
+  'a connection that ends in a transaction of %s on the pool of the kit ends no process',
+  async (name, transaction) => {
+    const cut = async (tx: Tx) => {
+      const { rows } = await tx.query('SELECT pg_backend_pid() AS pid')
+      await kit.pool.query('SELECT pg_terminate_backend($1, 5000)', [rows[0]!.pid])
+      // The process reads of the end while no statement waits for an answer.
+      await kit.pool.query('SELECT 1')
+    }
+    const inbox = new Inbox({
+      kit,
+      consumerId: `cut ${name}`,
+      handlers: { Cut: cut },
+      transaction,
+      retryInPlaceMs: 0,
+    })
+    const message = {
+      messageId: `cut ${name}`,
+      type: 'Cut',
+      aggregateType: 'order',
+      aggregateId: 'cut',
+      body: '{}',
+      headers: {},
+      createdAt: new Date(0).toISOString(),
+      redelivered: false,
+    }
+    expect(await inbox.receive(message)).toMatchObject({ kind: 'again' })
+  },
+)
