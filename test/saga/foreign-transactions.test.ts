@@ -380,8 +380,7 @@ describe.each(Object.keys(libraries))('%s', (name) => {
   })
 })
 
-// Bug: the guide said nothing of it, and with a pool of their own both end the process.
-test.each<[string, InboxTransaction]>([
+const thatHear: [string, InboxTransaction][] = [
   ['Drizzle', (work) => drizzle({ client: kit.pool }).transaction((tx) => work(fromDrizzle(tx, sql), tx))],
   [
     'Kysely',
@@ -390,32 +389,70 @@ test.each<[string, InboxTransaction]>([
         .transaction()
         .execute((trx) => work(fromKysely(trx, CompiledQuery), trx)),
   ],
-])(
-  'a connection that ends in a transaction of %s on the pool of the kit ends no process',
-  async (name, transaction) => {
-    const cut = async (tx: Tx) => {
-      const { rows } = await tx.query('SELECT pg_backend_pid() AS pid')
-      await kit.pool.query('SELECT pg_terminate_backend($1, 5000)', [rows[0]!.pid])
-      // The process reads of the end while no statement waits for an answer.
-      await kit.pool.query('SELECT 1')
-    }
+  ['TypeORM', (work) => libraries.TypeORM!().transaction((tx) => work(tx, undefined))],
+]
+
+describe.each(thatHear)('%s, on the pool of the kit or with one that listens', (name, transaction) => {
+  const received = async (id: string, handler: (tx: Tx) => Promise<unknown>, begin = transaction) => {
+    const consumerId = `${id} of ${name}`
     const inbox = new Inbox({
       kit,
-      consumerId: `cut ${name}`,
-      handlers: { Cut: cut },
-      transaction,
+      consumerId,
+      handlers: { T: handler },
+      transaction: begin,
       retryInPlaceMs: 0,
     })
-    const message = {
-      messageId: `cut ${name}`,
-      type: 'Cut',
+    const verdict = await inbox.receive({
+      messageId: id,
+      type: 'T',
       aggregateType: 'order',
-      aggregateId: 'cut',
+      aggregateId: id,
       body: '{}',
       headers: {},
       createdAt: new Date(0).toISOString(),
       redelivered: false,
-    }
-    expect(await inbox.receive(message)).toMatchObject({ kind: 'again' })
-  },
-)
+    })
+    const { rows } = await kit.pool.query(
+      `SELECT status, attempts FROM ${kit.schema}.inbox WHERE consumer_id = $1`,
+      [consumerId],
+    )
+    return { verdict, rows }
+  }
+  const cut = async (tx: Tx) => {
+    const { rows } = await tx.query('SELECT pg_backend_pid() AS pid')
+    await kit.pool.query('SELECT pg_terminate_backend($1, 5000)', [rows[0]!.pid])
+    // The process reads of the end while no statement waits for an answer.
+    await kit.pool.query('SELECT 1')
+  }
+
+  // Bug: the guide said nothing of it, and with a pool of their own both end the process.
+  test('a connection that ends in a handler ends no process', async () => {
+    const { verdict, rows } = await received('cut', cut)
+    expect(verdict.kind).toBe('again')
+    expect(rows).toEqual([{ status: 'retrying', attempts: 1 }])
+  })
+
+  // Bug: it cost an attempt, and with TypeORM it was taken for a missing transaction: the message was a dead letter at once.
+  test('a connection that ends before the handler is an outage, and costs no attempt', async () => {
+    const begin: InboxTransaction = (work) =>
+      transaction(async (tx, own) => {
+        await cut(tx)
+        return work(tx, own as never)
+      })
+    const { verdict, rows } = await received('early', async () => 1, begin)
+    expect(verdict.kind).toBe('again')
+    expect(rows).toEqual([{ status: 'waiting', attempts: 0 }])
+  })
+
+  // Bug: each try cost an attempt, until every message was a dead letter.
+  test('a session that can only read, as after a failover, costs no attempt', async () => {
+    const begin: InboxTransaction = (work) =>
+      transaction(async (tx, own) => {
+        await tx.query('SET TRANSACTION READ ONLY')
+        return work(tx, own as never)
+      })
+    const { verdict, rows } = await received('replica', async () => 1, begin)
+    expect(verdict.kind).toBe('again')
+    expect(rows).toEqual([{ status: 'waiting', attempts: 0 }])
+  })
+})

@@ -30,6 +30,7 @@ export const sqlState = {
   tooManyConnections: '53300',
   idleInTransaction: '25P03',
   transactionTimeout: '25P04',
+  noTransaction: '25P01',
   failedTransaction: '25P02',
   readOnlyTransaction: '25006',
 } as const
@@ -83,7 +84,7 @@ export function isReadOnly(error: unknown): boolean {
   return sqlStateOf(error) === sqlState.readOnlyTransaction
 }
 
-/** A query of the kit's own, outside a transaction. */
+/** A query of the kit's own: outside a transaction, or in one before any work of the application. */
 export async function asked<T>(question: Promise<T>): Promise<T> {
   try {
     return await question

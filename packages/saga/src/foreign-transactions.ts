@@ -5,7 +5,14 @@
  * way to send SQL. Rows have the names that PostgreSQL gives them, whatever the application has the library make of its own. Loads no library: what is needed of one is an argument. A client of `pg` needs none of this, because
  * it is a `Tx` as it is.
  */
-import { noteSqlState, type QueryAnswer, type Row, sqlStateOf, type Tx } from './database.ts'
+import {
+  isConnectionLoss,
+  noteSqlState,
+  type QueryAnswer,
+  type Row,
+  sqlStateOf,
+  type Tx,
+} from './database.ts'
 import { answersWithRows, parametersOf } from './sql-text.ts'
 
 /** One `Tx` for each transaction, so that calls which name the same one take turns on its connection. */
@@ -30,7 +37,13 @@ function txOf(transaction: object, query: Query): Tx {
   return tx
 }
 
-/** What the server said: in the library's error, in its cause (Drizzle), or beside a code of the library's (Prisma). */
+/** https://www.postgresql.org/docs/current/errcodes-appendix.html: connection_failure. */
+const connectionFailure = '08006'
+
+/**
+ * What the server said: in the library's error, in its cause (Drizzle), or beside a code of the library's (Prisma). Where it said
+ * nothing, because the connection is gone, the driver did.
+ */
 function stateWithin(error: unknown): string | undefined {
   for (let one = error as Loose; typeof one === 'object' && one !== null; one = one.cause) {
     const { meta } = one
@@ -39,6 +52,8 @@ function stateWithin(error: unknown): string | undefined {
       // P0000 to P0004 are PL/pgSQL's; the others are Prisma's.
       if (state !== undefined && !/^P[1-9]/.test(state)) return state
     }
+    // TypeORM lets go of a connection that has ended, and then says no more than that.
+    if (isConnectionLoss(one) || one.name === 'QueryRunnerAlreadyReleasedError') return connectionFailure
   }
   return undefined
 }

@@ -4,7 +4,7 @@
  *
  * Owns what makes the second kind safe: that it is a transaction, and that it has run the work and not hidden its failure.
  */
-import { sqlState, sqlStateOf, type Tx } from './database.ts'
+import { asked, isOutage, markOutage, sqlState, sqlStateOf, type Tx } from './database.ts'
 import { NotInTransactionError, SagaConfigError, TransactionAbortedError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { inTransaction, isInTransaction } from './open-transactions.ts'
@@ -23,7 +23,7 @@ export async function transactionOfInbox<T>(
   if (begin === undefined) return kit.transaction((tx) => work(tx, undefined))
   let end: { readonly result: T } | undefined
   let failure: unknown
-  await begin(async (tx, own) => {
+  const run = begin(async (tx, own) => {
     end = undefined
     try {
       await requireTransaction(tx)
@@ -36,6 +36,11 @@ export async function transactionOfInbox<T>(
       failure = error
       throw error
     }
+  })
+  await run.catch((error: unknown) => {
+    // Where the connection is gone, some libraries throw that their ROLLBACK failed.
+    if (isOutage(failure)) markOutage(error)
+    throw error
   })
   if (end !== undefined) return end.result
   throw new SagaConfigError(
@@ -51,8 +56,9 @@ async function requireTransaction(tx: Tx): Promise<void> {
   if (isInTransaction(tx) === false) throw new NotInTransactionError("the consumer's `transaction`")
   try {
     // PostgreSQL allows it in a transaction alone.
-    await tx.query(`SAVEPOINT ${savepoint}`)
+    await asked(tx.query(`SAVEPOINT ${savepoint}`))
   } catch (error) {
+    if (sqlStateOf(error) !== sqlState.noTransaction) throw error
     throw new NotInTransactionError("the consumer's `transaction`", { cause: error })
   }
 }

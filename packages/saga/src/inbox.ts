@@ -19,7 +19,7 @@ import { hashOfBody } from './body.ts'
 import { inThisProcess } from './company.ts'
 import { jitteredDelayMs, pause } from './core.ts'
 import { handlingMessage } from './current-message.ts'
-import { isOutage } from './database.ts'
+import { asked, isOutage } from './database.ts'
 import { errorCode, errorText } from './error-json.ts'
 import { finalOutcomeOf, isHopeless } from './error-meaning.ts'
 import {
@@ -218,7 +218,7 @@ export class Inbox {
       )
     }
     const entrance = await transactionOfInbox(kit, transaction, async (tx, own) => {
-      const entered = await enter(kit, tx, entry)
+      const entered = await asked(enter(kit, tx, entry))
       if (entered.kind === 'go') {
         if (typeof handler === 'function') result = await handler(tx, received, own)
         if (onProcessed !== undefined) result = await keepResult(kit, tx, entry, result)
