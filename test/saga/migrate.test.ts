@@ -71,6 +71,39 @@ test('a user who owns the schema and may create no other migrates, and prepares 
   expect(await tablesOf('owned_by_hand')).toEqual(await tablesOf('owned'))
 })
 
+// Bug: the guide said nothing of sequences. After logical replication no service could publish, and old tokens came again.
+test('on a server whose sequences were left behind, services go on after the SQL of the guide', async () => {
+  const [, sql] = /```sql\n(-- The sequences of the old server[^`]+)```/.exec(
+    await readFile('docs/guide/saga.md', 'utf8'),
+  )!
+  const old = kitIn('fencepost')
+  await migrate(old)
+  const event = { aggregateType: 'order', aggregateId: 'o', type: 'T', payload: {} }
+  const published = (kit: SagaKit) => kit.transaction((tx) => publish(kit, tx, event))
+  const token = async (kit: SagaKit) => {
+    const lock = await createPostgresLocks(kit).acquire(['shelf'], { leaseMs: 10_000 })
+    await lock.release()
+    return lock.fencingToken
+  }
+  const last = await token(old)
+  await published(old)
+
+  await using server2 = await startPostgres()
+  const moved = createSagaKit({ pool: server2.pool(), events: () => {} })
+  await migrate(moved)
+  // As replication copies it: the rows, and no sequence.
+  const { rows } = await old.pool.query('SELECT * FROM fencepost.outbox')
+  await moved.pool.query(
+    `INSERT INTO fencepost.outbox SELECT * FROM json_populate_recordset(NULL::fencepost.outbox, $1)`,
+    [JSON.stringify(rows)],
+  )
+  await expect(published(moved)).rejects.toThrow('duplicate key')
+  const statements = (await old.pool.query<{ format: string }>(sql!)).rows
+  for (const { format } of statements) await moved.pool.query(format)
+  await published(moved)
+  expect(await token(moved)).toBeGreaterThan(last)
+})
+
 test('a service with the rights that the guide grants finds nothing to migrate, works, and cannot change the tables', async () => {
   const admin = server.pool()
   await migrate(kitIn('granted'))
