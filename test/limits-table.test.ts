@@ -33,7 +33,10 @@ const REACHED: Record<string, readonly (readonly [file: string, title: string])[
   'connecting to the application': [[LIMITS, 'an application that does not accept connections']],
   'the whole answer of the application': [['test/http/proxy/upstream.test.ts', 'a client gets 504 from an application that drips its body for ever']],
   'silence within a streamed answer': [['test/http/proxy/bypass.test.ts', 'an answer that falls silent is cut']],
-  'a client that does not read its answer': [['test/http/proxy/lifecycle.test.ts', 'a client that does not read its answer is cut off']],
+  'a client that does not read its answer': [
+    ['test/http/proxy/lifecycle.test.ts', 'a client that does not read its answer is cut off'],
+    ['test/http/proxy/bypass.test.ts', 'a client that does not read the refusal of its WebSocket is cut off'],
+  ],
   'connections of clients': [[LIMITS, 'connections above the limit are closed at once']],
   'requests of one connection': [[LIMITS, 'a connection is closed after its number of requests']],
   'requests of one connection that wait for their answers': [[LIMITS, 'a connection on which too many requests wait for their answers is cut']],

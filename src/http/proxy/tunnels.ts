@@ -13,10 +13,15 @@ import type { Problem } from '../message/problems.ts'
 import type { Arrived } from '../request/arrival.ts'
 import { DRAINING, NO_UPGRADE, overloaded } from '../request/refusals.ts'
 import type { InFlight } from '../server/in-flight.ts'
+import type { ListenerLimits } from '../server/listener.ts'
 import { writeRaw } from '../server/send.ts'
 import type { DispatchOptions, Load } from './dispatch.ts'
 import { type ForwardPorts, hopOf } from './forwarding.ts'
 import { passUpgrade } from './upgrade.ts'
+
+export type TunnelOptions = DispatchOptions & {
+  readonly limits: Pick<ListenerLimits, 'readerIdleMs'>
+}
 
 export type TunnelPorts = ForwardPorts & {
   readonly clock: Clock
@@ -34,9 +39,9 @@ export interface Tunnels {
   cut(): void
 }
 
-export function createTunnels(options: DispatchOptions, ports: TunnelPorts): Tunnels {
+export function createTunnels(options: TunnelOptions, ports: TunnelPorts): Tunnels {
   const { load, publish } = ports
-  const { inFlightMax } = options.limits
+  const { inFlightMax, readerIdleMs } = options.limits
   const tunnels = new Set<Duplex>()
 
   async function take(req: IncomingMessage, socket: Duplex, first: Buffer): Promise<void> {
@@ -60,7 +65,8 @@ export function createTunnels(options: DispatchOptions, ports: TunnelPorts): Tun
     tunnels.add(socket)
     ports.inFlight.begin()
     try {
-      const call = { socket, first, request, hop, answerWithinMs, forwarded: options.forwarded }
+      const { forwarded } = options
+      const call = { socket: req.socket, first, request, hop, answerWithinMs, forwarded, readerIdleMs }
       publish(await passUpgrade(call, ports), arrived, startedMonoMs)
     } catch (error) {
       ports.onFailure(error, ports.newInstance())

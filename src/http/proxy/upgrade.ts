@@ -5,6 +5,7 @@
  * connection on which anything could follow (RFC 9110, section 7.8).
  */
 
+import type { Socket } from 'node:net'
 import { type Duplex, Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { linesOf } from '../../core/formats/header-lines.ts'
@@ -23,13 +24,15 @@ import { rawHead, writeRaw } from '../server/send.ts'
 import type { Application } from './application.ts'
 
 export type UpgradeCall = {
-  readonly socket: Duplex
+  readonly socket: Socket
   /** Bytes that the client sent after its head. */
   readonly first: Buffer
   readonly request: AdmittedRequest
   readonly hop: Hop
   readonly answerWithinMs: number
   readonly forwarded: ForwardedHeaders
+  /** Longest silence of a client that does not read the application's refusal. */
+  readonly readerIdleMs: number
 }
 
 /** Resolves when both connections have ended. Never rejects. */
@@ -59,7 +62,7 @@ export async function passUpgrade(
         decision: 'bypassed',
         detail: 'bypassed',
       }
-      await asItComes(socket, passed, linesOf(reply.headers, 'content-length')[0], request.httpVersion)
+      await asItComes(call, passed, linesOf(reply.headers, 'content-length')[0])
       return passed
     }
     case 'never_sent':
@@ -97,15 +100,17 @@ function raw(socket: Duplex, answer: Answer): Promise<void> {
   })
 }
 
-/** Any answer, of any length: Node has handed over the connection, and does not frame what is sent on it. */
+/**
+ * Any answer, of any length: Node has handed over the connection, and neither frames what is sent on it nor looks for a client that does
+ * not read.
+ */
 async function asItComes(
-  socket: Duplex,
+  { socket, request, readerIdleMs }: UpgradeCall,
   answer: Answer,
   length: string | undefined,
-  httpVersion: string,
 ): Promise<void> {
   const bodyless = answer.status === 204 || answer.status === 304
-  const chunked = length === undefined && !bodyless && httpVersion === '1.1'
+  const chunked = length === undefined && !bodyless && request.httpVersion === '1.1'
   const framing: HeaderList = chunked
     ? [['Transfer-Encoding', 'chunked']]
     : length === undefined || answer.status === 204
@@ -114,13 +119,18 @@ async function asItComes(
   async function* bytes(): AsyncGenerator<Buffer> {
     yield rawHead(answer, framing)
     for await (const part of Buffer.isBuffer(answer.body) ? [answer.body] : answer.body) {
+      socket.setTimeout(readerIdleMs)
       if (chunked) yield Buffer.from(`${part.length.toString(16)}\r\n`)
       yield part
       if (chunked) yield Buffer.from('\r\n')
+      // Between two parts the application is silent, and upstream/ limits for how long.
+      socket.setTimeout(0)
     }
+    socket.setTimeout(readerIdleMs)
     if (chunked) yield Buffer.from('0\r\n\r\n')
   }
-  // The application cut it, or the client disconnected: both ends close.
+  socket.on('timeout', () => socket.destroy())
+  // The application cut it, or the client disconnected or does not read: both ends close.
   await pipeline(Readable.from(bytes()), socket).catch(() => {})
   socket.destroy()
 }

@@ -309,6 +309,18 @@ test.each([
   },
 )
 
+// Bug: it kept a place and a connection to the application for as long as it liked. Some hundreds took every one of them.
+test('a client that does not read the refusal of its WebSocket is cut off', async () => {
+  const refusal = `HTTP/1.1 200 OK\r\nContent-Length: 50000000\r\n\r\n${'~'.repeat(50_000_000)}`
+  await using application = await startRawApplication(refusal)
+  await using proxy = await startProxy(application.origin, { limits: { readerIdleMs: 200 } })
+  await using wire = await openWire(proxy.port)
+  wire.socket.pause()
+  wire.send(HANDSHAKE)
+  await eventually('it has arrived', () => proxy.proxy.inFlight() === 1)
+  await eventually('it was cut off', () => proxy.proxy.inFlight() === 0)
+})
+
 test('a WebSocket without an application gets 502', async () => {
   await using proxy = await startProxy(`http://127.0.0.1:${await freePort()}`)
   await using wire = await openWire(proxy.port)
