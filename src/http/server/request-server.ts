@@ -64,6 +64,8 @@ export function createRequestServer(
   const scheduler = createRequestScheduler(clock)
   /** Connections that close after the answer in progress. */
   const ending = new WeakSet<Duplex>()
+  /** What cuts each answer that is being sent as a stream. */
+  const streams = new Set<() => void>()
   const takeUpgrade: typeof upgrade =
     upgrade &&
     (async (req, socket, first) => {
@@ -102,13 +104,15 @@ export function createRequestServer(
       const { req } = inbound
       const close = inFlight.leaving || !req.complete || closesConnection(answer.detail)
       if (close) ending.add(req.socket)
-      return send(inbound, answer, { readerIdleMs: limits.readerIdleMs, close })
+      return send(inbound, answer, { readerIdleMs: limits.readerIdleMs, close, streams })
     },
     close: async (graceMs, cut) => {
       inFlight.drain()
       const closed = listener.close()
       await inFlight.idleOrAfter(graceMs)
       cut?.()
+      // Node would end all connections alike, and not every client could tell such an end from that of a whole answer.
+      for (const cutStream of streams) cutStream()
       server.closeAllConnections()
       await closed
     },

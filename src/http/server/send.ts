@@ -3,10 +3,12 @@
  *
  * Owns framing (`Content-Length` of a body in memory is its own length, whatever is stated; without a body it is what is stated),
  * backpressure, and how long a slow reader may take. An answer that is sent before its request was read to the end reaches its
- * client: closing a connection with unread bytes resets it, and the reset may overtake the answer.
+ * client: closing a connection with unread bytes resets it, and the reset may overtake the answer. One that is cut never looks
+ * whole, also to a client of HTTP/1.0, to whom the end of the connection is the end of the answer.
  */
 
 import { type ServerResponse, STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { HeaderList } from '../../core/header-list.ts'
 import type { Answer } from '../message/answer.ts'
@@ -17,6 +19,8 @@ export type SendOptions = {
   readonly readerIdleMs: number
   /** Close the connection after this answer. */
   readonly close: boolean
+  /** Gets what cuts the answer, while it is sent as a stream. */
+  readonly streams?: Set<() => void>
 }
 
 /**
@@ -37,12 +41,14 @@ export async function send(inbound: Inbound, answer: Answer, options: SendOption
   const closed = new Promise<void>((resolve) => {
     res.on('close', resolve).on('finish', resolve)
   })
-  res.on('error', ignored).on('timeout', cutOff).setTimeout(options.readerIdleMs)
+  res.on('error', ignored).setTimeout(options.readerIdleMs)
   res.sendDate = !answer.headers.some(([name]) => isNamed(name, 'date'))
   const bodyless = isBodyless(req.method, answer.status)
   const lines = framed(answer, bodyless)
   if (unread || options.close) lines.push('Connection', 'close')
   res.writeHead(answer.status, STATUS_CODES[answer.status] ?? 'Unknown', lines)
+  const cut = (): void => cutOff(res, lines)
+  res.on('timeout', cut)
   if (bodyless) {
     await discard(answer)
     res.flushHeaders()
@@ -55,9 +61,11 @@ export async function send(inbound: Inbound, answer: Answer, options: SendOption
       res.end()
     } else end(res, answer.body)
   } else {
-    await pour(answer.body, inbound, options.readerIdleMs)
+    options.streams?.add(cut)
+    await pour(answer.body, inbound, options.readerIdleMs, cut)
   }
   await closed
+  options.streams?.delete(cut)
 }
 
 function isBodyless(method: string | undefined, status: number): boolean {
@@ -78,8 +86,23 @@ function end(res: ServerResponse, body: Buffer): void {
 
 function ignored(): void {}
 
-function cutOff(this: ServerResponse): void {
-  this.destroy()
+/**
+ * Ends the connection so that what was sent never looks like the whole answer. Without chunks and without a length the end of the
+ * connection is the end of the answer (RFC 9112, section 6.3), and only a reset is another one.
+ *
+ * @param lines of its head, names and values by turns
+ */
+function cutOff(res: ServerResponse, lines: readonly string[]): void {
+  const { socket } = res
+  const isLength = (line: string, at: number): boolean => at % 2 === 0 && isNamed(line, 'content-length')
+  const statesItsEnd = res.chunkedEncoding || lines.some(isLength)
+  if (!statesItsEnd && socket !== null && canBeReset(socket)) socket.resetAndDestroy()
+  else res.destroy()
+}
+
+/** With TLS Node has none, and the missing `close_notify` tells of the cut; a Unix socket has none at all. */
+function canBeReset(socket: Socket): boolean {
+  return !('encrypted' in socket) && socket.remoteAddress !== undefined
 }
 
 function isNamed(name: string, lowerName: string): boolean {
@@ -113,7 +136,12 @@ function ownLength(
 }
 
 /** A cut source ends the connection and not the answer: the client must not take a part for the whole. */
-async function pour(body: AsyncIterable<Buffer>, inbound: Inbound, readerIdleMs: number): Promise<void> {
+async function pour(
+  body: AsyncIterable<Buffer>,
+  inbound: Inbound,
+  readerIdleMs: number,
+  cut: () => void,
+): Promise<void> {
   const { res } = inbound
   // Between two parts the application is silent, and upstream/ limits for how long.
   res.setTimeout(0)
@@ -136,7 +164,7 @@ async function pour(body: AsyncIterable<Buffer>, inbound: Inbound, readerIdleMs:
     clearImmediate(alone)
     // Cut before the first part: the head still shows that the request was executed.
     res.flushHeaders()
-    res.destroy()
+    cut()
   }
 }
 

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 import { startApplication, startRawApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
-import { hold, openWire, route, startProxy } from '../../support/proxy.ts'
+import { hold, openWire, route, startProxy, type Wire } from '../../support/proxy.ts'
 
 /** Long enough for the pauses of a busy machine. */
 const LIMIT_MS = 1_000
@@ -182,6 +182,52 @@ test('an answer that the application cuts is cut for the client, too, and not en
   await wire.ended
   expect(wire.received()).toMatch(/^HTTP\/1\.1 200 /)
   expect(wire.received()).not.toContain('0\r\n\r\n')
+})
+
+/** How its connection ended, as its client sees it. */
+async function endOf({ socket, ended }: Wire): Promise<string | undefined> {
+  const failed = new Promise<NodeJS.ErrnoException>((resolve) => socket.once('error', resolve))
+  const whole = ended.then((): { readonly code?: string } => ({ code: 'like a whole one' }))
+  return (await Promise.race([failed, whole])).code
+}
+
+// Bug: it ended like a whole one. nginx speaks HTTP/1.0 to what is behind it by default, and passed it on, and cached it, as whole.
+test('an answer that the application cuts never looks whole to a client of HTTP/1.0', async () => {
+  const begun = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n'
+  await using application = await startRawApplication(begun, 'end')
+  await using proxy = await startProxy(application.origin)
+  await using wire = await openWire(proxy.port)
+  wire.send('GET /x HTTP/1.0\r\nHost: a\r\n\r\n')
+  expect(await endOf(wire)).toBe('ECONNRESET')
+  expect(wire.received()).toMatch(/^HTTP\/1\.1 200 .*\r\n\r\nok$/s)
+})
+
+test('an answer that is cut because its client of HTTP/1.0 did not read it never looks whole to it', async () => {
+  await using application = await startApplication((_request, response) => {
+    response.writeHead(200).end(Buffer.alloc(50_000_000))
+  })
+  await using proxy = await startProxy(application.origin, { limits: { readerIdleMs: 200 } })
+  await using wire = await openWire(proxy.port)
+  wire.socket.pause()
+  wire.send('GET /large HTTP/1.0\r\nHost: a\r\n\r\n')
+  await eventually('it has arrived', () => proxy.proxy.inFlight() === 1)
+  await eventually('it was cut off', () => proxy.proxy.inFlight() === 0)
+  const end = endOf(wire)
+  wire.socket.resume()
+  expect(await end).toBe('ECONNRESET')
+})
+
+test('an answer that is cut at the end of a drain never looks whole to a client of HTTP/1.0', async () => {
+  await using application = await startApplication(
+    (_request, response) => void response.writeHead(200).write('begun'),
+  )
+  await using proxy = await startProxy(application.origin)
+  await using wire = await openWire(proxy.port)
+  wire.send('GET /x HTTP/1.0\r\nHost: a\r\n\r\n')
+  await eventually('its first part', () => wire.received().endsWith('begun'))
+  const end = endOf(wire)
+  await proxy.proxy.close(0)
+  expect(await end).toBe('ECONNRESET')
 })
 
 test('an answer that falls silent is cut', async () => {
