@@ -52,7 +52,7 @@ export type DedupPorts = {
   readonly waiters: Waiters
   /** Lets waiters in one after the other; absent where each tries for itself. */
   readonly fairQueue?: FairQueue | undefined
-  /** Where outcomes that the quorum did not take in time are offered further. */
+  /** Where outcomes that the quorum did not take in time are offered further, and entities wait for the end of an answer. */
   readonly background: Background
   readonly clock: Clock
   readonly random: Random

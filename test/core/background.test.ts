@@ -17,6 +17,23 @@ test('no more work than the limit runs, and refused work never begins', async ()
   expect(background.start(work)).toBe(true)
 })
 
+test('work that follows something else is never refused and takes no place, and the drain waits for it', async () => {
+  const background = createBackground(1, () => {})
+  const { promise, resolve } = Promise.withResolvers<void>()
+  background.follow(() => promise)
+  background.follow(() => promise)
+  expect(background.running).toBe(0)
+  expect(background.start(() => Promise.resolve())).toBe(true)
+  let over = false
+  const drained = background.drained().then(() => {
+    over = true
+  })
+  await Promise.resolve()
+  expect(over).toBe(false)
+  resolve()
+  await drained
+})
+
 test('drained also waits for work that was started by other work', async () => {
   const background = createBackground(5, () => {})
   const done: string[] = []

@@ -55,7 +55,7 @@ export type Locked =
       readonly held: () => boolean
       /** The work is over. */
       readonly unlock: () => Promise<void>
-      /** It is over then. Until that they are kept, also beyond the disposal. */
+      /** It is over then. Until that they are kept, also beyond the disposal: requests in flight limit how many. */
       readonly unlockAfter: (over: Promise<void>, background: Background) => void
     })
   | Extract<Outcome, { kind: 'entity_busy' | 'unavailable' }>
@@ -99,7 +99,8 @@ export async function lockEntities(
     held: () => renewers.every((renewer) => renewer.held()),
     unlock: () => unlock(renewers, ports),
     unlockAfter: (over, background) => {
-      isKept = background.start(() => over.then(() => unlock(renewers, ports)))
+      isKept = true
+      background.follow(() => over.then(() => unlock(renewers, ports)))
     },
     [Symbol.dispose]: () => {
       if (!isKept) abandon(renewers)

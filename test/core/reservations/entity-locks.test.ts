@@ -132,16 +132,34 @@ test('an entity whose work ends later is kept until then, also beyond its lease 
   second.renewer.stop('released')
   over.resolve()
   await background.drained()
-  const third = await lock('three', ['a'], 0)
-  if (third.locked.kind !== 'locked') throw new Error(third.locked.kind)
-  // Where there is no room to wait for the end, the entity is left to its lease.
-  const full = createBackground(0, () => {})
-  third.locked.unlockAfter(over.promise, full)
-  third.locked[Symbol.dispose]()
-  third.renewer.stop('completed')
-  expect((await lock('four', ['a'], 0)).locked.kind).toBe('entity_busy')
-  await clock.advance(POLICY.leaseMs)
-  expect((await lock('five', ['a'], 0)).locked.kind).toBe('locked')
+  expect((await lock('three', ['a'], 0)).locked.kind).toBe('locked')
+})
+
+// Bug: beside as many long answers as outcomes may be offered further, the next one's entity was left to its lease, and other work on it began.
+test('entities whose work ends later take no place of outcomes that are offered further, and need none', async () => {
+  const { lock, clock } = cluster()
+  const background = createBackground(1, () => {})
+  const over = Promise.withResolvers<void>()
+  for (const [owner, entity] of [
+    ['one', 'a'],
+    ['two', 'b'],
+  ] as const) {
+    const { locked, renewer } = await lock(owner, [entity], 0)
+    if (locked.kind !== 'locked') throw new Error(locked.kind)
+    locked.unlockAfter(over.promise, background)
+    locked[Symbol.dispose]()
+    renewer.stop('completed')
+  }
+  expect(background.start(() => Promise.resolve())).toBe(true)
+  await clock.advance(2 * POLICY.leaseMs)
+  for (const entity of ['a', 'b']) {
+    const { locked, renewer } = await lock(`waits for ${entity}`, [entity], 0)
+    expect(locked.kind).toBe('entity_busy')
+    renewer.stop('released')
+  }
+  over.resolve()
+  await background.drained()
+  expect((await lock('four', ['a', 'b'], 0)).locked.kind).toBe('locked')
 })
 
 test('where one record can not be raised to the common token, all claims are released without an attempt', async () => {
