@@ -15,6 +15,7 @@ import { problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
 import { type ConnectionFaults, createConnectionFaults, timeoutCheckMs } from './connection-faults.ts'
 import type { Inbound } from './inbound.ts'
+import { JoinedParts } from './joined-parts.ts'
 import { send, writeRaw } from './send.ts'
 import { keepTlsFresh, type ListenerTls, tlsOptions } from './tls.ts'
 import { asksForWebSocket } from './websocket-offer.ts'
@@ -154,6 +155,7 @@ function serverOptions(limits: ListenerLimits, faults: ConnectionFaults, upgrade
     keepAliveTimeout: limits.keepAliveTimeoutMs,
     connectionsCheckingInterval: timeoutCheckMs(limits),
     insecureHTTPParser: false,
+    IncomingMessage: JoinedParts,
     // Admission checks it, and answers with a problem document.
     requireHostHeader: false,
     noDelay: true,

@@ -128,3 +128,41 @@ test('a body in chunks of one byte takes little more than its bytes', { timeout:
   expect(application.seen[0]?.body.length).toBe(1_000_000)
   expect((await residentMiB()) - before).toBeLessThan(150)
 })
+
+// Bug: each chunk waited as it came. Four such clients, with 10 MB each, took 350 MB where the application did not read.
+test('a body that waits for the application in chunks of one byte takes little more than its bytes', {
+  timeout: 120_000,
+}, async () => {
+  await using application = await startApplication()
+  application.onRequest = (request) => void request.pause()
+  await using sidecar = await startSidecar({
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_UPSTREAM: application.origin,
+  })
+  const measured = async () => {
+    const metrics = await (await fetch(`${sidecar.admin}/metrics`)).text()
+    const value = (name: string) => Number(new RegExp(`^${name} (.+)`, 'm').exec(metrics)?.[1])
+    return {
+      mib: value('process_resident_memory_bytes') / 2 ** 20,
+      cpuSeconds: value('process_cpu_seconds_total'),
+    }
+  }
+  const before = await measured()
+  await using wire = await openWire(Number(new URL(sidecar.proxy).port))
+  wire.send('PUT /upload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n')
+  // More than the system takes for both connections, so that the rest waits in the sidecar.
+  wire.send('1\r\na\r\n'.repeat(10_000_000))
+  let { cpuSeconds } = before
+  let idle = 0
+  await eventually(
+    'it has nothing left to do',
+    async () => {
+      const now = await measured()
+      idle = now.cpuSeconds - cpuSeconds < 0.05 ? idle + 1 : 0
+      cpuSeconds = now.cpuSeconds
+      return idle > 5
+    },
+    { withinMs: 90_000, everyMs: 200 },
+  )
+  expect((await measured()).mib - before.mib).toBeLessThan(65)
+})
