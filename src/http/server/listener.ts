@@ -147,6 +147,12 @@ class Received implements Inbound {
   }
 }
 
+/**
+ * A peer that is gone without a word (a phone out of reach, a machine without power) ends no connection. After this silence the system asks
+ * for it, ten times a second apart. A WebSocket would keep its place for ever, as no other limit is for its silence.
+ */
+const SILENT_PEER_MS = 60_000
+
 function serverOptions(limits: ListenerLimits, faults: ConnectionFaults, upgrades: boolean) {
   return {
     maxHeaderSize: limits.headerBytesMax,
@@ -159,6 +165,8 @@ function serverOptions(limits: ListenerLimits, faults: ConnectionFaults, upgrade
     // Admission checks it, and answers with a problem document.
     requireHostHeader: false,
     noDelay: true,
+    keepAlive: true,
+    keepAliveInitialDelay: SILENT_PEER_MS,
     // Any other request for a protocol change is an ordinary request. So is one behind requests that are not answered yet: a
     // tunnel writes to the connection at once.
     shouldUpgradeCallback: (req: IncomingMessage) =>

@@ -1,6 +1,7 @@
 /**
  * Unprotected requests go through as they come: both ways at once, at the pace of the slower side, WebSockets included.
  */
+import { existsSync, readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { startApplication, startRawApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -301,6 +302,24 @@ test('a drain waits for a WebSocket until one side ends it', async () => {
   await wire[Symbol.asyncDispose]()
   await closed
   expect(proxy.proxy.inFlight()).toBe(0)
+})
+
+// Bug: nothing looked for a client that was gone without a word. Its WebSocket kept a place in flight until a restart.
+test.runIf(existsSync('/proc/net/tcp'))('the system looks for the client of a silent WebSocket', async () => {
+  await using application = await startApplication()
+  await using proxy = await startProxy(application.origin)
+  await using wire = await openWire(proxy.port)
+  wire.send(`${HANDSHAKE}first`)
+  await eventually('both directions', () => wire.received().endsWith('first'))
+  const hex = (port: number | undefined) => (port ?? 0).toString(16).toUpperCase().padStart(4, '0')
+  const ends = `:${hex(proxy.port)} 0100007F:${hex(wire.socket.localPort)} `
+  // proc(5): of each connection its timer, of which 02 is that of keepalive.
+  await eventually('its timer', () => {
+    const line = readFileSync('/proc/net/tcp', 'latin1')
+      .split('\n')
+      .find((each) => each.includes(ends))
+    return / [0-9A-F]+:[0-9A-F]+ 02:/.test(line ?? '')
+  })
 })
 
 test('a WebSocket is forwarded where the application says 100 before it agrees', async () => {
