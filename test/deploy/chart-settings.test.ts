@@ -132,6 +132,21 @@ test('on and off are what they are in the documentation, also where YAML reads t
   )
 })
 
+// Bug: the page about deployment says what to write into it under a smaller limit of memory, and the charts refused it.
+test('the options of Node itself are a setting', () => {
+  const written = 'NODE_OPTIONS: --max-semi-space-size=8 --enable-source-maps'
+  const [{ spec }] = charts.rendered('example', ['--values', settingsFile(written)])
+  expect(spec.template.spec.initContainers[0].env).toContainEqual({
+    name: 'NODE_OPTIONS',
+    value: '--max-semi-space-size=8 --enable-source-maps',
+  })
+  const service = [
+    '--set',
+    'redis.bundled.openToAll=true,service.tokenSecret=token,settings.NODE_OPTIONS=--max-old-space-size=99',
+  ]
+  expect(charts.rendered('fencepost', service)).not.toEqual([])
+})
+
 function settingsFile(settings: string): string {
   const file = join(charts.folder, 'settings.yaml')
   writeFileSync(file, `fencepost:\n  settings: { ${settings} }\n`)

@@ -135,7 +135,7 @@ with. All faults are said at once. Owns no knowledge of a setting: that is in _s
 {{- with include "fencepost-lib.settingFault" (dict "name" (printf "settings.%s" $name) "value" $value "row" $row) }}
 {{ . }}
 {{- end }}
-{{- else if and (not (hasPrefix "OTEL_" $name)) (not (has $name $others)) }}
+{{- else if not (or (hasPrefix "OTEL_" $name) (eq $name "NODE_OPTIONS") (has $name $others)) }}
 {{ printf "settings.%s is given, and fencepost has no such setting: docs/reference/configuration.md has them all." $name }}
 {{- end }}
 {{- end }}
