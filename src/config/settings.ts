@@ -25,6 +25,7 @@ import {
   patterned,
   secretFile,
   size,
+  tokenFile,
 } from './parse.ts'
 import { certificateFile, privateKeyFile } from './pem-files.ts'
 import { type Optional, optional, required, type Setting, setting } from './setting.ts'
@@ -608,7 +609,7 @@ export const SETTINGS = {
   apiToken: optional({
     env: 'FENCEPOST_API_TOKEN_FILE',
     path: 'trust.apiTokenFile',
-    kind: file(),
+    kind: tokenFile(),
     summary:
       'File with the bearer token that callers of the reservation API must show; of several lines each is one, and a change is in force within a second. Required where the API listens on more than localhost.',
     source: 'Not needed while it listens on localhost only.',

@@ -57,9 +57,8 @@ test('with the requirement on, what stays on the machine is accepted', () => {
 })
 
 test('the requirement can be written in the file', () => {
-  const loaded = loadConfig(
-    { ...LOCAL, FENCEPOST_UPSTREAM: 'http://app', FENCEPOST_CONFIG: '/c' },
-    () => 'tls: { require: on }',
+  const loaded = loadConfig({ ...LOCAL, FENCEPOST_UPSTREAM: 'http://app', FENCEPOST_CONFIG: '/c' }, (path) =>
+    path === '/c' ? 'tls: { require: on }' : 'token',
   )
   expect(loaded.kind === 'ok' ? [] : loaded.errors.map(describeError)).toEqual([
     expect.stringMatching(/^FENCEPOST_UPSTREAM: http:\/\/app would speak in clear text/),
