@@ -184,21 +184,6 @@ export function secretFile(): ValueKind<FileContent> {
   }
 }
 
-/** One token a line. No `Authorization: Bearer` carries a space: who sent a token with one would be refused for ever. */
-export function tokenFile(): ValueKind<FileContent> {
-  const whole = file()
-  return {
-    ...whole,
-    accepts: 'the path of a readable file with one token a line, without spaces',
-    parse: (path, readFile) => {
-      const read = whole.parse(path, readFile)
-      if (read.kind === 'refused') return read
-      const lines = read.value.content.split(/\r?\n/)
-      return lines.some((line) => /\S\s+\S/.test(line)) ? refused('a line has a space within') : read
-    },
-  }
-}
-
 /** What the driver (pg) takes: a URL, or a folder of Unix sockets and a database. It takes any other text for a name to resolve. */
 const DATABASE = /^(postgres(ql)?:\/\/|socket:\/|\/)\S.*$/
 

@@ -25,7 +25,6 @@ import {
   patterned,
   secretFile,
   size,
-  tokenFile,
 } from './parse.ts'
 import { certificateFile, privateKeyFile } from './pem-files.ts'
 import { type Optional, optional, required, type Setting, setting } from './setting.ts'
@@ -609,7 +608,7 @@ export const SETTINGS = {
   apiToken: optional({
     env: 'FENCEPOST_API_TOKEN_FILE',
     path: 'trust.apiTokenFile',
-    kind: tokenFile(),
+    kind: file(),
     summary:
       'File with the bearer token that callers of the reservation API must show; of several lines each is one, and a change is in force within a second. Required where the API listens on more than localhost.',
     source: 'Not needed while it listens on localhost only.',

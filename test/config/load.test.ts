@@ -241,13 +241,6 @@ describe('what is refused', () => {
     expect(accepted(token, { '/token': 't\n' }).apiToken?.content).toBe('t')
   })
 
-  // Bug: `name token`, as in the file of operators, was accepted, and every caller was refused.
-  test('a token of the API has no space within', () => {
-    const of = (content: string) => errorsOf({ FENCEPOST_API_TOKEN_FILE: '/token' }, { '/token': content })
-    const refused = [expect.stringMatching(/a line has a space within/)]
-    expect(['one\n two \r\n\nthree', 'worker one', 'a\n\tb c'].map(of)).toEqual([[], refused, refused])
-  })
-
   test.each([
     ['FENCEPOST_TENNANT', 'FENCEPOST_TENANT'],
     ['FENCEPOST_REDIS_NODE', 'FENCEPOST_REDIS_NODES'],

@@ -57,8 +57,9 @@ test('with the requirement on, what stays on the machine is accepted', () => {
 })
 
 test('the requirement can be written in the file', () => {
-  const loaded = loadConfig({ ...LOCAL, FENCEPOST_UPSTREAM: 'http://app', FENCEPOST_CONFIG: '/c' }, (path) =>
-    path === '/c' ? 'tls: { require: on }' : 'token',
+  const loaded = loadConfig(
+    { ...LOCAL, FENCEPOST_UPSTREAM: 'http://app', FENCEPOST_CONFIG: '/c' },
+    () => 'tls: { require: on }',
   )
   expect(loaded.kind === 'ok' ? [] : loaded.errors.map(describeError)).toEqual([
     expect.stringMatching(/^FENCEPOST_UPSTREAM: http:\/\/app would speak in clear text/),

@@ -69,7 +69,7 @@
   "FENCEPOST_REQUESTS_PER_CONNECTION": {"path":"limits.requestsPerConnection","accepts":"a whole number from 1 to 1000000000","kind":"integer","pattern":"^(0|[1-9][0-9]{0,14})$","min":1,"max":1000000000,"default":"100000"},
   "FENCEPOST_READER_IDLE": {"path":"limits.readerIdle","accepts":"a duration with its unit, such as 500ms, 30s, 5m or 24h, from 10ms to 1h","kind":"duration","pattern":"^(0|[1-9][0-9]*)(ms|s|m|h|d)$","min":10,"max":3600000,"default":"30s"},
   "FENCEPOST_DRAIN_TIMEOUT": {"path":"limits.drain","accepts":"a duration with its unit, such as 500ms, 30s, 5m or 24h, from 0s to 1h","kind":"duration","pattern":"^(0|[1-9][0-9]*)(ms|s|m|h|d)$","min":0,"max":3600000,"default":"25s"},
-  "FENCEPOST_API_TOKEN_FILE": {"path":"trust.apiTokenFile","accepts":"the path of a readable file with one token a line, without spaces","kind":"text","pattern":"."},
+  "FENCEPOST_API_TOKEN_FILE": {"path":"trust.apiTokenFile","accepts":"the path of a readable file that is not empty","kind":"text","pattern":"."},
   "FENCEPOST_OPERATOR_TOKENS_FILE": {"path":"trust.operatorTokensFile","accepts":"the path of a readable file with one person or tool a line, `name role token`, role view or operate, tokens of at least 32 characters","kind":"text","pattern":"."},
   "FENCEPOST_RESERVATION_SECRET_FILE": {"path":"trust.reservationSecretFile","accepts":"the path of a readable file with one secret of at least 32 characters a line","kind":"text","pattern":"."},
   "FENCEPOST_SAGA_DATABASE_FILE": {"path":"trust.sagaDatabaseFile","accepts":"the path of a readable file with one URL, postgres://user:password@host/database","kind":"text","pattern":"."},
