@@ -34,8 +34,7 @@ import type { DedupPorts, ProtectedRequest } from './protected-request.ts'
 import { isQuorumLost } from './quorum/tally.ts'
 import { markContent } from './request/duplicate-content.ts'
 import { type EntityLocks, lockEntities } from './reservations/entity-locks.ts'
-import type { Backoff } from './retry.ts'
-import { comeAgainMs } from './retry.ts'
+import { type Backoff, comeAgainMs } from './retry.ts'
 import { type LeaseFate, type Settled, settle } from './settle.ts'
 
 /** What one request is executed with. Its leases are chosen once; nothing below can reach the others. */

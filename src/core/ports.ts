@@ -127,7 +127,10 @@ export type ClaimResult =
       readonly answered?: number
     }
   | { readonly kind: 'mismatch'; readonly answered?: number }
-  /** A majority shows one claim, and its lease is live: `retryAfterMs` is what is left of it. `heldForMs`: how long ago it was made, where that is known. */
+  /**
+   * A majority shows one claim, and its lease is live: `retryAfterMs` is what is left of it. `heldForMs`: how long ago it was made, where
+   * that is known.
+   */
   | {
       readonly kind: 'held'
       readonly retryAfterMs: number

@@ -13,7 +13,7 @@ import {
   SpanStatusCode,
   trace,
 } from '@opentelemetry/api'
-import { lockIdOf } from '../core/claims/lease.ts'
+import { keyHashOf, lockIdOf } from '../core/claims/lease.ts'
 import type { CoreEvent } from '../core/events.ts'
 import { millisecondOf, type Token } from '../core/record/token.ts'
 import type { ClaimTrace, Tracing } from '../core/tracing.ts'
@@ -160,9 +160,4 @@ function knownClaims() {
     },
     forget: ({ recordKey }: OfAClaim): void => void claims.delete(recordKey),
   }
-}
-
-/** The first 16 digits of the hash in the record's key: enough to find the record, and not the client's key. */
-function keyHashOf(recordKey: string): string {
-  return recordKey.slice(recordKey.lastIndexOf(':') + 1).slice(0, 16)
 }

@@ -4,7 +4,7 @@
  * Fields that mean the same have the same name in every line; docs/reference/telemetry.md lists them, and a test compares.
  */
 
-import { lockIdOf } from '../core/claims/lease.ts'
+import { keyHashOf, lockIdOf } from '../core/claims/lease.ts'
 import type { CoreEvent, Replies } from '../core/events.ts'
 import { whyNotAsked } from '../core/outcome.ts'
 import type { Token } from '../core/record/token.ts'
@@ -281,9 +281,9 @@ const LINES: {
 /** What is away is tried once more, every second or two, and still does not answer: no news. */
 const isATry = (from: string, to: string) => to === 'half_open' || (from === 'half_open' && to === 'open')
 
-/** What finds the record: the first 16 digits of the hash in `dedup:{tenant}:{env}:{version}:{hash}`, and the tenant. */
+/** What finds the record of `dedup:{tenant}:{env}:{version}:{hash}`: a part of the hash, and the tenant. */
 function record(recordKey: string) {
-  const digits = recordKey.slice(recordKey.lastIndexOf(':') + 1).slice(0, 16)
+  const digits = keyHashOf(recordKey)
   // By both names: decisions may have the client's own key as the first.
   return { idempotency_key: digits, key_hash: digits, tenant: tenantOf(recordKey) }
 }

@@ -2,8 +2,8 @@
  * The transaction of a query builder or ORM as the kit's `Tx`: the same connection, the same commit.
  *
  * Owns the translation of `query(text, values)` and of its answer, each in a few lines over the library's own documented
- * way to send SQL. Rows have the names that PostgreSQL gives them, whatever the application has the library make of its own. Loads no library: what is needed of one is an argument. A client of `pg` needs none of this, because
- * it is a `Tx` as it is.
+ * way to send SQL. Rows have the names that PostgreSQL gives them, whatever the application has the library make of its own.
+ * Loads no library: what is needed of one is an argument. A client of `pg` needs none of this, because it is a `Tx` as it is.
  */
 import {
   isConnectionLoss,

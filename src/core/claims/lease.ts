@@ -32,5 +32,10 @@ export function lockIdOf({ key, token }: Pick<Lease, 'key' | 'token'>): string {
 
 /** What the lock ids of all claims of a key begin with. */
 export function lockIdStartOf(key: string): string {
-  return `${key.slice(-64).slice(0, 16)}-`
+  return `${keyHashOf(key)}-`
+}
+
+/** What finds a record, in logs, traces and answers: the first 16 digits of the hash that its key ends with, and not the client's key. */
+export function keyHashOf(key: string): string {
+  return key.slice(-64).slice(0, 16)
 }

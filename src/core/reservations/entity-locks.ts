@@ -23,8 +23,7 @@ import type { Clock, Random } from '../clock.ts'
 import { NOT_COUNTED, type Outcome } from '../outcome.ts'
 import type { ClaimResult, ClaimTerms, Leases } from '../ports.ts'
 import { fingerprintOfName } from '../request/identity.ts'
-import type { Backoff } from '../retry.ts'
-import { comeAgainMs } from '../retry.ts'
+import { type Backoff, comeAgainMs } from '../retry.ts'
 
 export type EntityLocks = {
   readonly recordKeys: readonly string[]

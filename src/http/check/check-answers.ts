@@ -2,8 +2,8 @@
  * The answer to a gateway for each result of a check: exactly 200 for "let it through", else the status for the client.
  *
  * nginx accepts only 401 and 403 as a refusal, and drops its body: it gets 403, with the client's status in `Fencepost-Status` and the
- * problem document in `Fencepost-Problem`, and its configuration makes the answer of those. `Fencepost-Reservation-Id` is for the application and never for the client: with it anyone can end the
- * claim.
+ * problem document in `Fencepost-Problem`, and its configuration makes the answer of those. `Fencepost-Reservation-Id` is for the
+ * application and never for the client: with it anyone can end the claim.
  */
 
 import { lockIdOf } from '../../core/claims/lease.ts'

@@ -8,6 +8,7 @@
  * Source: RFC 9457.
  */
 
+import { keyHashOf } from '../../core/claims/lease.ts'
 import type { QuotaReached } from '../../core/request/tenant-quotas.ts'
 
 type Row = {
@@ -241,11 +242,6 @@ export function problemDocument(problem: Problem, uuid: string): ProblemDocument
     body: Buffer.from(JSON.stringify(document)),
     instance,
   }
-}
-
-/** What finds the record: the first 16 digits of its hash, as in log lines (`observe/log-lines.ts`). */
-function keyHashOf(recordKey: string): string {
-  return recordKey.slice(-64).slice(0, 16)
 }
 
 /** `Retry-After` has whole seconds only; zero would invite an immediate retry. */
