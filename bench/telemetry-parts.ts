@@ -161,6 +161,7 @@ const watched = {
   sweeping: undefined,
   sagas: undefined,
   nodeStats: undefined,
+  certificates: [],
 } as const
 const scrapes: number[] = []
 for (let i = 0; i < 200; i += 1) {

@@ -143,7 +143,7 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
       recent,
       overview: () =>
         overviewFacts(
-          watchedIn({ nodes, listeners, stack, core, sagas }, state),
+          watchedIn({ nodes, listeners, stack, core, sagas, secrets }, state),
           telemetry,
           size,
           traffic,
@@ -259,10 +259,9 @@ async function connectedNodes(
 }
 
 /** The current state of all parts, for probes, scrapes and the operator's overview. */
-function watchedIn(
-  { nodes, listeners, stack, core, sagas }: Pick<Parts, 'nodes' | 'listeners' | 'stack' | 'core' | 'sagas'>,
-  state: State,
-): Watched {
+type WatchedParts = Pick<Parts, 'nodes' | 'listeners' | 'stack' | 'core' | 'sagas' | 'secrets'>
+function watchedIn(parts: WatchedParts, state: State): Watched {
+  const { nodes, listeners, stack, core, sagas, secrets } = parts
   return {
     phase: state.phase,
     nodes: nodes.views(),
@@ -276,12 +275,14 @@ function watchedIn(
     sweeping: state.coordination?.sweeping(),
     nodeStats: state.coordination?.nodeStats(),
     sagas: sagas?.backlog(),
+    certificates: secrets.certificates(),
   }
 }
 
 /** Probes and scrapes, answered from the current state of all parts. */
-function adminOf({ telemetry, nodes, listeners, stack, core, sagas, secrets }: Parts, state: State) {
-  const watched = () => watchedIn({ nodes, listeners, stack, core, sagas }, state)
+function adminOf(parts: Parts, state: State) {
+  const { telemetry, secrets } = parts
+  const watched = () => watchedIn(parts, state)
   return createAdminServer({
     readiness: () => telemetry.readiness(watched()),
     started: () => state.phase !== 'starting',

@@ -3,8 +3,8 @@
 import { lookup } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { withoutBrackets } from '../config/addresses.ts'
+import { certificatesIn } from '../config/certificates.ts'
 import type { Config } from '../config/load.ts'
-import { lifetimesOf } from '../config/pem-files.ts'
 import { SILENT } from '../core/events.ts'
 import type { Installation, NodeSeen } from '../core/health/checkup.ts'
 import { majorityOf } from '../core/units.ts'
@@ -53,7 +53,7 @@ export async function installation(
     maxSkewMs: config.clockMaxSkewMs,
     nodeDeadlineMs: config.nodeDeadlineMs,
     longestRetentionMs: Math.max(...guarded.map(({ retentionMs }) => retentionMs), 1),
-    certificates: certificatesOf(config),
+    certificates: certificatesIn(config).map(({ path, ...lifetime }) => ({ name: path, ...lifetime })),
     wallMs: systemClock.wallMs(),
     versions: { own: version, admin, sidecar: await versionAt(admin) },
     rules: { names: guarded.map(({ name }) => name), builtIn },
@@ -65,15 +65,6 @@ async function ipsOf(address: string): Promise<readonly string[]> {
   if (isIP(host) !== 0) return [host]
   const found = await lookup(host, { all: true }).catch(() => [])
   return found.map((one) => one.address)
-}
-
-function certificatesOf({ tlsCert, tlsClientCa, redisCert, redisCa }: Config): Installation['certificates'] {
-  return [tlsCert, tlsClientCa, redisCert, redisCa].flatMap((file) => {
-    if (file === undefined) return []
-    // Of a chain, the one that ends first.
-    const [first] = lifetimesOf(file).toSorted((a, b) => a.untilMs - b.untilMs)
-    return first === undefined ? [] : [{ name: file.path, ...first }]
-  })
 }
 
 async function versionAt(admin: string): Promise<string | undefined> {

@@ -7,6 +7,7 @@
  */
 
 import { createSecureContext } from 'node:tls'
+import { type ConfiguredCertificate, certificatesIn } from '../config/certificates.ts'
 import type { ListenerName } from '../config/listeners.ts'
 import type { Config } from '../config/load.ts'
 import { rowOf } from '../config/settings.ts'
@@ -24,6 +25,8 @@ export type Secrets = Disposable & {
   readonly operatorTokens: (() => readonly OperatorToken[]) | undefined
   /** What the next connection to a node is made with; undefined if none speaks TLS. */
   readonly nodeTls: (() => NodeTls) | undefined
+  /** Those that are in force and in use. */
+  readonly certificates: () => readonly ConfiguredCertificate[]
   /** Undefined if the listener speaks plain text. */
   tls(listener: ListenerName): ListenerTls | undefined
 }
@@ -51,6 +54,7 @@ export function openSecrets(
   log: SecretsLog,
 ): Secrets {
   const watched: Disposable[] = []
+  let inForce = config
 
   /** What these files hold now, in the form in which it is used; undefined if the configuration names none for it. */
   function kept<T>(
@@ -65,7 +69,10 @@ export function openSecrets(
     const given = files.filter((name) => config[name] !== undefined)
     const reload = () => {
       try {
-        current = formOf({ ...config, ...read(given) }) ?? current
+        const changed = { ...inForce, ...read(given) }
+        current = formOf(changed) ?? current
+        inForce = changed
+        certificates = certificatesIn(inUse())
         tell()
         log.info({ what }, 'a file was changed, and what it holds is in force')
       } catch (err) {
@@ -88,7 +95,7 @@ export function openSecrets(
   }
 
   const listeners: (() => void)[] = []
-  const certificates = kept(
+  const ofListeners = kept(
     'the certificates of the listeners',
     ['tlsCert', 'tlsKey', 'tlsClientCa'],
     certificatesOf,
@@ -96,6 +103,11 @@ export function openSecrets(
       for (const tell of listeners) tell()
     },
   )
+  const nodeTls = kept('the certificates for the nodes', ['redisCa', 'redisCert', 'redisKey'], nodeTlsOf)
+  // Files that nothing is made of are not read again either.
+  const inUse = () =>
+    nodeTls === undefined ? { ...inForce, redisCa: undefined, redisCert: undefined } : inForce
+  let certificates = certificatesIn(inUse())
   return {
     apiTokens: kept(
       'the token of the API',
@@ -107,10 +119,11 @@ export function openSecrets(
       ['operatorTokens'],
       ({ operatorTokens }) => operatorTokens?.tokens,
     ),
-    nodeTls: kept('the certificates for the nodes', ['redisCa', 'redisCert', 'redisKey'], nodeTlsOf),
+    nodeTls,
+    certificates: () => certificates,
     tls: (listener) => {
-      if (certificates === undefined || !config.tlsListeners.includes(listener)) return undefined
-      return { current: certificates, onChange: (tell) => void listeners.push(tell) }
+      if (ofListeners === undefined || !config.tlsListeners.includes(listener)) return undefined
+      return { current: ofListeners, onChange: (tell) => void listeners.push(tell) }
     },
     [Symbol.dispose]: () => {
       for (const one of watched) one[Symbol.dispose]()

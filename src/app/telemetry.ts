@@ -14,6 +14,7 @@ import type { Leases, RecordNode } from '../core/ports.ts'
 import type { SagaBacklog } from '../core/saga-admin.ts'
 import { type Tracing, UNTRACED } from '../core/tracing.ts'
 import type { Readiness } from '../http/admin/server.ts'
+import { recordCertificates, type ShownCertificate } from '../observe/certificate-gauges.ts'
 import { countEvents, recordStanding, type Standing } from '../observe/counting.ts'
 import { fanOut, type Subscriber } from '../observe/fan-out.ts'
 import { createLog, logEvents } from '../observe/log.ts'
@@ -48,6 +49,7 @@ export type Watched = NodesSeen & {
   readonly sagas: SagaBacklog | undefined
   /** By node name, if this sidecar is elected to collect them. */
   readonly nodeStats: ReadonlyMap<string, CollectedStats> | undefined
+  readonly certificates: readonly ShownCertificate[]
 } & Pick<
     Standing,
     'inFlight' | 'bodyBytes' | 'bodyLimitBytes' | 'leasesReserved' | 'writeBackPending' | 'sweeping'
@@ -155,6 +157,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
       recordStanding(metrics, { ...watched, nodes, readiness: verdict(watched) })
       recordSagaBacklog(metrics.sagas, watched.sagas)
       recordNodeStats(metrics.nodeStats, watched.nodeStats)
+      recordCertificates(metrics.certificates, watched.certificates)
       return metrics.exposition(accept)
     },
     start: (groups) => {

@@ -24,12 +24,22 @@ export function privateKeyFile(): ValueKind<FileContent> {
 
 export type Lifetime = { readonly fromMs: number; readonly untilMs: number }
 
-/** Of each certificate of a file. */
-export function lifetimesOf({ content }: FileContent): readonly Lifetime[] {
-  return blocksOf(content).map((block) => {
+/** Ends with the first certificate of a chain that does. */
+export function lifetimeOfChain(file: FileContent): Lifetime | undefined {
+  return byEnd(file).at(0)
+}
+
+/** Ends with the last authority that does: an old one stays in the file beside its successor. */
+export function lifetimeOfAuthorities(file: FileContent): Lifetime | undefined {
+  return byEnd(file).at(-1)
+}
+
+function byEnd({ content }: FileContent): readonly Lifetime[] {
+  const lifetimes = blocksOf(content).map((block) => {
     const { validFrom, validTo } = new X509Certificate(block)
     return { fromMs: Date.parse(validFrom), untilMs: Date.parse(validTo) }
   })
+  return lifetimes.toSorted((a, b) => a.untilMs - b.untilMs)
 }
 
 function pemFile(accepts: string, whyNot: (content: string) => string | undefined): ValueKind<FileContent> {

@@ -5,12 +5,14 @@
  * at zero: a rate over a counter that appears with its first error misses that error. No request can add a series. A
  * pod with five nodes has at most 320 series, because the number of pods multiplies them: a label that costs more than
  * it tells is left out (docs/reference/telemetry.md says which and why). `counting.ts` decides what is counted when.
- * Only what the elected sidecar shows of the nodes' servers comes and goes (`node-stats-gauges.ts`).
+ * Only what the elected sidecar shows of the nodes' servers comes and goes (`node-stats-gauges.ts`), and what is shown of
+ * certificates, with the files that there are (`certificate-gauges.ts`).
  */
 
 import type { Decision, Entrypoint, LeaseEnd, WriteBackEnd } from '../core/events.ts'
 import type { ReadinessReason } from '../core/health/readiness.ts'
 import { BUCKETS_S } from './buckets.ts'
+import { certificateGauges } from './certificate-gauges.ts'
 import type { MakeGauge } from './gauge.ts'
 import { leaseSizing } from './lease-sizing.ts'
 import { nodeStatsGauges } from './node-stats-gauges.ts'
@@ -89,6 +91,7 @@ export function defineMetrics(kinds: Kinds, options: MetricsOptions) {
     labelledRoutes: new Set(route),
     ...claimMetrics(kinds, groupNodes - required),
     ...nodeMetrics(kinds, nodes),
+    certificates: certificateGauges(gauge),
     ...quorumLossMetrics(kinds),
     ...leaseMetrics(kinds),
     sizing: leaseSizing(gauge, { ...options, labels: route, other: OTHER_ROUTE }),

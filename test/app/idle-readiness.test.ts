@@ -51,6 +51,7 @@ async function idlePod(env: Record<string, string> = {}) {
     standstills: [],
     sagas: undefined,
     nodeStats: undefined,
+    certificates: [],
     inFlight: 0,
     bodyBytes: 0,
     bodyLimitBytes: 1,

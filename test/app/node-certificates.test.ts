@@ -196,3 +196,35 @@ test('certificate, key and authority are replaced under load: no request fails, 
   expect([load.sent.failures, load.keys.length > 0]).toEqual([[], true])
   expect(load.keys.filter((key) => application.of(key).length !== 1)).toEqual([])
 })
+
+test('a scrape says until when the certificates of the files are valid, and follows their renewal', async () => {
+  using authority = makeAuthority()
+  await using nodes = await startTlsNodes(authority)
+  await using application = await startCountingApplication()
+  const used = authority.sign('used', { days: 3 })
+  await using sidecar = await startSidecar({
+    ...settings(nodes, authority, used),
+    FENCEPOST_UPSTREAM: application.url,
+  })
+  const shown = async () => {
+    const text = await (await fetch(`${sidecar.admin}/metrics`)).text()
+    const found = text.matchAll(
+      /^fencepost_certificate_not_(before|after)_timestamp_seconds\{setting="(.+)"\} (\d+)$/gm,
+    )
+    const ends = new Map([...found].map(([, end, setting, at]) => [`${setting} ${end}`, Number(at)]))
+    const days = (setting: string) =>
+      ((ends.get(`${setting} after`) ?? 0) - (ends.get(`${setting} before`) ?? 0)) / 86_400
+    return { settings: new Set([...ends.keys()].map((key) => key.split(' ')[0])), days }
+  }
+  const first = await shown()
+  expect(first.settings).toEqual(new Set(['redis.certFile', 'redis.caFile']))
+  expect([first.days('redis.certFile'), first.days('redis.caFile')]).toEqual([3, 2])
+
+  const renewed = authority.sign('renewed', { days: 30 })
+  copyFileSync(renewed.keyFile, used.keyFile)
+  copyFileSync(renewed.certFile, used.certFile)
+  await eventually(
+    'the renewed certificate to be shown',
+    async () => (await shown()).days('redis.certFile') === 30,
+  )
+})

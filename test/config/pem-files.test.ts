@@ -2,6 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { afterAll, describe, expect, test } from 'vitest'
+import { certificatesIn } from '../../src/config/certificates.ts'
 import { describeErrors } from '../../src/config/errors.ts'
 import { type Environment, loadConfig } from '../../src/config/load.ts'
 import { makeAuthority } from '../support/certificates.ts'
@@ -96,5 +97,32 @@ describe.each([
     const refusal = of(content)
     expect(refusal).toContain(`${keyEnv}: "/key" is not accepted (${why}`)
     expect(refusal).not.toContain(content.split('\n')[1])
+  })
+})
+
+describe('how long what a file holds can be used', () => {
+  const ending = (days: number) => authority.sign(`ends-${days}`, { days }).cert()
+  const daysOf = (setting: 'tlsCert' | 'tlsClientCa' | 'redisCert' | 'redisCa', content: string) =>
+    certificatesIn({ [setting]: { path: '/file', content } }).map(({ fromMs, untilMs }) =>
+      Math.round((untilMs - fromMs) / 86_400_000),
+    )
+
+  test.each(['tlsCert', 'redisCert'] as const)(
+    '%s: as long as the first of its chain that ends',
+    (setting) => {
+      expect(daysOf(setting, ending(9) + ending(4))).toEqual([4])
+    },
+  )
+
+  // Bug: `fencepost doctor` failed for the old authority that a rotation leaves in the file, and for any bundle of a system.
+  test.each(['tlsClientCa', 'redisCa'] as const)(
+    '%s: as long as the last of its authorities that ends',
+    (setting) => {
+      expect(daysOf(setting, ending(4) + ending(9) + ending(1))).toEqual([9])
+    },
+  )
+
+  test('without a file there is nothing to say', () => {
+    expect(certificatesIn({})).toEqual([])
   })
 })

@@ -72,6 +72,11 @@ export const NO_TRAFFIC: Scenario = {
   [at('fencepost_sagas_open', 'state="parked"')]: [[1, 0]],
   [at('fencepost_outbox_dead_rows')]: [[1, 0]],
   [at('fencepost_saga_database_oldest_transaction_seconds')]: [[1, 0]],
+  // promtool begins at 1970. The second is one of a day, as a service mesh has them: to it seven days are no measure.
+  [at('fencepost_certificate_not_before_timestamp_seconds', 'setting="tls.certFile"')]: [[1, -60 * 86_400]],
+  [at('fencepost_certificate_not_after_timestamp_seconds', 'setting="tls.certFile"')]: [[1, 30 * 86_400]],
+  [at('fencepost_certificate_not_before_timestamp_seconds', 'setting="redis.certFile"')]: [[1, 0]],
+  [at('fencepost_certificate_not_after_timestamp_seconds', 'setting="redis.certFile"')]: [[1, 86_400]],
   [at('fencepost_redis_node_evicted_keys', 'node="redis-0"')]: [[1, 0]],
   [at('fencepost_redis_node_memory_fragmentation_ratio', 'node="redis-0"')]: [[1, 9]],
   [at('fencepost_redis_node_memory_used_bytes', 'node="redis-0"')]: [[1, 1_000_000]],
@@ -408,6 +413,13 @@ export const INCIDENTS: readonly Incident[] = [
   {
     alert: 'FencepostOrphansOpen',
     bad: { [at('fencepost_orphans_open')]: 2 },
+    minutes: 25,
+    firesAfter: 18,
+    resolvedAfter: 2,
+  },
+  {
+    alert: 'FencepostCertificateEnds',
+    bad: { [at('fencepost_certificate_not_after_timestamp_seconds', 'setting="tls.certFile"')]: 6 * 86_400 },
     minutes: 25,
     firesAfter: 18,
     resolvedAfter: 2,
