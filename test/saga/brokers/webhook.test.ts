@@ -191,6 +191,32 @@ test('a secret as Standard Webhooks writes it is the key that it encodes', async
   expect(sent.at(-1)).toMatchObject(signed)
 })
 
+/** Bug: 401 for every sender behind Svix that keeps its older names. The message is that of the test before. */
+test('the names of Svix are taken for those of Standard Webhooks, which came from it', async () => {
+  const signed = {
+    'svix-id': 'msg_p5jXN8AQM9LWM0D4loKWxJek',
+    'svix-timestamp': '1614265330',
+    'svix-signature': 'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=',
+  }
+  const clock = new VirtualClock(1_614_265_330_000)
+  const receiver = createWebhookReceiver({ secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', clock })
+  await using server = await serving(receiver.listener)
+  const ids: (string | undefined)[] = []
+  await receiver.subscribe(async ({ signedId }) => {
+    ids.push(signedId)
+    return { kind: 'ack' }
+  }, settings)
+  const post = async (headers: Record<string, string>) => {
+    const body = '{"test": 2432232314}'
+    return (await fetch(server.url, { method: 'POST', body, headers })).status
+  }
+  expect(await post(signed)).toBe(204)
+  expect(ids).toEqual([signed['svix-id']])
+  expect(await post({ ...signed, 'svix-id': 'msg_other' })).toBe(401)
+  // A complete set is of one kind.
+  expect(await post({ ...signed, 'webhook-id': signed['svix-id'] })).toBe(401)
+})
+
 test('a signature is good for one message: sent under another id it is refused', async () => {
   const sent: RequestInit[] = []
   const recorder = await serving((request, response) => {

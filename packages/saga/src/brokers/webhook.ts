@@ -170,8 +170,8 @@ export function createWebhookReceiver(options: WebhookReceiverOptions = {}): Web
     if (request.method !== 'POST') return answer(response, 405, { allow: 'POST' })
     const body = await bodies.read(request)
     if (!Buffer.isBuffer(body)) return refuse(response, body)
-    const headers = Object.fromEntries(
-      Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
+    const headers = inStandardNames(
+      Object.fromEntries(Object.entries(request.headers).map(([name, value]) => [name, String(value)])),
     )
     if (key !== undefined && !isSigned(key, headers, body, clock.wallMs())) return answer(response, 401)
     const delivery = deliveryOf(headers, bodyOf(body), key !== undefined)
@@ -238,6 +238,14 @@ function deliveryOf(headers: Record<string, string>, body: Body, isSigned: boole
     canRefuse: true,
     ...(isSigned ? { signedId: headers['webhook-id'] ?? '' } : {}),
   }
+}
+
+/** Svix, from which the specification came, still sends the same three under its own name; each of them or none. */
+function inStandardNames(headers: Record<string, string>): Record<string, string> {
+  if (headers['webhook-id'] !== undefined || headers['svix-id'] === undefined) return headers
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name.replace(/^svix-/, 'webhook-'), value]),
+  )
 }
 
 /** The headers of a request that belong to the message, not to HTTP. Its credentials would be kept with a dead letter. */
