@@ -19,6 +19,17 @@ export interface Tx {
   query<R extends Row = Row>(text: string, values?: unknown[]): Promise<QueryAnswer<R>>
 }
 
+/**
+ * How many rows a statement has written, for what is decided by it. Who makes a `Tx` of their own library may leave it out, and
+ * that must not read as "none": the work would count as done before, and never run.
+ */
+export function rowsWritten({ rowCount }: QueryAnswer): number {
+  if (Number.isInteger(rowCount)) return rowCount as number
+  throw new SagaConfigError(
+    `the transaction's \`query\` answered a statement that writes with the rowCount ${String(rowCount)}; it has to say how many rows were written, as \`pg\` does`,
+  )
+}
+
 export type { Pool }
 
 /** https://www.postgresql.org/docs/current/errcodes-appendix.html */

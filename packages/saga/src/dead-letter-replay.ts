@@ -13,7 +13,7 @@
 import { hashOfBody } from './body.ts'
 import { inThisProcess } from './company.ts'
 import { handlingMessage } from './current-message.ts'
-import { isOutage, isoText, type Tx } from './database.ts'
+import { isOutage, isoText, rowsWritten, type Tx } from './database.ts'
 import { errorCode, errorText } from './error-json.ts'
 import { finalOutcomeOf } from './error-meaning.ts'
 import {
@@ -188,7 +188,7 @@ async function enterReplayed(
      VALUES ($1, $2, $3, 'processed', clock_timestamp(), clock_timestamp() + $4 * interval '1 ms') ON CONFLICT DO NOTHING`,
     [consumerId, messageId, hashOf(arrival), reading.retentionMs ?? 7 * dayMs],
   )
-  if (inserted.rowCount === 1) return true
+  if (rowsWritten(inserted) === 1) return true
   const { rows } = await tx.query<Known>(
     `SELECT request_hash, status FROM ${s}.inbox WHERE consumer_id = $1 AND message_id = $2 FOR UPDATE`,
     [consumerId, messageId],

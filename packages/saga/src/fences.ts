@@ -8,7 +8,7 @@
  *
  * Source: Martin Kleppmann, "How to do distributed locking" (2016).
  */
-import { identifier, type Tx, tableName } from './database.ts'
+import { identifier, rowsWritten, type Tx, tableName } from './database.ts'
 import { FencedOutError, SagaKitError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { requireName } from './names.ts'
@@ -19,14 +19,14 @@ export type Fence = { readonly resource: string; readonly fencingToken: number }
 export async function assertFence(kit: SagaKit, tx: Tx, { resource, fencingToken }: Fence): Promise<void> {
   requireName('resource', resource)
   requireToken(fencingToken)
-  const { rowCount } = await tx.query(
+  const written = await tx.query(
     `INSERT INTO ${kit.schema}.fences AS f (resource, last_fencing_token) VALUES ($1, $2)
      ON CONFLICT (resource) DO UPDATE
        SET last_fencing_token = EXCLUDED.last_fencing_token, updated_at = clock_timestamp()
        WHERE f.last_fencing_token <= EXCLUDED.last_fencing_token`,
     [resource, fencingToken],
   )
-  if (rowCount === 1) return
+  if (rowsWritten(written) === 1) return
   kit.emit({ kind: 'fenced_out', what: resource })
   throw new FencedOutError(resource)
 }
@@ -53,12 +53,12 @@ export async function fencedUpdate(kit: SagaKit, tx: Tx, update: FencedUpdate): 
   requireToken(fencingToken)
   const table = tableName(update.table)
   const columns = Object.keys(set).map((column, index) => `${identifier(column)} = $${index + 3}, `)
-  const { rowCount } = await tx.query(
+  const written = await tx.query(
     `UPDATE ${table} SET ${columns.join('')}last_fencing_token = $2
      WHERE id = $1 AND (last_fencing_token IS NULL OR last_fencing_token <= $2)`,
     [id, fencingToken, ...Object.values(set)],
   )
-  if (rowCount === 1) return
+  if (rowsWritten(written) === 1) return
   const { rows } = await tx.query(`SELECT 1 FROM ${table} WHERE id = $1`, [id])
   if (rows.length === 0) throw new RowNotFoundError(update.table, id)
   kit.emit({ kind: 'fenced_out', what: `${update.table} ${id}` })

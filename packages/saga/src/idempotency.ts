@@ -9,7 +9,7 @@
  * Source: PostgreSQL documentation, INSERT … ON CONFLICT; Brandur Leach, "Implementing Stripe-like Idempotency Keys".
  */
 import { currentMessage } from './current-message.ts'
-import { isOutage, sqlState, sqlStateOf, type Tx } from './database.ts'
+import { isOutage, rowsWritten, sqlState, sqlStateOf, type Tx } from './database.ts'
 import { IdempotencyKeyReuseError, NoConnectionError, OperationInProgressError } from './errors.ts'
 import { refuseOptions, type SagaKit } from './kit.ts'
 import { requireName } from './names.ts'
@@ -125,7 +125,7 @@ async function impatiently<T>(tx: Tx, wait: () => Promise<T>): Promise<T> {
 /** True if the row was written: the key is ours. An expired row counts as none. */
 async function claim(tx: Tx, s: string, request: IdempotencyRequest, hash: Buffer): Promise<boolean> {
   try {
-    const { rowCount } = await tx.query(
+    const answer = await tx.query(
       `INSERT INTO ${s}.idempotency_keys AS k (scope, key, request_hash, status, owner, fence, locked_until, expires_at)
        VALUES ($1, $2, $3, 'completed', '', 0, clock_timestamp(), clock_timestamp() + $4 * interval '1 millisecond')
        ON CONFLICT (scope, key) DO UPDATE
@@ -134,7 +134,7 @@ async function claim(tx: Tx, s: string, request: IdempotencyRequest, hash: Buffe
          WHERE k.status IN ('completed', 'failed') AND k.expires_at < clock_timestamp()`,
       [request.scope, request.key, hash, ttlOf(request)],
     )
-    return rowCount === 1
+    return rowsWritten(answer) === 1
   } catch (error) {
     if (sqlStateOf(error) === sqlState.lockNotAvailable) throw new KeyBusy({ cause: error })
     throw error

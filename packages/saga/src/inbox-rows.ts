@@ -9,7 +9,7 @@
  *
  * Source: Eventuate Tram (received_messages), MassTransit (inbox state).
  */
-import { sqlStateOf, storable, type Tx } from './database.ts'
+import { rowsWritten, sqlStateOf, storable, type Tx } from './database.ts'
 import { IdempotencyKeyReuseError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { type Delivery, type Headers, type InboundMessage, uuidPattern } from './messages.ts'
@@ -68,7 +68,7 @@ export async function enter(kit: SagaKit, tx: Tx, entry: Entry): Promise<Entranc
      ON CONFLICT DO NOTHING`,
     [consumerId, message.messageId, hash, orderingKey, retentionMs],
   )
-  if (inserted.rowCount === 1) return { kind: 'go' }
+  if (rowsWritten(inserted) === 1) return { kind: 'go' }
   const { rows } = await tx.query<InboxRow>(
     `SELECT request_hash, status, arrival::text AS arrival,
             (extract(epoch FROM coalesce(next_attempt_at, clock_timestamp()) - clock_timestamp()) * 1000)::float8 AS wait_ms
@@ -92,7 +92,7 @@ export async function enter(kit: SagaKit, tx: Tx, entry: Entry): Promise<Entranc
     [consumerId, message.messageId, hash, orderingKey, retentionMs],
   )
   // There was no row before: a rival may have written one since, and finished.
-  return { kind: taken.rowCount === 1 ? 'go' : 'done' }
+  return { kind: rowsWritten(taken) === 1 ? 'go' : 'done' }
 }
 
 /** The message of its sequence that must come first: a dead one, or an earlier one that is not finished. */
@@ -250,13 +250,13 @@ export async function deadLetterInbound(
   )
   if (first.rows[0] === undefined || sameHash(first.rows[0].request_hash, hash)) return
   const other: Entry = { ...entry, message: { ...message, messageId: idOfReuse(message.messageId, hash) } }
-  const { rowCount } = await tx.query(
+  const written = await tx.query(
     `INSERT INTO ${s}.inbox (consumer_id, message_id, request_hash, status, expires_at)
      VALUES ($1, $2, $3, 'dead', clock_timestamp() + $4 * interval '1 ms') ON CONFLICT DO NOTHING`,
     [consumerId, other.message.messageId, hash, retentionMs],
   )
   const reused = `${cause.message} (it came under the id ${message.messageId}, which belongs to another body)`
-  if (rowCount === 1) await writeLetter(tx, s, other, { ...cause, message: reused }, null, 0)
+  if (rowsWritten(written) === 1) await writeLetter(tx, s, other, { ...cause, message: reused }, null, 0)
 }
 
 /** Derived from the body: a further delivery makes no second letter. A UUID of version 8 (RFC 9562). */

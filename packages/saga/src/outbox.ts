@@ -6,7 +6,7 @@
  * transaction-level lock on the aggregate; then the order of ids is the order of commits.
  * Refuses: to publish outside a transaction of the caller's, and to talk to a broker (`relay.ts`).
  */
-import { safeInteger, type Tx } from './database.ts'
+import { rowsWritten, safeInteger, type Tx } from './database.ts'
 import { NonRetryableError, NotInTransactionError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { type Headers, uuidPattern } from './messages.ts'
@@ -66,14 +66,14 @@ export async function publish(kit: SagaKit, tx: Tx, event: OutboxEvent): Promise
     ? `(SELECT pg_advisory_xact_lock(hashtext('${kit.schemaName}/outbox'), $11::integer)) AS ordered`
     : '(SELECT $11::integer) AS unordered'
   const mark = await markOf(kit, tx)
-  const { rowCount } = await tx.query(
+  const written = await tx.query(
     `INSERT INTO ${kit.schema}.outbox
        (message_id, aggregate_type, aggregate_id, partition, type, destination, payload, headers, available_at, scheduled)
      SELECT $1::uuid, $2, $3, $4::smallint, $5, $6, $7::json, $8::jsonb, coalesce($9::timestamptz, clock_timestamp()), $10::boolean
      FROM ${order}${mark === undefined ? '' : ` WHERE current_setting('${markName}', true) = $12`}`,
     [...values, hash % orderingLocks, ...(mark === undefined ? [] : [mark])],
   )
-  if (rowCount === 0) throw new NotInTransactionError('publish')
+  if (rowsWritten(written) === 0) throw new NotInTransactionError('publish')
   return messageId
 }
 

@@ -5,7 +5,7 @@
  * whose lease has lapsed changes nothing. What a step may do is still decided by `saga-step.ts`.
  */
 import { deadLettersOf, retryMessageDriven } from './choreography.ts'
-import { isoText, type Tx } from './database.ts'
+import { isoText, rowsWritten, type Tx } from './database.ts'
 import { IdempotencyKeyReuseError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { requireName } from './names.ts'
@@ -80,7 +80,7 @@ export async function insertSaga(
        WHERE i.driven_by = 'messages' AND i.next_attempt_at = 'infinity'`,
     [sagaId, name, text, hash, JSON.stringify(headers)],
   )
-  if (inserted.rowCount === 0) {
+  if (rowsWritten(inserted) === 0) {
     const { rows } = await tx.query<{ request_hash: Uint8Array }>(
       `SELECT request_hash FROM ${s}.saga_instances WHERE saga_id = $1`,
       [sagaId],
