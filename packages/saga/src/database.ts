@@ -12,7 +12,10 @@ export type Row = Record<string, unknown>
 
 export type QueryAnswer<R extends Row = Row> = { readonly rows: R[]; readonly rowCount: number | null }
 
-/** A transaction, as far as the kit is concerned. */
+/**
+ * A transaction, as far as the kit is concerned. Its statements send JSON as text (`$1::text::json`): a library that encodes values
+ * by the types of their parameters would make JSON of it once more.
+ */
 export interface Tx {
   /** A pool has it: each of its queries may go to another connection, which is no transaction. */
   readonly totalCount?: never

@@ -99,7 +99,7 @@ async function attempt<T>(
       if (!mine) return replay<T>(tx, kit.schema, scope, key, hash)
       const text = serialised(await work(tx))
       await tx.query(
-        `UPDATE ${kit.schema}.idempotency_keys SET result = $3, updated_at = clock_timestamp() WHERE scope = $1 AND key = $2`,
+        `UPDATE ${kit.schema}.idempotency_keys SET result = $3::text::json, updated_at = clock_timestamp() WHERE scope = $1 AND key = $2`,
         [scope, key, text],
       )
       return { replayed: false, result: JSON.parse(text) as T }

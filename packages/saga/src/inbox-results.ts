@@ -19,11 +19,10 @@ export type OnProcessed = (message: Received, outcome: Replayable<unknown>) => P
 
 export async function keepResult(kit: SagaKit, tx: Tx, entry: Entry, result: unknown): Promise<unknown> {
   const text = serialised(result)
-  await tx.query(`UPDATE ${kit.schema}.inbox SET result = $3 WHERE consumer_id = $1 AND message_id = $2`, [
-    entry.consumerId,
-    entry.message.messageId,
-    text,
-  ])
+  await tx.query(
+    `UPDATE ${kit.schema}.inbox SET result = $3::text::json WHERE consumer_id = $1 AND message_id = $2`,
+    [entry.consumerId, entry.message.messageId, text],
+  )
   return JSON.parse(text)
 }
 

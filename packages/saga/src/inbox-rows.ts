@@ -284,7 +284,7 @@ async function writeLetter(
     tx.query(
       `INSERT INTO ${s}.dead_letters (source, consumer_id, message_id, aggregate_type, aggregate_id, ordering_key, type, destination,
                                     payload, headers, error_code, error_message, attempts, created_at, delivery)
-     VALUES ('inbox', $1, $2, $3, $4, $5, $6, '', $7, $8, $9, $10, $11, coalesce($12::timestamptz, clock_timestamp()), $13)
+     VALUES ('inbox', $1, $2, $3, $4, $5, $6, '', $7::text::json, $8::text::jsonb, $9, $10, $11, coalesce($12::timestamptz, clock_timestamp()), $13::text::jsonb)
      ON CONFLICT DO NOTHING`,
       [
         consumerId,

@@ -69,7 +69,7 @@ export async function publish(kit: SagaKit, tx: Tx, event: OutboxEvent): Promise
   const written = await tx.query(
     `INSERT INTO ${kit.schema}.outbox
        (message_id, aggregate_type, aggregate_id, partition, type, destination, payload, headers, available_at, scheduled)
-     SELECT $1::uuid, $2, $3, $4::smallint, $5, $6, $7::json, $8::jsonb, coalesce($9::timestamptz, clock_timestamp()), $10::boolean
+     SELECT $1::uuid, $2, $3, $4::smallint, $5, $6, $7::text::json, $8::text::jsonb, coalesce($9::timestamptz, clock_timestamp()), $10::boolean
      FROM ${order}${mark === undefined ? '' : ` WHERE current_setting('${markName}', true) = $12`}`,
     [...values, hash % orderingLocks, ...(mark === undefined ? [] : [mark])],
   )

@@ -72,7 +72,7 @@ export async function insertSaga(
   const headers = withCreationContext({}, name, sagaId)
   const inserted = await tx.query(
     `INSERT INTO ${s}.saga_instances AS i (saga_id, name, status, input, request_hash, headers)
-     VALUES ($1, $2, 'running', $3, $4, $5)
+     VALUES ($1, $2, 'running', $3::text::json, $4, $5::text::jsonb)
      ON CONFLICT (saga_id) DO UPDATE SET name = EXCLUDED.name, status = 'running', input = EXCLUDED.input,
        request_hash = EXCLUDED.request_hash, headers = EXCLUDED.headers, driven_by = 'runner', expires_at = NULL,
        next_attempt_at = clock_timestamp()
