@@ -5,6 +5,7 @@
  * meanwhile: a relay without a database fails ten times a second.
  */
 import type { Clock } from './core.ts'
+import { isOutage } from './database.ts'
 import { errorText } from './error-json.ts'
 import type { SagaEvent, SagaEvents } from './events.ts'
 
@@ -78,6 +79,12 @@ function lineOf(event: SagaEvent): Line | undefined {
         error: event.error,
       }
     case 'consumed':
+      if (event.outcome === 'defer' && isOutage(event.error))
+        return {
+          level: 'warn',
+          subject: `consumer ${event.consumerId}: a message of ${event.type} waits for the database`,
+          error: event.error,
+        }
       if (event.outcome !== 'retry') return undefined
       return {
         level: 'warn',

@@ -23,7 +23,9 @@ export async function transactionOfInbox<T>(
   if (begin === undefined) return kit.transaction((tx) => work(tx, undefined))
   let end: { readonly result: T } | undefined
   let failure: unknown
+  let begun = false
   const run = begin(async (tx, own) => {
+    begun = true
     end = undefined
     try {
       await requireTransaction(tx)
@@ -38,8 +40,9 @@ export async function transactionOfInbox<T>(
     }
   })
   await run.catch((error: unknown) => {
-    // Where the connection is gone, some libraries throw that their ROLLBACK failed.
-    if (isOutage(failure)) markOutage(error)
+    // Where the connection is gone, some libraries throw that their ROLLBACK failed. Where none is to be had, each has an error of
+    // its own, and what has not begun says nothing about the message.
+    if (!begun || isOutage(failure)) markOutage(error)
     throw error
   })
   if (end !== undefined) return end.result
