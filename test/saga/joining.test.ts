@@ -111,6 +111,15 @@ test('joined work that fails is undone alone, if its caller catches the error', 
   expect(await countOf(kit, `idempotency_keys WHERE key = 'undone'`)).toBe(0)
 })
 
+// Bug: the inner call was answered with { replayed: true, result: null }, as if the work had been done.
+test('work that calls itself under its own key is refused, and leaves nothing', async () => {
+  const itself = withIdempotency(kit, request('itself'), () =>
+    withIdempotency(kit, request('itself'), async () => 1),
+  )
+  await expect(itself).rejects.toBeInstanceOf(NestedTransactionError)
+  expect(await countOf(kit, `idempotency_keys WHERE key = 'itself'`)).toBe(0)
+})
+
 test('calls at the same time, and calls inside calls, take turns on the one connection', async () => {
   await kit.transaction(async () => {
     const outer = (key: string) =>

@@ -10,7 +10,12 @@
  */
 import { currentMessage } from './current-message.ts'
 import { isOutage, rowsWritten, sqlState, sqlStateOf, type Tx } from './database.ts'
-import { IdempotencyKeyReuseError, NoConnectionError, OperationInProgressError } from './errors.ts'
+import {
+  IdempotencyKeyReuseError,
+  NestedTransactionError,
+  NoConnectionError,
+  OperationInProgressError,
+} from './errors.ts'
 import { refuseOptions, type SagaKit } from './kit.ts'
 import { requireName } from './names.ts'
 import { join, transactionAround, transactionOf } from './open-transactions.ts'
@@ -159,7 +164,7 @@ async function replay<T>(
   key: string,
   hash: Buffer,
 ): Promise<Replayable<T>> {
-  const { rows } = await tx.query<{ request_hash: Uint8Array; status: string; result: string }>(
+  const { rows } = await tx.query<{ request_hash: Uint8Array; status: string; result: string | null }>(
     `SELECT request_hash, status, result::text AS result FROM ${s}.idempotency_keys WHERE scope = $1 AND key = $2`,
     [scope, key],
   )
@@ -167,6 +172,12 @@ async function replay<T>(
   const row = rows[0]!
   if (!sameHash(row.request_hash, hash)) throw new IdempotencyKeyReuseError(scope, key)
   if (row.status !== 'completed') throw new IdempotencyKeyReuseError(scope, key)
+  // A result is a text, also where the work has none: without one the row is of this transaction, and its work still runs.
+  if (row.result === null)
+    throw new NestedTransactionError(
+      `withIdempotency for ${scope} ${key}`,
+      'the work of this very key is open there, and has no result yet: give what it calls a key or a scope of its own',
+    )
   return { replayed: true, result: JSON.parse(row.result) as T }
 }
 
