@@ -4,7 +4,22 @@
  * Owns the words. `inbox.ts` decides what a situation means for a message (retry, later, give up).
  */
 
+/** On a class: the symbol that its instances bear in every copy of the kit. */
+const mark = Symbol('mark')
+
 export class SagaKitError extends Error {
+  /**
+   * A bundler, or a package with a kit of its own below it, makes two copies of these classes. What the application throws of one
+   * copy has to mean the same to a consumer of the other: `instanceof` goes by the mark where a class has one (see the end).
+   */
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    // biome-ignore lint/complexity/noThisInStatic: the class that is asked for
+    const asked = this as { [mark]?: symbol }
+    const marked = Object.hasOwn(asked, mark) ? asked[mark] : undefined
+    if (marked !== undefined && typeof value === 'object' && value !== null && marked in value) return true
+    return Function.prototype[Symbol.hasInstance].call(asked, value)
+  }
+
   readonly code: string
   constructor(code: string, message: string, options?: ErrorOptions) {
     super(message, options)
@@ -262,4 +277,20 @@ export class SagaConfigError extends SagaKitError {
   constructor(message: string, options?: ErrorOptions) {
     super('invalid_configuration', message, options)
   }
+}
+
+/** What handlers and effects throw, or let through, and the kit decides by. Named here, because bundlers rename classes. */
+const decisive = {
+  AttemptsExhaustedError,
+  BusinessError,
+  IdempotencyKeyReuseError,
+  LockNotAcquiredError,
+  NonRetryableError,
+  OperationInProgressError,
+  StepSuspendedError,
+}
+for (const [name, of] of Object.entries(decisive)) {
+  const symbol = Symbol.for(`fencepost.saga.${name}`)
+  Object.defineProperty(of, mark, { value: symbol })
+  Object.defineProperty(of.prototype, symbol, { value: true })
 }
