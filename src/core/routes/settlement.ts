@@ -6,7 +6,7 @@
  */
 
 import { connectStreamStatus } from '../formats/connect-stream.ts'
-import { grpcWebStatus, httpStatusOfGrpc } from '../formats/grpc-web.ts'
+import { grpcStatus, httpStatusOfGrpc } from '../formats/grpc-status.ts'
 import { linesOf } from '../formats/header-lines.ts'
 import type { JsonPointer } from '../formats/json-pointer.ts'
 import type { HeaderList } from '../header-list.ts'
@@ -98,7 +98,7 @@ function chosenFor(status: number, { store }: StoringPolicy): Disposition | unde
 /** Where the status of HTTP is 200 whatever came of the call: the one that stands for what the protocol above says. */
 function meantStatus(response: Pick<ApplicationResponse, 'status' | 'headers' | 'body'>): number {
   if (response.status !== 200) return response.status
-  const code = grpcWebStatus(response) ?? connectStreamStatus(response)
+  const code = grpcStatus(response) ?? connectStreamStatus(response)
   // A gateway that speaks HTTP/1.0 to the application can't see that it broke off, and makes a whole answer of it.
   if (code === 'broken_off') return 502
   return code === undefined ? 200 : httpStatusOfGrpc(code)

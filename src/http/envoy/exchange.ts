@@ -4,6 +4,8 @@
  *
  *   requestHeaders → requestBody → (the application works) → responseHeaders → responseBody
  *
+ * A call of gRPC says in its trailers what came of it, and its messages are not held back: responseHeaders → responseTrailers.
+ *
  * Owns the reply to each of these: `forward` lets the request go on and waits for the answer, like the proxy's own connection to the
  * application. It decides nothing about the request: `core/deduplicate.ts` does.
  */
@@ -18,7 +20,7 @@ import type { HeldBody } from '../server/body-memory.ts'
 import { type Body, memoryFull, tooLarge } from '../server/inbound.ts'
 import { type AnsweredBy, answeredBy } from './answered-by.ts'
 import type { Conversation } from './conversation.ts'
-import { heldMessage } from './held-message.ts'
+import { type HeldMessage, heldMessage } from './held-message.ts'
 import {
   BODY_MODES,
   BODY_PASSES_BY,
@@ -26,6 +28,7 @@ import {
   type HttpBody,
   linesFrom,
   NOTHING_MORE,
+  ONLY_TRAILERS,
   ordinaryLines,
   type ProcessingRequest,
   pseudoHeader,
@@ -129,11 +132,16 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
         break
     }
     if (message.responseHeaders?.endOfStream === true) return answered(status, own, Buffer.alloc(0))
-    const stated = linesOf(own, 'content-length')[0]
-    if (!shown.responseBody || Number(stated ?? 0) > storedLimitBytes || isStream(own))
-      return passingBy(status, own)
+    if (isGrpc(own)) {
+      held.goOn({ removeHeaders: ofAnswer }, ONLY_TRAILERS)
+      const trailers = await trailersOf(held)
+      ofAnswer = sidecarHeaderNames(trailers)
+      return passingBy(status, [...own, ...trailers])
+    }
     // Envoy sends all that it holds at once.
-    if (!memory.keep(Number(stated ?? storedLimitBytes))) return passingBy(status, own)
+    const bytes = Number(linesOf(own, 'content-length')[0] ?? storedLimitBytes)
+    if (!shown.responseBody || bytes > storedLimitBytes || isStream(own) || !memory.keep(bytes))
+      return passingBy(status, own)
     held.goOn({ removeHeaders: ofAnswer })
     return wholeAnswer(status, own, await held.next(), storedLimitBytes)
   }
@@ -175,7 +183,22 @@ function bytesOf(body: HttpBody | undefined): Buffer {
 
 /** Answers without an end to wait for. */
 function isStream(headers: HeaderList): boolean {
-  return /^(text\/event-stream|application\/grpc)/i.test(linesOf(headers, 'content-type')[0] ?? '')
+  return /^text\/event-stream/i.test(linesOf(headers, 'content-type')[0] ?? '')
+}
+
+/** Not gRPC-Web, whose trailers are in its body. */
+function isGrpc(headers: HeaderList): boolean {
+  return /^application\/grpc\s*([+;]|$)/i.test(linesOf(headers, 'content-type')[0] ?? '')
+}
+
+/** Where Envoy ends without them, what is behind the body is not known, and the head stands: the application has answered. */
+async function trailersOf(held: HeldMessage): Promise<HeaderList> {
+  for (;;) {
+    const message = await held.next()
+    if (message === undefined) return []
+    if (message.request === 'responseTrailers') return linesFrom(message.responseTrailers?.trailers)
+    held.goOn({})
+  }
 }
 
 /** What Envoy holds after the head of an answer: its body, or as much of it as Envoy can hold. */

@@ -41,9 +41,9 @@ export function heldMessage(conversation: Conversation): HeldMessage {
       const held = phase
       phase = undefined
       if (held === undefined) return
-      const common = { response: { headerMutation: { setHeaders, removeHeaders } } }
+      const headerMutation = { setHeaders, removeHeaders }
       conversation.answer({
-        [held]: held.endsWith('Trailers') ? {} : common,
+        [held]: held.endsWith('Trailers') ? { headerMutation } : { response: { headerMutation } },
         ...(modeOverride === undefined ? {} : { modeOverride }),
       })
     },

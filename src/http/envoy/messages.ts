@@ -46,6 +46,7 @@ export type CheckResponse = {
 
 export type HttpHead = { readonly headers?: HeaderMap; readonly endOfStream?: boolean }
 export type HttpBody = { readonly body?: Buffer; readonly endOfStream?: boolean }
+export type HttpTrailers = { readonly trailers?: HeaderMap }
 export type Attribute = { readonly stringValue?: string; readonly numberValue?: number }
 
 /** A message of Envoy; its reply has the same name. */
@@ -65,6 +66,7 @@ export type ProcessingRequest = {
   readonly responseHeaders?: HttpHead
   readonly requestBody?: HttpBody
   readonly responseBody?: HttpBody
+  readonly responseTrailers?: HttpTrailers
   readonly attributes?: Readonly<Record<string, { readonly fields?: Readonly<Record<string, Attribute>> }>>
   readonly protocolConfig?: { readonly requestBodyMode?: number; readonly responseBodyMode?: number }
 }
@@ -73,7 +75,9 @@ export type HeaderMutation = {
   readonly setHeaders: readonly HeaderValueOption[]
   readonly removeHeaders: readonly string[]
 }
-type Continued = { readonly response: { readonly headerMutation?: HeaderMutation } }
+type Mutation = { readonly headerMutation?: HeaderMutation }
+/** Head and body have a part for it; trailers are it. */
+type Continued = { readonly response?: Mutation } & Mutation
 export type ProcessingResponse = { readonly [phase in Phase]?: Continued } & {
   readonly immediateResponse?: {
     readonly status: { readonly code: number }
@@ -103,6 +107,8 @@ export const NOTHING_MORE: ProcessingMode = {
 }
 /** For one answer: Envoy does not send its body. */
 export const BODY_PASSES_BY: ProcessingMode = { ...NOTHING_MORE, responseHeaderMode: SEND }
+/** For one answer: Envoy sends what is behind its body, which goes on meanwhile. */
+export const ONLY_TRAILERS: ProcessingMode = { ...BODY_PASSES_BY, responseTrailerMode: SEND }
 /**
  * For one request: everything, trailers too. A body that consists only of trailers is not sent as a body, and Envoy
  * would let the request go on without a decision.

@@ -21,6 +21,7 @@ import {
   setBy,
 } from '../../support/envoy-client.ts'
 import { eventually } from '../../support/eventually.ts'
+import { frame } from '../../support/frames.ts'
 import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
 const ENV = {
@@ -243,6 +244,32 @@ describe('ext_proc', () => {
     await stream.answer()
     stream.say(answerBody('a part', false))
     expect(setBy(mutationOf(await stream.answer())?.setHeaders)).toEqual({ 'idempotency-status': 'created' })
+    expect(await next(key)).toBe('410 gone')
+  })
+
+  /** Bug: it was taken for a stream of gRPC, recorded without its body, and never looked at for the status in it. */
+  test('an answer of gRPC-Web is recorded whole, and by the status in its body', async () => {
+    const head = { 'content-type': 'application/grpc-web+proto' }
+    for (const [status, told, later] of [
+      [0, 'created', '200 replayed'],
+      [14, 'released', 'attempt 1'],
+    ] as const) {
+      const key = randomUUID()
+      const { stream } = await letThrough(key)
+      stream.say(answerHead(200, head, { body: true }))
+      await stream.answer()
+      stream.say({ responseBody: { body: frame(0x80, `grpc-status: ${status}\r\n`), endOfStream: true } })
+      expect(setBy(mutationOf(await stream.answer())?.setHeaders)).toEqual({ 'idempotency-status': told })
+      expect(await next(key)).toBe(later)
+    }
+  })
+
+  test('a call of gRPC is executed, whatever came of it, where Envoy ends without the trailers of its answer', async () => {
+    const key = randomUUID()
+    const { stream } = await letThrough(key)
+    stream.say(answerHead(200, { 'content-type': 'application/grpc' }, { body: true }))
+    await stream.answer()
+    stream.end()
     expect(await next(key)).toBe('410 gone')
   })
 

@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest'
-import { grpcWebStatus } from '../../../src/core/formats/grpc-web.ts'
+import { grpcStatus } from '../../../src/core/formats/grpc-status.ts'
 import type { HeaderList } from '../../../src/core/header-list.ts'
 import { frame } from '../../support/frames.ts'
 
 const WEB: HeaderList = [['Content-Type', 'application/grpc-web+proto']]
+const GRPC: HeaderList = [['content-type', 'application/grpc+proto']]
 const TEXT: HeaderList = [['content-type', 'application/grpc-web-text']]
 
 const message = frame(0, 'paid')
@@ -18,14 +19,17 @@ test.each<[what: string, headers: HeaderList, body: Buffer, status: number | 'br
   ['base64, a frame at a time', TEXT, text(message, trailers('grpc-status: 14\r\n')), 14],
   ['base64, in one', TEXT, text(Buffer.concat([message, trailers('grpc-status: 7\r\n')])), 7],
   ['JSON', [['Content-Type', 'application/grpc-web+json; charset=utf-8']], trailers('grpc-status: 8\r\n'), 8],
+  ['the head, of gRPC itself', [...GRPC, ['grpc-status', '14']], Buffer.alloc(0), 14],
+  ['the head, of gRPC itself, behind messages', [...GRPC, ['grpc-status', '0']], message, 0],
   // Not known: it is what the status of HTTP says.
   ['another type', [['Content-Type', 'application/json']], trailers('grpc-status: 14\r\n'), undefined],
   [
-    'gRPC itself, which has real trailers',
-    [['Content-Type', 'application/grpc']],
+    'a type that begins like it',
+    [['Content-Type', 'application/grpcx']],
     trailers('grpc-status: 14\r\n'),
     undefined,
   ],
+  ['the body of gRPC itself, which has real trailers', GRPC, trailers('grpc-status: 14\r\n'), undefined],
   ['no trailers', WEB, message, 'broken_off'],
   [
     'a body that a middleware has compressed',
@@ -41,6 +45,6 @@ test.each<[what: string, headers: HeaderList, body: Buffer, status: number | 'br
   ['no frame', WEB, Buffer.from('no'), 'broken_off'],
   ['no base64', TEXT, Buffer.from('§§§'), 'broken_off'],
   ['nothing', WEB, Buffer.alloc(0), undefined],
-])('the status of gRPC-Web in %s', (_, headers, body, status) => {
-  expect(grpcWebStatus({ headers, body })).toBe(status)
+])('the status of gRPC and gRPC-Web in %s', (_, headers, body, status) => {
+  expect(grpcStatus({ headers, body })).toBe(status)
 })
