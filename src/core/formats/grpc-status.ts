@@ -8,6 +8,7 @@
  * google/rpc/code.proto.
  */
 
+import type { HeaderList } from '../header-list.ts'
 import { linesOf } from './header-lines.ts'
 import { type FramedAnswer, framesOf, lastFrame } from './length-prefixed.ts'
 
@@ -18,6 +19,12 @@ const STATUS_LINE = /^grpc-status:[ \t]*([0-9]{1,9})[ \t]*$/im
 /** By code, from OK on. */
 const HTTP_STATUSES = [200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401]
 const UNKNOWN = 500
+
+/** Of gRPC itself; the trailers of gRPC-Web are in the body. */
+export function isGrpc(headers: HeaderList): boolean {
+  const type = TYPE.exec(linesOf(headers, 'content-type')[0] ?? '')
+  return type !== null && type[1] === undefined
+}
 
 /** Undefined where the answer is none of gRPC, or does not say. */
 export function grpcStatus(answer: FramedAnswer): number | 'broken_off' | undefined {

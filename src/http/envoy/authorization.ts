@@ -22,6 +22,7 @@ import { routeFor } from '../request/described-route.ts'
 import { type FailurePorts, failureAnswer } from '../request/refusals.ts'
 import type { BodyMemory, HeldBody } from '../server/body-memory.ts'
 import { type Body, memoryFull, tooLarge } from '../server/inbound.ts'
+import { towardsGrpc } from './grpc-refusal.ts'
 import {
   type CheckedHttpRequest,
   type CheckRequest,
@@ -48,7 +49,7 @@ export async function authorize(
   const question: Question =
     full === undefined ? questionFrom(request, options.rules) : { kind: 'refused', problem: full }
   const decide = async (): Promise<Authorized> => {
-    const done = await authorized(question, options, ports)
+    const done = await authorized(request, question, options, ports)
     const { answer, checked } = done
     ports.events.publish(
       decidedEvent(answer, {
@@ -73,12 +74,13 @@ export async function authorize(
 type Authorized = { readonly response: CheckResponse; readonly answer: Answer; readonly checked?: Checked }
 
 async function authorized(
+  asked: CheckRequest,
   question: Question,
   options: AuthorizationOptions,
   ports: AuthorizationPorts,
 ): Promise<Authorized> {
   if (question.kind === 'refused')
-    return refusedWith(problemAnswer(question.problem, { instance: ports.newInstance }))
+    return refusedWith(problemAnswer(question.problem, { instance: ports.newInstance }), asked)
   const { original, readBody } = question
   using held = ports.bodyMemory.hold()
   try {
@@ -87,12 +89,12 @@ async function authorized(
     const answer = checkAnswer(checked, original, ports.newInstance)
     return { response: responseFor(checked, original, answer), answer, checked }
   } catch (error) {
-    return refusedWith(failureAnswer(error, 'check', ports))
+    return refusedWith(failureAnswer(error, 'check', ports), asked)
   }
 }
 
-function refusedWith(answer: Answer): Authorized {
-  return { response: refusal(answer), answer }
+function refusedWith(answer: Answer, { attributes }: CheckRequest): Authorized {
+  return { response: refusal(answer, headerLines(attributes?.request?.http ?? {})), answer }
 }
 
 type ReadCounted = (limitBytes: number, held: HeldBody) => Promise<Body>
@@ -156,7 +158,7 @@ function responseFor({ decided }: Checked, { request }: Original, answer: Answer
     case 'unprotected':
       return letThrough(request.headers, [])
     default:
-      return refusal(answer)
+      return refusal(answer, request.headers)
   }
 }
 
@@ -165,7 +167,8 @@ function letThrough(came: HeaderList, headers: HeaderList): CheckResponse {
   return { status: { code: GRPC_OK }, okResponse: { headers: setting(headers, 'text'), headersToRemove } }
 }
 
-function refusal({ status, headers, body }: Answer): CheckResponse {
+function refusal(answer: Answer, came: HeaderList): CheckResponse {
+  const { status, headers, body } = towardsGrpc(answer, came)
   return {
     status: { code: GRPC_PERMISSION_DENIED },
     deniedResponse: {

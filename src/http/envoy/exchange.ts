@@ -10,6 +10,7 @@
  * application. It decides nothing about the request: `core/deduplicate.ts` does.
  */
 
+import { isGrpc } from '../../core/formats/grpc-status.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
 import type { ForwardResult } from '../../core/ports.ts'
@@ -20,6 +21,7 @@ import type { HeldBody } from '../server/body-memory.ts'
 import { type Body, memoryFull, tooLarge } from '../server/inbound.ts'
 import { type AnsweredBy, answeredBy } from './answered-by.ts'
 import type { Conversation } from './conversation.ts'
+import { towardsGrpc } from './grpc-refusal.ts'
 import { type HeldMessage, heldMessage } from './held-message.ts'
 import {
   BODY_MODES,
@@ -157,7 +159,7 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
   }
 
   function replace(answer: Answer): void {
-    held.replace(answer)
+    held.replace(towardsGrpc(answer, headers))
     conversation.leave()
   }
 
@@ -184,11 +186,6 @@ function bytesOf(body: HttpBody | undefined): Buffer {
 /** Answers without an end to wait for. */
 function isStream(headers: HeaderList): boolean {
   return /^text\/event-stream/i.test(linesOf(headers, 'content-type')[0] ?? '')
-}
-
-/** Not gRPC-Web, whose trailers are in its body. */
-function isGrpc(headers: HeaderList): boolean {
-  return /^application\/grpc\s*([+;]|$)/i.test(linesOf(headers, 'content-type')[0] ?? '')
 }
 
 /** Where Envoy ends without them, what is behind the body is not known, and the head stands: the application has answered. */

@@ -6,6 +6,7 @@
 
 import type { Answer } from '../message/answer.ts'
 import type { Conversation } from './conversation.ts'
+import { inTrailers } from './grpc-refusal.ts'
 import {
   type HeaderMutation,
   type Phase,
@@ -48,8 +49,18 @@ export function heldMessage(conversation: Conversation): HeldMessage {
       })
     },
     replace: (answer) => {
+      const held = phase
       phase = undefined
-      conversation.answer({ immediateResponse: immediateResponse(answer) })
+      conversation.answer(
+        // Its head and its messages have gone to the client: what is left to change is how the call ends.
+        held === 'responseTrailers'
+          ? {
+              [held]: {
+                headerMutation: { setHeaders: setting(inTrailers(answer), 'bytes'), removeHeaders: [] },
+              },
+            }
+          : { immediateResponse: immediateResponse(answer) },
+      )
     },
   }
 }

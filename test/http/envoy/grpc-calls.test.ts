@@ -8,6 +8,7 @@ import { createServer, type IncomingHttpHeaders, type ServerHttp2Stream } from '
 import type { AddressInfo } from 'node:net'
 import { Client, credentials, Metadata, type ServiceError, status } from '@grpc/grpc-js'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { eventually } from '../../support/eventually.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../../support/fetched-programs.ts'
 import { frame } from '../../support/frames.ts'
 import { EXT_PROC, type Gateway, startGateway } from '../../support/gateways.ts'
@@ -71,6 +72,22 @@ const HTTP2 = `      typed_extension_protocol_options:
 
 function clientOf({ origin }: Gateway, options: Record<string, string | number> = {}): Client {
   return new Client(new URL(origin).host, credentials.createInsecure(), options)
+}
+
+/** As its service config asks it to. */
+function retrying(): Client {
+  const retryPolicy = {
+    maxAttempts: 4,
+    initialBackoff: '0.01s',
+    maxBackoff: '0.01s',
+    backoffMultiplier: 1,
+    retryableStatusCodes: ['UNAVAILABLE'],
+  }
+  return clientOf(envoy, {
+    'grpc.service_config': JSON.stringify({
+      methodConfig: [{ name: [{ service: 'shop.Payments' }], retryPolicy }],
+    }),
+  })
 }
 
 const HEAD = { ':status': 200, 'content-type': 'application/grpc' }
@@ -152,18 +169,7 @@ test.each<[where: string, fails: Respond]>([
 test('a client that sends again by itself what is UNAVAILABLE gets its call executed', async () => {
   respond = (stream, execution) =>
     (execution < 3 ? alone(status.UNAVAILABLE) : behind(status.OK, 'paid'))(stream, execution)
-  const retryPolicy = {
-    maxAttempts: 4,
-    initialBackoff: '0.01s',
-    maxBackoff: '0.01s',
-    backoffMultiplier: 1,
-    retryableStatusCodes: ['UNAVAILABLE'],
-  }
-  const by = clientOf(envoy, {
-    'grpc.service_config': JSON.stringify({
-      methodConfig: [{ name: [{ service: 'shop.Payments' }], retryPolicy }],
-    }),
-  })
+  const by = retrying()
   try {
     expect(await charge(randomUUID(), { by })).toMatchObject({ code: status.OK, text: 'paid' })
   } finally {
@@ -201,12 +207,42 @@ test('a call that is refused for good is recorded: its retry gets the same code 
   expect(seen).toHaveLength(1)
 })
 
-test('a call that came to a good end is recorded without its messages', async () => {
+/** Bug: whatever the sidecar said reached a client of gRPC as UNKNOWN, which none sends again. */
+test('a call that came to a good end is recorded without its messages: a duplicate is told ALREADY_EXISTS, another call FAILED_PRECONDITION', async () => {
   const key = randomUUID()
   respond = behind(status.OK, 'paid')
   const first = await charge(key)
   expect([first.code, first.text, first.said['idempotency-status']]).toEqual([status.OK, 'paid', 'created'])
-  expect((await charge(key)).said['idempotency-status']).toBe('gone')
+  const [duplicate, other] = [await charge(key), await charge(key, { body: 'other' })]
+  expect([duplicate, other].map(({ code, said }) => [code, said['idempotency-status']])).toEqual([
+    [status.ALREADY_EXISTS, 'gone'],
+    [status.FAILED_PRECONDITION, 'mismatch'],
+  ])
+  expect(JSON.parse(duplicate.details)).toMatchObject({ code: 'response-not-stored' })
+  expect(seen).toHaveLength(1)
+})
+
+test('a client that sends again by itself what is UNAVAILABLE comes back when the call under way may be over', async () => {
+  const key = randomUUID()
+  const end = Promise.withResolvers<void>()
+  respond = (stream, execution) =>
+    void end.promise.then(() => alone(status.INVALID_ARGUMENT)(stream, execution))
+  const by = retrying()
+  try {
+    const first = charge(key)
+    await eventually('the application has the call', () => seen.length === 1)
+    const refused = await charge(key)
+    expect([refused.code, refused.said['grpc-retry-pushback-ms']]).toEqual([status.UNAVAILABLE, '1000'])
+    const duplicate = charge(key, { by })
+    end.resolve()
+    expect((await first).code).toBe(status.INVALID_ARGUMENT)
+    expect(await duplicate).toMatchObject({
+      code: status.INVALID_ARGUMENT,
+      said: { 'idempotency-status': 'replayed' },
+    })
+  } finally {
+    by.close()
+  }
   expect(seen).toHaveLength(1)
 })
 

@@ -96,6 +96,20 @@ describe('ext_authz', () => {
     expect(answer.okResponse?.headersToRemove).toEqual(['idempotency_key'])
   })
 
+  test('a refusal has a code for a client of gRPC, and none for others', async () => {
+    const head = { 'idempotency-key': randomUUID() }
+    const grpc = { ...head, 'content-type': 'application/grpc+proto' }
+    await ask(grpc, { id: '1' })
+    expect(setBy((await ask(grpc, { id: '2' })).deniedResponse?.headers)).toMatchObject({
+      'grpc-status': '14',
+      'grpc-retry-pushback-ms': '1000',
+    })
+    const malformed = await ask(grpc, { path: 'payments' })
+    expect(setBy(malformed.deniedResponse?.headers)).toMatchObject({ 'grpc-status': '3' })
+    const plain = setBy((await ask(head, { id: '3' })).deniedResponse?.headers)
+    expect(Object.keys(plain).filter((name) => name.startsWith('grpc-'))).toEqual([])
+  })
+
   test('a complete body is fingerprinted, and never a part', async () => {
     const key = randomUUID()
     const head = { 'idempotency-key': key }
