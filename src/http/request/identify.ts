@@ -17,6 +17,7 @@ import {
 } from '../../core/request/fingerprint.ts'
 import { contentMarkOf, recordKey, type Scope } from '../../core/request/identity.ts'
 import { joinKeyParts, type KeyCarrier, keyOf } from '../../core/request/key-parts.ts'
+import { opensUpload } from '../../core/request/opened-upload.ts'
 import {
   type Principal,
   type PrincipalRules,
@@ -54,7 +55,7 @@ export type Identified = {
 
 export type Identification =
   | Identified
-  /** The route does not require a key, and there is none. */
+  /** The route does not require a key, and there is none; or the content would be the key, and is not there yet. */
   | { readonly kind: 'unkeyed' }
   | { readonly kind: 'refused'; readonly problem: Problem; readonly clientKey?: string }
 
@@ -79,6 +80,8 @@ export async function identify(
   if (key?.kind === 'invalid')
     return refuse({ code: 'key-invalid', detail: `${sentence(key.detail)} Nothing was carried out.` })
   const clientKey = key?.key
+  const opening = opensUpload(request, body.length)
+  if (key === undefined && opening) return { kind: 'unkeyed' }
 
   const believable = believed(request, rules)
   const source = route.principal
@@ -108,7 +111,7 @@ export async function identify(
       fingerprint: printed.hash,
     })
   const record = clientKey === undefined ? byContent() : recordKey({ ...of, mode: 'header', key: clientKey })
-  const both = route.mode === 'both' && route.duplicateContent === 'conflict'
+  const both = route.mode === 'both' && route.duplicateContent === 'conflict' && !opening
   const content = both ? byContent() : undefined
   if (record.kind === 'invalid_identity' || content?.kind === 'invalid_identity') {
     const detail = record.kind === 'invalid_identity' ? record.detail : 'the request has no identity'
