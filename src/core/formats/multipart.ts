@@ -53,6 +53,7 @@ export function readMultipartForm(body: Uint8Array, boundary: string | undefined
   const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength)
   const opening = `--${boundary}${CRLF}`
   const delimiter = `${CRLF}--${boundary}`
+  if (isWithoutParts(bytes, boundary)) return { kind: 'parts', parts: [] }
   if (!startsWith(bytes, 0, opening)) return raw('broken_boundaries', 'does not begin with its boundary')
 
   const parts: FormPart[] = []
@@ -75,6 +76,14 @@ export function readMultipartForm(body: Uint8Array, boundary: string | undefined
   if (tail.length > 0 && !(tail.length === CRLF.length && startsWith(tail, 0, CRLF)))
     return raw('broken_boundaries', 'something follows the last boundary')
   return { kind: 'parts', parts }
+}
+
+/** What a form without fields is written as: the end alone, which Go precedes by a line end. */
+function isWithoutParts(bytes: Buffer, boundary: string): boolean {
+  const end = `--${boundary}--`
+  if (bytes.length > end.length + 2 * CRLF.length) return false
+  const text = bytes.toString('latin1')
+  return [end, end + CRLF, CRLF + end, CRLF + end + CRLF].includes(text)
 }
 
 function readPart(bytes: Buffer): FormPart | Raw {

@@ -27,7 +27,7 @@ const part = fc.record({
   // Line ends and the beginnings of boundaries, also of the other one.
   content: fc.stringMatching(/^(a|\r\n|--|\r\n--|\r|\n|Z){0,5}$/),
 })
-const form = fc.array(part, { minLength: 1, maxLength: 3 })
+const form = fc.array(part, { maxLength: 3 })
 
 test('two forms under two boundaries are one exactly when their parts are equal, in order', async () => {
   const pairs = fc.oneof(
@@ -44,6 +44,15 @@ test('two forms under two boundaries are one exactly when their parts are equal,
     }),
     { numRuns: 2_000 },
   )
+})
+
+/** Bug: a button without fields was another request at each click, and its retry with a key was refused as the key of another one. */
+test.each<[writer: string, lines: string[]]>([
+  ['fetch, form-data, browsers', ['--X--', '']],
+  ['a client that ends without a line end', ['--X--']],
+  ['mime/multipart of Go', ['', '--X--', '']],
+])('a form without fields, as %s: has no parts', (_, lines) => {
+  expect(read(...lines)).toEqual({ kind: 'parts', parts: [] })
 })
 
 test('a part is its name, file name, type, other fields and content', () => {
@@ -72,7 +81,9 @@ test('a part is its name, file name, type, other fields and content', () => {
 
 test.each<[name: string, lines: string[], reason: string]>([
   ['an empty body', [''], 'broken_boundaries'],
-  ['only the end', ['--X--'], 'broken_boundaries'],
+  ['only the end, behind text', ['hello', '--X--'], 'broken_boundaries'],
+  ['only the end, and text behind it', ['--X--', 'bye'], 'broken_boundaries'],
+  ['only the end of another boundary', ['--Y--', ''], 'broken_boundaries'],
   ['a preamble', ['hello', '--X', DISPOSITION, '', 'v', '--X--'], 'broken_boundaries'],
   ['an epilogue', ['--X', DISPOSITION, '', 'v', '--X--', 'bye'], 'broken_boundaries'],
   ['no last boundary', ['--X', DISPOSITION, '', 'v', '--X'], 'broken_boundaries'],
