@@ -106,6 +106,13 @@ const TABLE: readonly Relation[] = [
     unit: 'ms',
   },
   {
+    of: SETTINGS.requestTimeoutMs.env,
+    left: { text: 'time for the head', of: ({ settings }) => settings.headersTimeoutMs },
+    right: { text: 'time for the whole request', of: ({ settings }) => settings.requestTimeoutMs },
+    otherwise: 'the head is a part of it',
+    unit: 'ms',
+  },
+  {
     of: SETTINGS.readyBelowMs.env,
     left: { text: 'ready below', of: ({ settings }) => settings.readyBelowMs },
     right: { text: 'unready above', of: ({ settings }) => settings.unreadyAboveMs },

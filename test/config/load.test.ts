@@ -421,6 +421,12 @@ describe('relations', () => {
       { FENCEPOST_QUARANTINE: '60s' },
       'FENCEPOST_QUARANTINE: longest lease · 1.01 + 2ms + clock step (61602ms) ≤ quarantine (1m) does not hold: a node that forgot would vote before every lease that it forgot has ended',
     ],
+    // Bug: it was accepted, and the start ended with a RangeError of Node.
+    [
+      'the time for a request against that for its head',
+      { FENCEPOST_REQUEST_TIMEOUT: '3s' },
+      'FENCEPOST_REQUEST_TIMEOUT: time for the head (10s) ≤ time for the whole request (3s) does not hold: the head is a part of it',
+    ],
     [
       'the gate of readiness',
       { FENCEPOST_READINESS_READY_BELOW: '200ms' },
