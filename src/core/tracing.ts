@@ -4,6 +4,7 @@
  * Events report what happens in between. Owns the port and its silent form; spans are `observe/tracing.ts`.
  */
 
+import type { DecidedEvent } from './events.ts'
 import type { HeaderList } from './header-list.ts'
 import type { Token } from './record/token.ts'
 
@@ -11,7 +12,12 @@ export type TracedRequest = {
   readonly method: string
   /** Its template or the name of its route: never its path, which may carry a key. */
   readonly route: string | undefined
-  readonly protocolVersion: string
+  /** Of the client's request; undefined where nobody says it. */
+  readonly scheme: 'http' | 'https' | undefined
+  /** That the client addressed, with its port where it named one. */
+  readonly host: string | undefined
+  /** Of the client's connection; undefined where only a gateway knows it. */
+  readonly protocolVersion: string | undefined
   /** By lower-case name. */
   readonly header: (name: string) => string | undefined
 }
@@ -37,8 +43,13 @@ export interface Tracing {
 export interface RequestTrace {
   /** Work begun within belongs to the request, whenever it continues. */
   run<T>(work: () => T): T
-  /** @param status undefined where no client was left to answer */
-  ended(status: number | undefined): void
+  /**
+   * Once; what follows does not belong to the request any more.
+   *
+   * @param status undefined where no client was left to answer
+   * @param decided where no event told it before
+   */
+  ended(status: number | undefined, decided?: Pick<DecidedEvent, 'decision' | 'entrypoint'>): void
 }
 
 const UNTRACED_REQUEST: RequestTrace = { run: (work) => work(), ended: () => {} }

@@ -14,7 +14,7 @@ import {
   trace,
 } from '@opentelemetry/api'
 import { keyHashOf, lockIdOf } from '../core/claims/lease.ts'
-import type { CoreEvent } from '../core/events.ts'
+import type { CoreEvent, DecidedEvent } from '../core/events.ts'
 import { millisecondOf, type Token } from '../core/record/token.ts'
 import type { ClaimTrace, Tracing } from '../core/tracing.ts'
 import type { Subscriber } from './fan-out.ts'
@@ -92,6 +92,12 @@ export function claimSpans({ version, nodeCount, required }: ClaimSpansOptions):
     ])
   }
 
+  const decided = (event: DecidedEvent) => {
+    const span = trace.getActiveSpan()
+    // That of a tunnel ended when the tunnel began.
+    if (span?.isRecording() === true) span.setAttributes(decisionAttributes(event))
+  }
+
   return {
     claimed: (recordKey) => known.latest(recordKey),
     resumed: (recordKey, token, claim) => {
@@ -128,16 +134,24 @@ export function claimSpans({ version, nodeCount, required }: ClaimSpansOptions):
           held(event, event.ended, { 'fencepost.lease.remaining_ms': Math.round(event.remainingMs) })
           return
         case 'decided':
-          trace.getActiveSpan()?.setAttributes({
-            'fencepost.outcome': event.decision,
-            'fencepost.entrypoint': event.entrypoint,
-            ...(event.lockId === undefined ? {} : { 'fencepost.lock_id': event.lockId }),
-          })
+          decided(event)
           return
         default:
           return
       }
     },
+  }
+}
+
+export function decisionAttributes({
+  decision,
+  entrypoint,
+  lockId,
+}: Pick<DecidedEvent, 'decision' | 'entrypoint' | 'lockId'>): Attributes {
+  return {
+    'fencepost.outcome': decision,
+    'fencepost.entrypoint': entrypoint,
+    ...(lockId === undefined ? {} : { 'fencepost.lock_id': lockId }),
   }
 }
 

@@ -28,8 +28,9 @@ import { mergedBaggage } from '../core/baggage.ts'
 import type { Random } from '../core/clock.ts'
 import type { RecordNode } from '../core/ports.ts'
 import type { ClaimShown, RequestTrace, Tracing } from '../core/tracing.ts'
-import { claimSpans } from './claim-spans.ts'
+import { claimSpans, decisionAttributes } from './claim-spans.ts'
 import type { Subscriber } from './fan-out.ts'
+import { serverSpan } from './server-span.ts'
 import { diagnosisTo, speakThrough } from './trace-diagnosis.ts'
 import { callerOf, inheritedOr, isRecorded, SAMPLED, type TraceHeaders, withTrace } from './trace-headers.ts'
 
@@ -90,21 +91,17 @@ export function openTracing(options: TracingOptions): OpenTracing | undefined {
   const claims = claimSpans(options)
 
   return {
-    request: ({ method, route, protocolVersion, header }) => {
+    request: (traced) => {
+      const { header } = traced
       if (!isRecorded(header('traceparent'), options)) return UNRECORDED
       const inbound = contextOf(header)
-      const attributes = {
-        'http.request.method': method,
-        'url.scheme': 'http',
-        'network.protocol.version': protocolVersion,
-        ...(route === undefined ? {} : { 'http.route': route }),
-      }
-      const name = route === undefined ? method : `${method} ${route}`
+      const { name, attributes } = serverSpan(traced)
       const span = tracer.startSpan(name, { kind: SpanKind.SERVER, attributes }, inbound)
       const within = trace.setSpan(inbound, span)
       return {
         run: (work) => context.with(within, work),
-        ended: (status) => {
+        ended: (status, decided) => {
+          if (decided !== undefined) span.setAttributes(decisionAttributes(decided))
           if (status === undefined) span.setAttribute('error.type', 'client_gone')
           else span.setAttribute('http.response.status_code', status)
           // For a server only 5xx is an error: 409 is an answer.
@@ -141,8 +138,10 @@ export function openTracing(options: TracingOptions): OpenTracing | undefined {
 
 function active(): ActiveTrace | undefined {
   const span = trace.getActiveSpan()
-  if (span === undefined || !span.isRecording()) return undefined
-  const { traceId, spanId } = span.spanContext()
+  if (span === undefined) return undefined
+  const { traceId, spanId, traceFlags } = span.spanContext()
+  // Also of a span that has ended: the line about a tunnel is written when the tunnel ends.
+  if ((traceFlags & SAMPLED) === 0) return undefined
   return { traceId, spanId }
 }
 

@@ -20,6 +20,7 @@ import { type AdmissionRules, admit } from '../request/admission.ts'
 import { decidedEvent } from '../request/decided-event.ts'
 import { routeFor } from '../request/described-route.ts'
 import { type FailurePorts, failureAnswer } from '../request/refusals.ts'
+import { describedToTrace, forwardedScheme } from '../request/traced-request.ts'
 import type { BodyMemory, HeldBody } from '../server/body-memory.ts'
 import { type Body, memoryFull, tooLarge } from '../server/inbound.ts'
 import { towardsGrpc } from './grpc-refusal.ts'
@@ -65,9 +66,9 @@ export async function authorize(
   }
   // What is refused unread has no trace that it could belong to.
   if (question.kind === 'refused') return (await decide()).response
-  const about = question.original.request
+  const { request: about, scheme } = question.original
   const route = routeFor(about, options.routes)?.route.name
-  return (await tracedCheck(about, route, ports.tracing, decide)).response
+  return (await tracedCheck(describedToTrace(about, route, scheme), ports.tracing, decide)).response
 }
 
 /** The message for Envoy, and the equivalent answer for events. */
@@ -123,7 +124,8 @@ function questionFrom({ attributes }: CheckRequest, rules: AdmissionRules): Ques
       // Envoy repeats its own number of the request with every retry of a check, and no client can set it. Without one every
       // check is a new one: X-Request-Id may be a client's, and two of its requests would be let through under one claim.
       const hopId = id === undefined || id === '' ? undefined : `envoy\0${id}`
-      const original = { dialect: 'ext-authz', request, hopId, body: known } as const
+      const scheme = forwardedScheme(lines)
+      const original = { dialect: 'ext-authz', request, scheme, hopId, body: known } as const
       return {
         kind: 'question',
         original,

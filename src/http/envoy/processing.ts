@@ -24,6 +24,7 @@ import {
   protect,
 } from '../request/protect.ts'
 import { type FailurePorts, failureAnswer, NO_UPGRADE } from '../request/refusals.ts'
+import { describedToTrace, forwardedScheme } from '../request/traced-request.ts'
 import type { BodyMemory } from '../server/body-memory.ts'
 import type { Conversation } from './conversation.ts'
 import { type Exchange, exchangeOver } from './exchange.ts'
@@ -75,8 +76,9 @@ async function serve(
   const admission = admit({ method, target, httpVersion: '1.1', headers }, options.rules)
   const match = admission.kind === 'admitted' ? routeFor(admission.request, options.routes) : undefined
   const route = match?.route
-  const header = (name: string) => linesOf(headers, name)[0]
-  const trace = ports.tracing.request({ method, route: route?.name, protocolVersion: '1.1', header })
+  const stated = forwardedScheme(headers) ?? pseudoHeader(head, ':scheme')
+  const host = linesOf(headers, 'host')[0]
+  const trace = ports.tracing.request(describedToTrace({ method, headers, host }, route?.name, stated))
   const problem = (of: Problem): Answer => problemAnswer(of, { instance: ports.newInstance })
 
   async function decide(): Promise<Done> {

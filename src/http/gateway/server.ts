@@ -22,6 +22,7 @@ import { decidedEvent } from '../request/decided-event.ts'
 import { routeFor } from '../request/described-route.ts'
 import type { Outstanding } from '../request/outstanding.ts'
 import { DRAINING, type FailurePorts, failureAnswer, NO_UPGRADE, overloaded } from '../request/refusals.ts'
+import { describedToTrace, tracedRequest } from '../request/traced-request.ts'
 import type { BodyMemory } from '../server/body-memory.ts'
 import { hasBody, type Inbound, readBody } from '../server/inbound.ts'
 import type { ListenAt } from '../server/listen-address.ts'
@@ -94,9 +95,8 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
       case 'original': {
         const { original } = read
         const route = routeFor(original.request, options.routes)?.route.name
-        return (
-          await tracedCheck(original.request, route, ports.tracing, () => answerToCheck(inbound, original))
-        )?.answer
+        const traced = describedToTrace(original.request, route, original.scheme)
+        return (await tracedCheck(traced, ports.tracing, () => answerToCheck(inbound, original)))?.answer
       }
       case 'malformed':
         return problem({ code: 'malformed-request', detail: read.detail })
@@ -104,7 +104,8 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
         using held = bodyMemory.hold()
         const body = () => readBody(inbound, options.reportBytesMax, held)
         const call = COMPLETION_CALLS.has(request.path) ? request.path : undefined
-        const ended = await tracedCheck(request, call, ports.tracing, async () => {
+        const traced = tracedRequest(inbound.req, request.headers, call)
+        const ended = await tracedCheck(traced, ports.tracing, async () => {
           const answer = await endClaim(request, body, ports)
           return answer && { answer }
         })

@@ -5,13 +5,16 @@
  * `server/request-server.ts`; which way it goes is `dispatch.ts`.
  */
 
+import type { IncomingMessage } from 'node:http'
 import type { Route } from '../../core/routes/route.ts'
 import type { RequestTrace } from '../../core/tracing.ts'
 import type { Answer } from '../message/answer.ts'
+import { headerPairs } from '../message/headers.ts'
 import { type Arrived, createArrival } from '../request/arrival.ts'
 import { decidedEvent } from '../request/decided-event.ts'
 import { type About, waitersByRoute } from '../request/protect.ts'
 import { type FailurePorts, failureAnswer } from '../request/refusals.ts'
+import { forwardedScheme, tracedRequest } from '../request/traced-request.ts'
 import type { Peers } from '../request/trusted-peers.ts'
 import type { Inbound } from '../server/inbound.ts'
 import type { ListenAt } from '../server/listen-address.ts'
@@ -20,7 +23,6 @@ import { createRequestServer } from '../server/request-server.ts'
 import type { ListenerTls } from '../server/tls.ts'
 import { type Dispatched, type DispatchOptions, type DispatchPorts, dispatch, type Load } from './dispatch.ts'
 import { readableBy } from './page-origins.ts'
-import { traced } from './traced.ts'
 import { createTunnels } from './tunnels.ts'
 
 export type ProxyOptions = DispatchOptions & {
@@ -58,13 +60,22 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     inFlight: () => server.inFlight.count,
   }
   const inFlight = { begin: () => server.inFlight.begin(), end: () => server.inFlight.end() }
-  const tunnels = createTunnels(options, { ...ports, arrive, load, inFlight, publish })
+  const tunnels = createTunnels(options, { ...ports, arrive, traced, load, inFlight, publish })
   const server = createRequestServer(options, { handle, upgrade: tunnels.take }, ports)
 
   function handle(inbound: Inbound, startedMonoMs: number): Promise<void> {
     const arrived = arrive(inbound.req)
-    const trace = ports.tracing.request(traced(inbound.req, arrived.matched?.route.name))
+    const trace = traced(inbound.req, arrived)
     return trace.run(() => serve(inbound, arrived, startedMonoMs, trace))
+  }
+
+  function traced(req: IncomingMessage, { admission, matched }: Arrived): RequestTrace {
+    const route = matched?.route.name
+    if (admission.kind !== 'admitted')
+      return ports.tracing.request(tracedRequest(req, headerPairs(req.rawHeaders), route))
+    const { headers } = admission.request
+    const stated = options.forwarded === 'replace' ? undefined : forwardedScheme(headers)
+    return ports.tracing.request(tracedRequest(req, headers, route, stated))
   }
 
   async function serve(

@@ -8,6 +8,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { Clock } from '../../core/clock.ts'
+import type { RequestTrace } from '../../core/tracing.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
 import type { Arrived } from '../request/arrival.ts'
@@ -28,9 +29,18 @@ export type TunnelPorts = ForwardPorts & {
   readonly newInstance: () => string
   readonly onFailure: (error: unknown, instance: string) => void
   readonly arrive: (req: IncomingMessage) => Arrived
+  readonly traced: (req: IncomingMessage, arrived: Arrived) => RequestTrace
   readonly load: Load
   readonly inFlight: Pick<InFlight, 'begin' | 'end'>
   readonly publish: (answer: Answer, arrived: Arrived, startedMonoMs: number) => void
+}
+
+type Taken = {
+  readonly req: IncomingMessage
+  readonly socket: Duplex
+  readonly first: Buffer
+  readonly arrived: Arrived
+  readonly trace: RequestTrace
 }
 
 export interface Tunnels {
@@ -44,15 +54,21 @@ export function createTunnels(options: TunnelOptions, ports: TunnelPorts): Tunne
   const { inFlightMax, readerIdleMs } = options.limits
   const tunnels = new Set<Duplex>()
 
-  async function take(req: IncomingMessage, socket: Duplex, first: Buffer): Promise<void> {
-    const startedMonoMs = ports.clock.monoMs()
+  function take(req: IncomingMessage, socket: Duplex, first: Buffer): Promise<void> {
     const arrived = ports.arrive(req)
+    const trace = ports.traced(req, arrived)
+    return trace.run(() => serve({ req, socket, first, arrived, trace }))
+  }
+
+  async function serve({ req, socket, first, arrived, trace }: Taken): Promise<void> {
+    const startedMonoMs = ports.clock.monoMs()
     const { admission, matched } = arrived
     const route = matched?.route
     const refuse = (of: Problem): void => {
       const answer = problemAnswer(of, { instance: ports.newInstance })
       writeRaw(socket, answer, () => socket.destroy())
       publish(answer, arrived, startedMonoMs)
+      trace.ended(answer.status)
     }
     if (admission.kind === 'refused') return refuse(admission.problem)
     if (load.draining()) return refuse(DRAINING)
@@ -64,13 +80,31 @@ export function createTunnels(options: TunnelOptions, ports: TunnelPorts): Tunne
     const hop = hopOf(req, request)
     tunnels.add(socket)
     ports.inFlight.begin()
+    let switched = false
+    // A tunnel lives for hours: its span is the handshake, like that of any request its answer.
+    const onSwitched = ({ status, decision }: Answer): void => {
+      switched = true
+      trace.ended(status, { decision, entrypoint: 'proxy' })
+    }
     try {
       const { forwarded } = options
-      const call = { socket: req.socket, first, request, hop, answerWithinMs, forwarded, readerIdleMs }
-      publish(await passUpgrade(call, ports), arrived, startedMonoMs)
+      const call = {
+        socket: req.socket,
+        first,
+        request,
+        hop,
+        answerWithinMs,
+        forwarded,
+        readerIdleMs,
+        onSwitched,
+      }
+      const answer = await passUpgrade(call, ports)
+      publish(answer, arrived, startedMonoMs)
+      if (!switched) trace.ended(answer.status)
     } catch (error) {
       ports.onFailure(error, ports.newInstance())
       socket.destroy()
+      if (!switched) trace.ended(undefined)
     } finally {
       tunnels.delete(socket)
       ports.inFlight.end()

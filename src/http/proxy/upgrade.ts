@@ -21,7 +21,7 @@ import {
 import type { AdmittedRequest } from '../request/admission.ts'
 import { noAnswer } from '../request/outcome-answers.ts'
 import { rawHead, writeRaw } from '../server/send.ts'
-import type { Application } from './application.ts'
+import type { ForwardPorts } from './forwarding.ts'
 
 export type UpgradeCall = {
   readonly socket: Socket
@@ -33,22 +33,25 @@ export type UpgradeCall = {
   readonly forwarded: ForwardedHeaders
   /** Longest silence of a client that does not read the application's refusal. */
   readonly readerIdleMs: number
+  /** Called when the handshake has succeeded, and the tunnel begins. */
+  readonly onSwitched: (answer: Answer) => void
 }
 
 /** Resolves when both connections have ended. Never rejects. */
 export async function passUpgrade(
   call: UpgradeCall,
-  ports: { readonly application: Application; readonly newInstance: () => string },
+  ports: ForwardPorts & { readonly newInstance: () => string },
 ): Promise<Answer> {
   const { socket, request } = call
   socket.on('error', () => {})
-  const headers = towardsApplication(request.headers, call.hop, call.forwarded)
+  const headers = ports.tracing.outgoing(towardsApplication(request.headers, call.hop, call.forwarded))
   const handshake = { method: request.method, target: request.target, headers, body: undefined }
   const reply = await ports.application.upgrade(handshake, 'websocket', call.answerWithinMs)
   switch (reply.kind) {
     case 'tunnel':
       socket.write(switching(reply.headers))
       if (call.first.length > 0) reply.socket.write(call.first)
+      call.onSwitched(SWITCHED)
       await joined(socket, reply.socket)
       return SWITCHED
     case 'answered': {

@@ -4,16 +4,14 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { lockIdOf } from '../../core/claims/lease.ts'
 import type { Token } from '../../core/record/token.ts'
 import type { ClaimShown, Tracing } from '../../core/tracing.ts'
+import { headerPairs } from '../message/headers.ts'
+import { tracedRequest } from '../request/traced-request.ts'
 
 /** Must be added before all other hooks: their work and the handlers' belongs to the call. */
 export function traceCalls(app: FastifyInstance, tracing: Tracing): void {
   app.addHook('onRequest', (request, reply, next) => {
-    const trace = tracing.request({
-      method: request.method,
-      route: request.routeOptions.url,
-      protocolVersion: request.raw.httpVersion,
-      header: (name) => request.headers[name]?.toString(),
-    })
+    const { raw, routeOptions } = request
+    const trace = tracing.request(tracedRequest(raw, headerPairs(raw.rawHeaders), routeOptions.url))
     reply.raw.once('close', () => trace.ended(reply.raw.headersSent ? reply.raw.statusCode : undefined))
     trace.run(next)
   })

@@ -1,0 +1,54 @@
+/**
+ * A request as traces record it: of its path nothing, and of its headers the trace context, the host and the scheme.
+ *
+ * Owns which of several lines counts. The client's scheme is what the previous hop states, where it may, else that of its connection.
+ */
+
+import type { IncomingMessage } from 'node:http'
+import { linesOf } from '../../core/formats/header-lines.ts'
+import type { HeaderList } from '../../core/header-list.ts'
+import type { TracedRequest } from '../../core/tracing.ts'
+
+type Described = { readonly method: string; readonly headers: HeaderList; readonly host: string | undefined }
+type Scheme = 'http' | 'https'
+
+/** A request that came over its own connection. @param stated its scheme, as a hop before this one states it */
+export function tracedRequest(
+  req: IncomingMessage,
+  headers: HeaderList,
+  route: string | undefined,
+  stated?: string,
+): TracedRequest {
+  const request = { method: req.method ?? '', headers, host: linesOf(headers, 'host')[0] }
+  const scheme = schemeIn(stated) ?? ('encrypted' in req.socket ? 'https' : 'http')
+  return { ...described(request, route), scheme, protocolVersion: req.httpVersion }
+}
+
+/** A request that a gateway describes. @param stated its scheme, in the gateway's words */
+export function describedToTrace(
+  request: Described,
+  route: string | undefined,
+  stated: string | undefined,
+): TracedRequest {
+  return { ...described(request, route), scheme: schemeIn(stated), protocolVersion: undefined }
+}
+
+/** What the previous hop says in headers. */
+export function forwardedScheme(headers: HeaderList): string | undefined {
+  return linesOf(headers, 'x-forwarded-proto')[0]
+}
+
+function described(
+  { method, headers, host }: Described,
+  route: string | undefined,
+): Pick<TracedRequest, 'method' | 'route' | 'host' | 'header'> {
+  // Several lines are one list (W3C Trace Context, section 3.3.1.5), and several `traceparent` are none.
+  const header = (name: string) => linesOf(headers, name).join(',') || undefined
+  return { method, route, host, header }
+}
+
+/** The first of a list is the client's. */
+function schemeIn(stated: string | undefined): Scheme | undefined {
+  const [, scheme] = (stated === undefined ? null : /^\s*(https?)\s*(?:,|$)/i.exec(stated)) ?? []
+  return scheme?.toLowerCase() as Scheme | undefined
+}
