@@ -2,47 +2,79 @@
  * The headers of a trace: whether the caller's is recorded, and what the application gets.
  *
  * Decides on the text of the headers, so that a request that is not recorded costs no span and no context. They are W3C's, whatever
- * `OTEL_PROPAGATORS` says: the decision to record is read from them, and only one trace goes on to the application.
+ * `OTEL_PROPAGATORS` says: the decision to record is read from them, and only one trace goes on to the application. A caller that has
+ * none of them may name its trace in another form (`foreign-traces.ts`).
  *
  * Source: W3C Trace Context, https://www.w3.org/TR/trace-context/ (section 3.2).
  */
 
+import type { SpanContext } from '@opentelemetry/api'
 import { mergedBaggage } from '../core/baggage.ts'
 import type { Random } from '../core/clock.ts'
+import { linesOf } from '../core/formats/header-lines.ts'
 import type { HeaderList } from '../core/header-list.ts'
 import type { ClaimTrace } from '../core/tracing.ts'
+import { foreignCaller, foreignLines } from './foreign-traces.ts'
 
 export const SAMPLED = 1
 /** Version, trace, parent, flags; a later version than the first may append more. */
 const TRACEPARENT =
   /^(?:00(?=.{53}$)|(?!00|ff)[0-9a-f]{2})-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/
 
-/** The caller's span, as its header names it. */
-export function callerOf(
-  traceparent: string | undefined,
-): (ClaimTrace & { readonly flags: number }) | undefined {
-  const [, traceId, spanId, flags] = (traceparent === undefined ? null : TRACEPARENT.exec(traceparent)) ?? []
-  if (traceId === undefined || spanId === undefined || flags === undefined) return undefined
-  return { traceId, spanId, flags: Number.parseInt(flags, 16) }
+/** The caller's span. `recorded` undefined: it leaves the decision to us. */
+export type Caller = ClaimTrace & {
+  readonly recorded: boolean | undefined
+  readonly tracestate: string | undefined
 }
 
-/** Follows a caller's decision; records a share of the traces that begin here. */
+export function callerOf(read: (name: string) => string | undefined): Caller | undefined {
+  const [, traceId, spanId, flags] = TRACEPARENT.exec(read('traceparent') ?? '') ?? []
+  if (traceId !== undefined && spanId !== undefined && flags !== undefined)
+    return {
+      traceId,
+      spanId,
+      recorded: (Number.parseInt(flags, 16) & SAMPLED) !== 0,
+      tracestate: read('tracestate'),
+    }
+  const foreign = foreignCaller(read)
+  return foreign && { ...foreign, tracestate: undefined }
+}
+
+/** Follows a caller's decision; records a share of the traces that begin here, and of those whose caller left it to us. */
 export function isRecorded(
-  traceparent: string | undefined,
+  caller: Caller | undefined,
   { sampleRatio, random }: { readonly sampleRatio: number; readonly random: Pick<Random, 'fraction'> },
 ): boolean {
-  const caller = callerOf(traceparent)
-  return caller === undefined ? random.fraction() < sampleRatio : (caller.flags & SAMPLED) !== 0
+  return caller?.recorded ?? random.fraction() < sampleRatio
 }
 
-export type TraceHeaders = { readonly traceparent?: string; readonly tracestate?: string }
+/** What takes the place of the caller's lines, each of another name. */
+export type TraceLines = HeaderList
 
-/** The caller's own header passes unchanged; without a usable one the application gets a trace that is not recorded. */
-export function inheritedOr(headers: HeaderList, random: Pick<Random, 'fraction'>): TraceHeaders | undefined {
-  for (const [name, value] of headers)
-    if (name.length === 11 && name.toLowerCase() === 'traceparent' && TRACEPARENT.test(value))
-      return undefined
-  return { traceparent: `00-${randomHex(4, random)}-${randomHex(2, random)}-00` }
+/** The caller's own lines pass unchanged; without a usable one the application gets a trace that is not recorded. */
+export function inheritedOr(headers: HeaderList, random: Pick<Random, 'fraction'>): TraceLines | undefined {
+  if (callerOf(readerOf(headers)) !== undefined) return undefined
+  return [['traceparent', `00-${randomHex(4, random)}-${randomHex(2, random)}-00`]]
+}
+
+/** Of our span, in W3C's form and in those in which its caller named its own. */
+export function linesOfSpan(
+  { traceId, spanId, traceFlags, traceState }: SpanContext,
+  headers: HeaderList,
+): TraceLines {
+  const lines: [string, string][] = [
+    ['traceparent', `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`],
+  ]
+  const tracestate = traceState?.serialize() ?? ''
+  if (tracestate !== '') lines.push(['tracestate', tracestate])
+  const read = readerOf(headers)
+  if (TRACEPARENT.test(read('traceparent') ?? '')) return lines
+  return [...lines, ...foreignLines({ traceId, spanId, recorded: (traceFlags & SAMPLED) !== 0 }, read)]
+}
+
+/** Several lines are one list, and several `traceparent` are none. */
+function readerOf(headers: HeaderList): (name: string) => string | undefined {
+  return (name) => linesOf(headers, name).join(',') || undefined
 }
 
 /** It only names a trace and may be guessed. Eight digits per word. */
@@ -56,31 +88,23 @@ function randomHex(words: number, random: Pick<Random, 'fraction'>): string {
 /** @param ours replaces the caller's; undefined keeps the caller's */
 export function withTrace(
   headers: HeaderList,
-  ours: TraceHeaders | undefined,
+  ours: TraceLines | undefined,
   own: Readonly<Record<string, string>>,
 ): [string, string][] {
   const passed: [string, string][] = []
   const baggageLines: string[] = []
+  const replaced = ours === undefined ? NONE : new Set([...W3C, ...ours.map(([name]) => name.toLowerCase())])
   for (const [name, value] of headers) {
-    switch (TRACE_HEADER_LENGTHS.has(name.length) ? name.toLowerCase() : '') {
-      case 'baggage':
-        baggageLines.push(value)
-        break
-      case 'traceparent':
-      case 'tracestate':
-        if (ours !== undefined) break
-        passed.push([name, value])
-        break
-      default:
-        passed.push([name, value])
-    }
+    // Without a trace of ours only the baggage is looked at.
+    const lower = ours === undefined && name.length !== 7 ? '' : name.toLowerCase()
+    if (lower === 'baggage') baggageLines.push(value)
+    else if (!replaced.has(lower)) passed.push([name, value])
   }
-  if (ours?.traceparent !== undefined) passed.push(['traceparent', ours.traceparent])
-  if (ours?.tracestate !== undefined) passed.push(['tracestate', ours.tracestate])
+  for (const [name, value] of ours ?? []) passed.push([name, value])
   const baggage = mergedBaggage(baggageLines, own)
   if (baggage !== '') passed.push(['baggage', baggage])
   return passed
 }
 
-/** The lengths of `baggage`, `tracestate` and `traceparent`: a header of another length needs no further check. */
-const TRACE_HEADER_LENGTHS: ReadonlySet<number> = new Set([7, 10, 11])
+const NONE: ReadonlySet<string> = new Set()
+const W3C = ['traceparent', 'tracestate']

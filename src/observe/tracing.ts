@@ -17,7 +17,6 @@ import {
   context,
   createTraceState,
   ROOT_CONTEXT,
-  type SpanContext,
   SpanKind,
   SpanStatusCode,
   trace,
@@ -32,7 +31,15 @@ import { claimSpans, decisionAttributes } from './claim-spans.ts'
 import type { Subscriber } from './fan-out.ts'
 import { serverSpan } from './server-span.ts'
 import { diagnosisTo, speakThrough } from './trace-diagnosis.ts'
-import { callerOf, inheritedOr, isRecorded, SAMPLED, type TraceHeaders, withTrace } from './trace-headers.ts'
+import {
+  type Caller,
+  callerOf,
+  inheritedOr,
+  isRecorded,
+  linesOfSpan,
+  SAMPLED,
+  withTrace,
+} from './trace-headers.ts'
 
 export type TracingOptions = {
   readonly serviceName: string
@@ -92,9 +99,9 @@ export function openTracing(options: TracingOptions): OpenTracing | undefined {
 
   return {
     request: (traced) => {
-      const { header } = traced
-      if (!isRecorded(header('traceparent'), options)) return UNRECORDED
-      const inbound = contextOf(header)
+      const caller = callerOf(traced.header)
+      if (!isRecorded(caller, options)) return UNRECORDED
+      const inbound = contextOf(caller)
       const { name, attributes } = serverSpan(traced)
       const span = tracer.startSpan(name, { kind: SpanKind.SERVER, attributes }, inbound)
       const within = trace.setSpan(inbound, span)
@@ -114,7 +121,8 @@ export function openTracing(options: TracingOptions): OpenTracing | undefined {
     outgoing: (headers, claim) => {
       const own = options.baggage && claim !== undefined ? ownBaggage(claim) : {}
       const span = trace.getActiveSpan()
-      const ours = span === undefined ? inheritedOr(headers, options.random) : headersOf(span.spanContext())
+      const ours =
+        span === undefined ? inheritedOr(headers, options.random) : linesOfSpan(span.spanContext(), headers)
       return withTrace(headers, ours, own)
     },
     baggage: (inbound, claim) =>
@@ -169,18 +177,16 @@ function tracedNode(node: RecordNode): RecordNode {
   }
 }
 
-/** The caller's span around ours, if it named one. */
-function contextOf(header: (name: string) => string | undefined): Context {
-  const caller = callerOf(header('traceparent'))
+/** The caller's span around ours, if it named one. That the request is recorded is decided. */
+function contextOf(caller: Caller | undefined): Context {
   if (caller === undefined) return ROOT_CONTEXT
-  const { traceId, spanId, flags } = caller
-  const state = header('tracestate')
+  const { traceId, spanId, tracestate } = caller
   return trace.setSpanContext(ROOT_CONTEXT, {
     traceId,
     spanId,
-    traceFlags: flags,
+    traceFlags: SAMPLED,
     isRemote: true,
-    ...(state === undefined ? {} : { traceState: createTraceState(state) }),
+    ...(tracestate === undefined ? {} : { traceState: createTraceState(tracestate) }),
   })
 }
 
@@ -208,10 +214,3 @@ const ALREADY_DECIDED: NonNullable<NodeSDKConfiguration['sampler']> = {
 
 const DROP = 0
 const RECORD = 2
-
-/** The headers of a span towards the application. */
-function headersOf({ traceId, spanId, traceFlags, traceState }: SpanContext): TraceHeaders {
-  const traceparent = `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`
-  const tracestate = traceState?.serialize() ?? ''
-  return tracestate === '' ? { traceparent } : { traceparent, tracestate }
-}

@@ -1,6 +1,6 @@
 // The headers of a trace: whether it is recorded, and what the application gets.
 import { describe, expect, test } from 'vitest'
-import { inheritedOr, isRecorded, withTrace } from '../../src/observe/trace-headers.ts'
+import { callerOf, inheritedOr, isRecorded, linesOfSpan, withTrace } from '../../src/observe/trace-headers.ts'
 import { seededRandom, seedOfRun } from '../support/seeded-random.ts'
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
@@ -22,7 +22,8 @@ describe('whether a request is recorded', () => {
     ['text that is no trace is none', 'nonsense', always, true],
     ['the first version has nothing behind the flags', `00-${TRACE}-${PARENT}-01-more`, never, false],
   ])('%s', (_, traceparent, options, recorded) => {
-    expect(isRecorded(traceparent, options)).toBe(recorded)
+    const caller = callerOf((name) => (name === 'traceparent' ? traceparent : undefined))
+    expect(isRecorded(caller, options)).toBe(recorded)
   })
 
   test('of many traces that begin here a hundredth is recorded', () => {
@@ -62,5 +63,77 @@ describe('without recording the application gets', () => {
       baggage: 'user=7,fencepost.lock_id=a-1',
     })
     expect(sent([['baggage', 'fencepost.lock_id=forged']]).map(([name]) => name)).toEqual(['traceparent'])
+  })
+})
+
+// Bug: the sidecar began a trace of its own, mostly unrecorded, and an application that reads W3C's headers first joined that one.
+describe('the trace of a caller that has no traceparent', () => {
+  const HALF = TRACE.slice(16)
+  const OURS = '00f067aa0ba902b7'
+  const span = { traceId: TRACE, spanId: OURS, traceFlags: 1 }
+  type Line = readonly [string, string]
+  test.each<[form: string, came: readonly Line[], recorded: boolean | undefined, goes: readonly Line[]]>([
+    ['b3', [['b3', `${TRACE}-${PARENT}-1`]], true, [['b3', `${TRACE}-${OURS}-1`]]],
+    ['b3, to be debugged', [['B3', `${TRACE}-${PARENT}-d-${PARENT}`]], true, [['b3', `${TRACE}-${OURS}-1`]]],
+    ['b3, not recorded', [['b3', `${TRACE}-${PARENT}-0`]], false, []],
+    ['b3 without a decision', [['b3', `${TRACE}-${PARENT}`]], undefined, [['b3', `${TRACE}-${OURS}-1`]]],
+    [
+      'the several headers of B3',
+      [
+        ['X-B3-TraceId', TRACE],
+        ['X-B3-SpanId', PARENT],
+        ['X-B3-Sampled', '1'],
+      ],
+      true,
+      [
+        ['X-B3-TraceId', TRACE],
+        ['X-B3-SpanId', OURS],
+        ['X-B3-ParentSpanId', PARENT],
+        ['X-B3-Sampled', '1'],
+      ],
+    ],
+    [
+      'X-Ray',
+      [['X-Amzn-Trace-Id', `Root=1-${TRACE.slice(0, 8)}-${TRACE.slice(8)};Parent=${PARENT};Sampled=1`]],
+      true,
+      [['X-Amzn-Trace-Id', `Root=1-${TRACE.slice(0, 8)}-${TRACE.slice(8)};Parent=${OURS};Sampled=1`]],
+    ],
+  ])('is read and written: %s', (_, came, recorded, goes) => {
+    const caller = callerOf((name) => came.find(([named]) => named.toLowerCase() === name)?.[1])
+    expect(caller).toMatchObject({ traceId: TRACE, spanId: PARENT, recorded })
+    // Where it is not recorded its lines pass as they came, and no other trace stands beside them.
+    expect(withTrace(came, inheritedOr(came, random), {})).toEqual(came)
+    if (recorded === false) return
+    const lines = withTrace([...came, ['x-other', 'y']], linesOfSpan(span, came), {})
+    expect(lines).toEqual([['x-other', 'y'], ['traceparent', `00-${TRACE}-${OURS}-01`], ...goes])
+  })
+
+  test('with the shorter ids of Zipkin keeps their length', () => {
+    const came = [['b3', `${HALF}-${PARENT}-1`]] as const
+    const caller = callerOf((name) => (name === 'b3' ? came[0][1] : undefined))
+    expect(caller).toMatchObject({ traceId: HALF.padStart(32, '0') })
+    const lines = linesOfSpan({ ...span, traceId: HALF.padStart(32, '0') }, came)
+    expect(lines).toContainEqual(['b3', `${HALF}-${OURS}-1`])
+  })
+
+  test.each([
+    ['b3', '0'],
+    ['b3', `${'0'.repeat(32)}-${PARENT}-1`],
+    ['x-b3-traceid', TRACE],
+    // What a load balancer of AWS adds.
+    ['x-amzn-trace-id', 'Root=1-67891233-abcdef012345678912345678'],
+  ])('is none where it names no span: %s: %s', (name, value) => {
+    expect(callerOf((asked) => (asked === name ? value : undefined))).toBeUndefined()
+  })
+
+  test('a usable traceparent goes before all of them, and they pass as they are', () => {
+    const came: readonly Line[] = [
+      ['traceparent', `00-${TRACE}-${PARENT}-01`],
+      ['b3', `${'1'.repeat(32)}-${'2'.repeat(16)}-0`],
+    ]
+    expect(withTrace(came, linesOfSpan(span, came), {})).toEqual([
+      ['b3', `${'1'.repeat(32)}-${'2'.repeat(16)}-0`],
+      ['traceparent', `00-${TRACE}-${OURS}-01`],
+    ])
   })
 })
