@@ -3,12 +3,16 @@
  * `traceparent` (W3C Trace Context). Disposing removes it from the process.
  */
 import {
+  type Attributes,
+  type AttributeValue,
   type Context,
   type Link,
   propagation,
   type Span,
   type SpanContext,
+  type SpanKind,
   type SpanOptions,
+  type SpanStatus,
   type Tracer,
   trace,
 } from '@opentelemetry/api'
@@ -18,6 +22,9 @@ export type RecordedSpan = {
   readonly context: SpanContext
   readonly parent: SpanContext | undefined
   readonly links: readonly Link[]
+  readonly kind: SpanKind | undefined
+  readonly attributes: Attributes
+  readonly status: SpanStatus | undefined
 }
 
 export function recordSpans(): Disposable & { readonly spans: RecordedSpan[] } {
@@ -32,8 +39,29 @@ export function recordSpans(): Disposable & { readonly spans: RecordedSpan[] } {
       spanId: id.padStart(16, '0'),
       traceFlags: 1,
     }
-    spans.push({ name, context, parent, links: options.links ?? [] })
-    return { spanContext: () => context, end: () => {}, setStatus: () => {} } as unknown as Span
+    const recorded = {
+      name,
+      context,
+      parent,
+      links: options.links ?? [],
+      kind: options.kind,
+      attributes: { ...options.attributes },
+      status: undefined as SpanStatus | undefined,
+    }
+    spans.push(recorded)
+    const span = {
+      spanContext: () => context,
+      end: () => {},
+      setAttribute: (key: string, value: AttributeValue) => {
+        recorded.attributes[key] = value
+        return span
+      },
+      setStatus: (status: SpanStatus) => {
+        recorded.status = status
+        return span
+      },
+    }
+    return span as unknown as Span
   }
   const tracer = {
     startSpan: (name: string, options: SpanOptions, around?: Context) => begin(name, options, around),

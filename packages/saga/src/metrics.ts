@@ -2,9 +2,11 @@
  * The kit's events as metrics of the application: `createSagaKit({ events: sagaMetrics(promClient) })`.
  *
  * Owns names, labels and buckets. It uses the application's own Prometheus client, so that a process has one registry
- * and the kit brings none. No label comes from a message's content; destinations and types are the application's own.
+ * and the kit brings none. No label comes from a message's content; destinations and types are the application's own,
+ * and of a URL it is the host.
  */
 import type { SagaEvent, SagaEvents } from './events.ts'
+import { shownDestination } from './shown-destination.ts'
 
 type Labels = Record<string, string>
 type Counter = { inc(labels: Labels, value?: number): void }
@@ -65,12 +67,12 @@ export function sagaMetrics({ Counter, Histogram }: PrometheusClient): SagaEvent
   return (event: SagaEvent) => {
     switch (event.kind) {
       case 'published':
-        counters.publish.inc({ destination: event.destination, result: 'confirmed' })
-        publishing.observe({ destination: event.destination }, event.durationMs / 1_000)
-        age.observe({ destination: event.destination }, event.ageMs / 1_000)
+        counters.publish.inc({ destination: shownDestination(event.destination), result: 'confirmed' })
+        publishing.observe({ destination: shownDestination(event.destination) }, event.durationMs / 1_000)
+        age.observe({ destination: shownDestination(event.destination) }, event.ageMs / 1_000)
         return
       case 'publish_failed':
-        counters.publish.inc({ destination: event.destination, result: 'failed' })
+        counters.publish.inc({ destination: shownDestination(event.destination), result: 'failed' })
         return
       case 'consumed':
         counters.consume.inc({ consumer: event.consumerId, outcome: event.outcome })

@@ -8,14 +8,16 @@
  */
 import { type Context, context, propagation, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import type { Headers } from './messages.ts'
+import { shownDestination } from './shown-destination.ts'
 
 const tracer = trace.getTracer('fencepost/saga')
 
 /** The headers with traceparent and tracestate of a new `create` span; the caller's headers win. */
 export function withCreationContext(headers: Headers, destination: string, messageId: string): Headers {
-  const span = tracer.startSpan(`create ${destination}`, {
+  const to = shownDestination(destination)
+  const span = tracer.startSpan(`create ${to}`, {
     kind: SpanKind.PRODUCER,
-    attributes: attributesOf(destination, messageId, 'create'),
+    attributes: { ...attributesOf('create', messageId), [DESTINATION]: to },
   })
   const carrier: Record<string, string> = {}
   propagation.inject(trace.setSpan(context.active(), span), carrier)
@@ -37,10 +39,11 @@ export function inSendSpan(
   send: () => Promise<void>,
 ): Promise<void> {
   const creation = trace.getSpanContext(propagation.extract(context.active(), headers))
+  const to = shownDestination(destination)
   return inSpan(
-    `send ${destination}`,
+    `send ${to}`,
     SpanKind.CLIENT,
-    attributesOf(destination, messageId, 'send'),
+    { ...attributesOf('send', messageId), [DESTINATION]: to },
     context.active(),
     creation === undefined ? [] : [creation],
     send,
@@ -57,7 +60,7 @@ export function inProcessSpan<T>(
   return inSpan(
     `process ${consumerId}`,
     SpanKind.CONSUMER,
-    attributesOf(consumerId, messageId, 'process'),
+    { ...attributesOf('process', messageId), 'messaging.consumer.group.name': consumerId },
     parent,
     [],
     work,
@@ -77,7 +80,8 @@ function inSpan<T>(
     try {
       return await work()
     } catch (error) {
-      span.setStatus({ code: SpanStatusCode.ERROR, message: (error as Error)?.name ?? 'error' })
+      const type = (error as Error)?.name ?? '_OTHER'
+      span.setAttribute('error.type', type).setStatus({ code: SpanStatusCode.ERROR, message: type })
       throw error
     } finally {
       span.end()
@@ -85,11 +89,13 @@ function inSpan<T>(
   })
 }
 
-function attributesOf(destination: string, messageId: string, operation: string): Record<string, string> {
+const DESTINATION = 'messaging.destination.name'
+
+function attributesOf(operation: 'create' | 'send' | 'process', messageId: string): Record<string, string> {
   return {
     'messaging.system': 'fencepost',
     'messaging.operation.name': operation,
-    'messaging.destination.name': destination,
+    'messaging.operation.type': operation,
     'messaging.message.id': messageId,
   }
 }

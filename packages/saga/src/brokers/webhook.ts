@@ -23,6 +23,7 @@ import {
   type Verdict,
 } from '../messages.ts'
 import { requirePositive } from '../option-checks.ts'
+import { shownDestination } from '../shown-destination.ts'
 import { Bodies, type Unread } from './webhook-bodies.ts'
 
 export type WebhookPublisherOptions = {
@@ -54,14 +55,19 @@ export function createWebhookPublisher({
           redirect: 'manual',
         })
       } catch (error) {
-        throw new PublishRefusedError(`no answer from ${hostOf(message.destination)}`, { cause: error })
+        throw new PublishRefusedError(`no answer from ${shownDestination(message.destination)}`, {
+          cause: error,
+        })
       }
       await response.body?.cancel()
       if (response.ok) return
       const retryAfterMs = delayIn(response.headers.get('retry-after'), clock.wallMs())
       if ((response.status === 503 || response.status === 429) && retryAfterMs !== undefined)
-        throw new PublishDeferredError(`${hostOf(message.destination)} asks to come again`, retryAfterMs)
-      throw new PublishRefusedError(`${hostOf(message.destination)} answered ${response.status}`)
+        throw new PublishDeferredError(
+          `${shownDestination(message.destination)} asks to come again`,
+          retryAfterMs,
+        )
+      throw new PublishRefusedError(`${shownDestination(message.destination)} answered ${response.status}`)
     },
     async close() {},
   }
@@ -130,11 +136,6 @@ function decoded(headers: Record<string, string>): Record<string, string> {
 
 function mapped(headers: Record<string, string>, map: (value: string) => string): Record<string, string> {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, map(value)]))
-}
-
-/** Without path and query, which may contain secrets. */
-function hostOf(url: string): string {
-  return URL.canParse(url) ? new URL(url).host : 'a destination that is no URL'
 }
 
 export type WebhookReceiverOptions = {
