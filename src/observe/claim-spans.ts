@@ -13,7 +13,7 @@ import {
   SpanStatusCode,
   trace,
 } from '@opentelemetry/api'
-import { keyHashOf, lockIdOf } from '../core/claims/lease.ts'
+import { executedBy, keyHashOf, lockIdOf } from '../core/claims/lease.ts'
 import type { CoreEvent, DecidedEvent } from '../core/events.ts'
 import { millisecondOf, type Token } from '../core/record/token.ts'
 import type { ClaimTrace, Tracing } from '../core/tracing.ts'
@@ -92,12 +92,6 @@ export function claimSpans({ version, nodeCount, required }: ClaimSpansOptions):
     ])
   }
 
-  const decided = (event: DecidedEvent) => {
-    const span = trace.getActiveSpan()
-    // That of a tunnel ended when the tunnel began.
-    if (span?.isRecording() === true) span.setAttributes(decisionAttributes(event))
-  }
-
   return {
     claimed: (recordKey) => known.latest(recordKey),
     resumed: (recordKey, token, claim) => {
@@ -134,7 +128,7 @@ export function claimSpans({ version, nodeCount, required }: ClaimSpansOptions):
           held(event, event.ended, { 'fencepost.lease.remaining_ms': Math.round(event.remainingMs) })
           return
         case 'decided':
-          decided(event)
+          tell(event, known)
           return
         default:
           return
@@ -143,22 +137,39 @@ export function claimSpans({ version, nodeCount, required }: ClaimSpansOptions):
   }
 }
 
+function tell(event: DecidedEvent, known: ReturnType<typeof knownClaims>): void {
+  const span = trace.getActiveSpan()
+  // That of a tunnel ended when the tunnel began.
+  if (span?.isRecording() !== true) return
+  span.setAttributes(decisionAttributes(event))
+  const holder = executedBy(event)
+  const first = holder === undefined ? undefined : known.byLockId(holder)
+  if (first !== undefined) span.addLink({ context: first })
+}
+
+/** Of a duplicate the lock id of the claim that executed it, as in its log line. */
 export function decisionAttributes({
   decision,
   entrypoint,
   lockId,
-}: Pick<DecidedEvent, 'decision' | 'entrypoint' | 'lockId'>): Attributes {
+  keyHash,
+  holder,
+}: Pick<DecidedEvent, 'decision' | 'entrypoint'> & Partial<DecidedEvent>): Attributes {
+  const claim = lockId ?? executedBy({ keyHash, holder })
   return {
     'fencepost.outcome': decision,
     'fencepost.entrypoint': entrypoint,
-    ...(lockId === undefined ? {} : { 'fencepost.lock_id': lockId }),
+    ...(claim === undefined ? {} : { 'fencepost.lock_id': claim }),
   }
 }
 
 /** The last recorded claim of each record. */
 function knownClaims() {
   const claims = new Map<string, Known>()
+  /** By lock id; beyond the end of the claim, for the duplicates that come later. */
+  const spans = new Map<string, SpanContext>()
   return {
+    byLockId: (lockId: string): SpanContext | undefined => spans.get(lockId),
     /** That very claim: the record may have been claimed anew since. */
     find: ({ recordKey, token }: OfAClaim): Known | undefined => {
       const of = claims.get(recordKey)
@@ -171,6 +182,8 @@ function knownClaims() {
     remember: ({ recordKey, token }: OfAClaim, of: Omit<Known, 'token' | 'over'>): void => {
       claims.set(recordKey, { ...of, token, over: false })
       if (claims.size > KNOWN_MAX) claims.delete(claims.keys().next().value as string)
+      spans.set(lockIdOf({ key: recordKey, token }), of.span)
+      if (spans.size > KNOWN_MAX) spans.delete(spans.keys().next().value as string)
     },
     forget: ({ recordKey }: OfAClaim): void => void claims.delete(recordKey),
   }

@@ -4,7 +4,7 @@
  * Fields that mean the same have the same name in every line; docs/reference/telemetry.md lists them, and a test compares.
  */
 
-import { keyHashOf, lockIdOf } from '../core/claims/lease.ts'
+import { executedBy, keyHashOf, lockIdOf } from '../core/claims/lease.ts'
 import type { CoreEvent, Replies } from '../core/events.ts'
 import { whyNotAsked } from '../core/outcome.ts'
 import type { Token } from '../core/record/token.ts'
@@ -42,7 +42,7 @@ const LINES: {
       tenant: event.tenant,
       idempotency_key: event.idempotencyKey ?? event.keyHash?.slice(0, 16),
       key_hash: event.keyHash?.slice(0, 16),
-      lock_id: event.lockId ?? holderOf(event),
+      lock_id: event.lockId ?? executedBy(event),
       acquired: event.lockId !== undefined,
       fencing_token: event.token,
       attempt: event.attempt,
@@ -330,11 +330,6 @@ export function reached(answered: number | undefined, nodeCount: number) {
 
 function remaining(leaseMs: number | undefined) {
   return leaseMs === undefined ? undefined : { lease_remaining_ms: rounded(leaseMs) }
-}
-
-/** Of a duplicate: the claim that executed it. */
-function holderOf({ keyHash, holder }: EventOf<'decided'>): string | undefined {
-  return keyHash === undefined || holder === undefined ? undefined : lockIdOf({ key: keyHash, token: holder })
 }
 
 /** `2 renewed, 3 timeout` */

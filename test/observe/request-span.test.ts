@@ -8,7 +8,8 @@ import { makeAuthority } from '../support/certificates.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
 import { type ReceivedSpan, startOtlpReceiver } from '../support/otlp-receiver.ts'
-import { startSidecar } from '../support/sidecar.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+import { PATIENT, startSidecar } from '../support/sidecar.ts'
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
 const CALLER = 'b7ad6b7169203331'
@@ -172,4 +173,39 @@ test('a WebSocket that is refused is a span with the status of the refusal', asy
   })
   const span = await receiver.until('its span', (spans) => named(spans, 'POST unsafe-with-key'))
   expect(span).toMatchObject({ traceId: TRACE, attributes: { 'http.response.status_code': status } })
+})
+
+// Bug: it had neither, so from a replay nobody found the execution, and a search for a lock id showed no replay.
+test('a duplicate has the lock id of the claim that executed it, and links to it where this sidecar claimed', async () => {
+  await using receiver = await startOtlpReceiver()
+  await using servers = await startRedisServers(3, { founded: true })
+  await using application = await startCountingApplication()
+  const settings = {
+    ...receiver.env,
+    ...PATIENT,
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    FENCEPOST_UPSTREAM: application.url,
+  }
+  await using one = await startSidecar({ ...settings, OTEL_SERVICE_NAME: 'one' })
+  await using other = await startSidecar({ ...settings, OTEL_SERVICE_NAME: 'other' })
+  const send = (to: string) =>
+    fetch(`${to}/p`, { method: 'POST', headers: { 'idempotency-key': 'k' }, body: 'x' })
+  for (const to of [one.proxy, one.proxy, other.proxy]) expect((await send(to)).status).toBe(201)
+  const [first, replayed, elsewhere] = await receiver.until('three requests', (all) => {
+    const found = all.filter(({ kind }) => kind === 2)
+    return found.length === 3 && all.some(({ name }) => name === 'fencepost.acquire')
+      ? found.sort((a, b) => Number(BigInt(a.startTimeUnixNano) - BigInt(b.startTimeUnixNano)))
+      : undefined
+  })
+  const acquire = receiver.spans.find(({ parentSpanId }) => parentSpanId === first?.spanId)
+  const lockId = first?.attributes['fencepost.lock_id']
+  expect(lockId).toBeDefined()
+  for (const span of [replayed, elsewhere])
+    expect(span?.attributes).toMatchObject({
+      'fencepost.outcome': 'duplicate_completed',
+      'fencepost.lock_id': lockId,
+    })
+  expect(replayed?.links).toMatchObject([{ traceId: first?.traceId, spanId: acquire?.spanId }])
+  expect(elsewhere).toMatchObject({ service: 'other' })
+  expect(elsewhere?.links ?? []).toEqual([])
 })

@@ -30,6 +30,15 @@ export function lockIdOf({ key, token }: Pick<Lease, 'key' | 'token'>): string {
   return lockIdStartOf(key) + token
 }
 
+/** Of a duplicate: the lock id of the claim that executed it. */
+export function executedBy(found: {
+  readonly keyHash?: string | undefined
+  readonly holder?: Lease['token'] | undefined
+}): string | undefined {
+  const { keyHash, holder } = found
+  return keyHash === undefined || holder === undefined ? undefined : lockIdOf({ key: keyHash, token: holder })
+}
+
 /** What the lock ids of all claims of a key begin with. */
 export function lockIdStartOf(key: string): string {
   return `${keyHashOf(key)}-`
