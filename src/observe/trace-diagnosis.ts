@@ -12,9 +12,16 @@ import type { Logger } from 'pino'
 const AGAIN_AFTER_MS = 60_000
 /** Kinds of sentences whose time is known; beyond it the oldest is forgotten, and may be written sooner. */
 const KNOWN_MAX = 100
+/** Characters of what is not the SDK's own sentence. */
+const DETAILS_MAX = 300
 
 /** What a user name and a password may stand in. */
 const CREDENTIALS = /\/\/[^/@\s'"]*@/g
+
+/** The SDK does not say which status it got, and says it after some ten seconds of trying. */
+const NOT_NOW = 'Export failed with retryable status'
+const NOT_NOW_EXPLAINED =
+  'the collector answered each try of ten seconds with 429, 502, 503 or 504: it takes no more spans now, or is not there behind its load balancer'
 
 export type Diagnosis = DiagLogger & {
   /** The SDK could not begin. */
@@ -49,7 +56,8 @@ export function diagnosisTo(log: Pick<Logger, 'warn' | 'debug'>, monoMs: () => n
   return {
     // The SDK's handler of errors writes an exception as JSON.
     error: (message) => say('spans were not sent to the collector', withoutCredentials(reasonIn(message))),
-    warn: (message) => say(`OpenTelemetry: ${withoutCredentials(message)}`),
+    warn: (message, ...details) =>
+      say(`OpenTelemetry: ${withoutCredentials(`${message} ${wordsOf(details)}`.trim())}`),
     info: hidden,
     debug: hidden,
     verbose: () => {},
@@ -69,6 +77,15 @@ export function speakThrough(diagnosis: DiagLogger, debug: boolean): void {
   })
 }
 
+/** What the SDK says behind its sentence: the answer of a collector that took a part, an error; bytes are left out. */
+function wordsOf(details: readonly unknown[]): string {
+  return details
+    .map((detail) => (detail instanceof Error ? detail.message : detail))
+    .filter((words) => typeof words === 'string')
+    .join(' ')
+    .slice(0, DETAILS_MAX)
+}
+
 function reasonIn(message: string): string {
   let error: { readonly message?: string; readonly code?: string }
   try {
@@ -77,6 +94,7 @@ function reasonIn(message: string): string {
     return message
   }
   const { message: said = '', code } = error
+  if (said === NOT_NOW) return NOT_NOW_EXPLAINED
   // An address that stands for several has no message of its own; a status is in the code alone.
   if (code === undefined || said.includes(code)) return said
   return said === '' ? code : `${said} (${code})`

@@ -1,4 +1,5 @@
 // The span of a request: what an SRE reads in it, by the conventions for HTTP servers.
+import { readFileSync } from 'node:fs'
 import { request as rawRequest } from 'node:http'
 import { request as tlsRequest } from 'node:https'
 import { expect, test } from 'vitest'
@@ -14,6 +15,7 @@ import { PATIENT, startSidecar } from '../support/sidecar.ts'
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
 const CALLER = 'b7ad6b7169203331'
 const SAMPLED = `00-${TRACE}-${CALLER}-01`
+const packageVersion = JSON.parse(readFileSync('package.json', 'utf8')).version as string
 const named = (spans: readonly ReceivedSpan[], name: string) => spans.find((span) => span.name === name)
 
 const REQUEST = {
@@ -208,4 +210,21 @@ test('a duplicate has the lock id of the claim that executed it, and links to it
   expect(replayed?.links).toMatchObject([{ traceId: first?.traceId, spanId: acquire?.spanId }])
   expect(elsewhere).toMatchObject({ service: 'other' })
   expect(elsewhere?.links ?? []).toEqual([])
+})
+
+test('the resource of spans is what OTEL_RESOURCE_ATTRIBUTES says, and the version of the sidecar is that of their scope', async () => {
+  await using receiver = await startOtlpReceiver()
+  await using sidecar = await startSidecar({
+    ...receiver.env,
+    OTEL_RESOURCE_ATTRIBUTES: 'service.instance.id=shop.pod-1,k8s.pod.name=pod-1',
+    FENCEPOST_REDIS_NODES: 'embedded',
+  })
+  await fetch(`${sidecar.api}/v1/reservations`, { method: 'POST' })
+  const span = await receiver.until('a span', (spans) => spans[0])
+  expect(span.resource).toMatchObject({
+    'service.name': 'fencepost',
+    'service.instance.id': 'shop.pod-1',
+    'k8s.pod.name': 'pod-1',
+  })
+  expect(span.scope).toEqual({ name: 'fencepost', version: packageVersion })
 })

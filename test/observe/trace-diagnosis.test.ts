@@ -35,6 +35,11 @@ test.each([
   ['{"message":"","code":"ECONNREFUSED"}', 'ECONNREFUSED'],
   ['{"name":"AggregateError","code":"ETIMEDOUT"}', 'ETIMEDOUT'],
   ['spelled out', 'spelled out'],
+  // Bug: it did not say what the collector had answered.
+  [
+    '{"message":"Export failed with retryable status"}',
+    'the collector answered each try of ten seconds with 429, 502, 503 or 504: it takes no more spans now, or is not there behind its load balancer',
+  ],
 ])('an exception of the SDK is its reason alone: %s', (said, error) => {
   const { lines, diagnosis } = diagnosed()
   diagnosis.error(said)
@@ -55,6 +60,22 @@ test('what is said again and again is written at once, and then once a minute wi
   advance(10_000)
   diagnosis.error('{"message":"Unauthorized","code":"401"}')
   expect(lines.slice(2)).toMatchObject([{ error: 'Unauthorized (401)', repeated: 99 }])
+})
+
+// Bug: the sentence stood alone, and how many spans a collector had refused, and why, was lost.
+test('what the SDK says behind a sentence is in the line', () => {
+  const { lines, diagnosis } = diagnosed()
+  const answer = { partialSuccess: { rejectedSpans: 5, errorMessage: 'too large' } }
+  diagnosis.warn('Received Partial Success response:', JSON.stringify(answer))
+  diagnosis.warn(
+    'Export succeeded but could not deserialize response',
+    new Error('no protobuf'),
+    new Uint8Array(2),
+  )
+  expect(lines.map(({ message }) => message)).toEqual([
+    'OpenTelemetry: Received Partial Success response: {"partialSuccess":{"rejectedSpans":5,"errorMessage":"too large"}}',
+    'OpenTelemetry: Export succeeded but could not deserialize response no protobuf',
+  ])
 })
 
 test('a password in an address is in no line', () => {

@@ -27,6 +27,9 @@ type RawSpan = {
 export type ReceivedSpan = Omit<RawSpan, 'attributes'> & {
   readonly attributes: Readonly<Record<string, string | number | boolean | undefined>>
   readonly service: unknown
+  readonly scope: { readonly name: string; readonly version?: string }
+  /** Of the resource, by name. */
+  readonly resource: Readonly<Record<string, unknown>>
 }
 
 export type OtlpReceiver = AsyncDisposable & {
@@ -79,15 +82,17 @@ function spansOf(body: string): ReceivedSpan[] {
   const { resourceSpans } = JSON.parse(body) as {
     resourceSpans: {
       resource: { attributes: { key: string; value: Value }[] }
-      scopeSpans: { spans: RawSpan[] }[]
+      scopeSpans: { scope: ReceivedSpan['scope']; spans: RawSpan[] }[]
     }[]
   }
   return resourceSpans.flatMap(({ resource, scopeSpans }) => {
-    const service = resource.attributes.find(({ key }) => key === 'service.name')?.value.stringValue
-    return scopeSpans.flatMap(({ spans }) =>
+    const of = Object.fromEntries(resource.attributes.map(({ key, value }) => [key, plain(value)]))
+    return scopeSpans.flatMap(({ scope, spans }) =>
       spans.map((span) => ({
         ...span,
-        service,
+        service: of['service.name'],
+        resource: of,
+        scope,
         attributes: Object.fromEntries((span.attributes ?? []).map(({ key, value }) => [key, plain(value)])),
       })),
     )
