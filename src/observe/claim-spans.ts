@@ -69,15 +69,21 @@ export function claimSpans({ version, nodeCount, required }: ClaimSpansOptions):
     known.remember({ recordKey, token }, { span, atWallMs: Date.now(), attributes: claim })
   }
   const step = (event: Step, name: string, failed: boolean) => {
-    const of = known.find(event)
-    if (of === undefined && trace.getActiveSpan() === undefined) return
+    const lockId = lockIdOf({ key: event.recordKey, token: event.token })
+    const acquire = known.byLockId(lockId)
+    if (acquire === undefined && trace.getActiveSpan() === undefined) return
     const attributes = {
       'fencepost.key_hash': keyHashOf(event.recordKey),
-      'fencepost.lock_id': lockIdOf({ key: event.recordKey, token: event.token }),
+      'fencepost.lock_id': lockId,
       'fencepost.outcome': event.result,
       ...(failed ? { 'error.type': event.result } : {}),
     }
-    write(name, Date.now() - event.durationMs, attributes, of === undefined ? [] : [{ context: of.span }])
+    write(
+      name,
+      Date.now() - event.durationMs,
+      attributes,
+      acquire === undefined ? [] : [{ context: acquire }],
+    )
   }
   const held = (event: OfAClaim, ended: string, attributes: Attributes = {}) => {
     const of = known.find(event)
@@ -95,17 +101,19 @@ export function claimSpans({ version, nodeCount, required }: ClaimSpansOptions):
   return {
     claimed: (recordKey) => known.latest(recordKey),
     resumed: (recordKey, token, claim) => {
-      const of = { recordKey, token }
-      if (known.find(of) !== undefined) return
-      known.remember(of, {
-        span: { ...claim, traceFlags: SAMPLED, isRemote: true },
-        // The millisecond in a token is that of its claim, by the clock of the sidecar that claimed.
-        atWallMs: millisecondOf(token),
-        attributes: {
-          'fencepost.key_hash': keyHashOf(recordKey),
-          'fencepost.lock_id': lockIdOf({ key: recordKey, token }),
+      if (known.find({ recordKey, token }) !== undefined) return
+      known.remember(
+        { recordKey, token },
+        {
+          span: { ...claim, traceFlags: SAMPLED, isRemote: true },
+          // The millisecond in a token is that of its claim, by the clock of the sidecar that claimed.
+          atWallMs: millisecondOf(token),
+          attributes: {
+            'fencepost.key_hash': keyHashOf(recordKey),
+            'fencepost.lock_id': lockIdOf({ key: recordKey, token }),
+          },
         },
-      })
+      )
     },
     subscriber: (event) => {
       switch (event.kind) {
@@ -129,8 +137,6 @@ export function claimSpans({ version, nodeCount, required }: ClaimSpansOptions):
           return
         case 'decided':
           tell(event, known)
-          return
-        default:
           return
       }
     },
@@ -166,7 +172,7 @@ export function decisionAttributes({
 /** The last recorded claim of each record. */
 function knownClaims() {
   const claims = new Map<string, Known>()
-  /** By lock id; beyond the end of the claim, for the duplicates that come later. */
+  /** By lock id; beyond the end of the lease, for its release, and for the duplicates that come later. */
   const spans = new Map<string, SpanContext>()
   return {
     byLockId: (lockId: string): SpanContext | undefined => spans.get(lockId),

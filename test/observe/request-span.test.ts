@@ -228,3 +228,20 @@ test('the resource of spans is what OTEL_RESOURCE_ATTRIBUTES says, and the versi
   })
   expect(span.scope).toEqual({ name: 'fencepost', version: packageVersion })
 })
+
+// Bug: the end of the lease is told first, and with it the claim was forgotten.
+test('the release of a claim whose answer is not kept links to its acquire', async () => {
+  await using receiver = await startOtlpReceiver()
+  await using application = await startApplication((_, response) => void response.writeHead(500).end())
+  await using sidecar = await startSidecar({
+    ...receiver.env,
+    FENCEPOST_REDIS_NODES: 'embedded',
+    FENCEPOST_UPSTREAM: application.origin,
+  })
+  const init = { method: 'POST', headers: { 'idempotency-key': 'k' }, body: 'x' }
+  expect((await fetch(`${sidecar.proxy}/p`, init)).status).toBe(500)
+  const release = await receiver.until('the release', (spans) => named(spans, 'fencepost.release'))
+  expect(release.attributes['fencepost.outcome']).toBe('released')
+  const acquire = named(receiver.spans, 'fencepost.acquire')
+  expect(release.links).toMatchObject([{ traceId: acquire?.traceId, spanId: acquire?.spanId }])
+})
