@@ -22,6 +22,7 @@ const GATEWAY_REFUSALS = at('fencepost_decisions_total', 'outcome="quorum_unavai
 
 /** What every sidecar shows without requests. */
 export const NO_TRAFFIC: Scenario = {
+  [at('up')]: [[1, 1]],
   [at('fencepost_build_info')]: [[1, 1]],
   [at('fencepost_quorum_required')]: [[1, 3]],
   [at('fencepost_quorum_reachable_nodes')]: [[1, 5]],
@@ -422,6 +423,13 @@ export const INCIDENTS: readonly Incident[] = [
     bad: { [at('fencepost_certificate_not_after_timestamp_seconds', 'setting="tls.certFile"')]: 6 * 86_400 },
     minutes: 25,
     firesAfter: 18,
+    resolvedAfter: 2,
+  },
+  {
+    alert: 'FencepostTargetDown',
+    bad: { [at('up')]: 0 },
+    minutes: 15,
+    firesAfter: 8,
     resolvedAfter: 2,
   },
   { alert: 'FencepostTargetsMissing', absent: true, bad: {}, minutes: 30, firesAfter: 20, resolvedAfter: 2 },
