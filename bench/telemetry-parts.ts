@@ -36,6 +36,7 @@ function eventsOf(token: number): CoreEvent[] {
   const of = { recordKey: RECORD_KEY, token, durationMs: 1 }
   const round = {
     kind: 'round_settled',
+    recordKey: RECORD_KEY,
     majorityReached: true,
     answered: 5,
     votes: 5,

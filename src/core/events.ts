@@ -31,6 +31,7 @@ export type CoreEvent =
   | {
       readonly kind: 'round_settled'
       readonly command: RecordCommand['kind']
+      readonly recordKey: string
       readonly majorityReached: boolean
       /** Nodes whose answer counted, whatever it was. */
       readonly answered: number

@@ -2,11 +2,13 @@
  * What is counted when: maps events and the sidecar's current state to the metrics of `metrics.ts`.
  *
  * Owns the classification: which end of a claim is a hit, which reply of a node is a failure. A claim that
- * another holder blocks is a success of the quorum; otherwise every duplicate would burn the error budget.
+ * another holder blocks is a success of the quorum; otherwise every duplicate would burn the error budget. What a sidecar
+ * claims for itself (synthetic claims, the election) is no request's: while nobody sends any, it would be all that counts.
  */
 
 import type { ClaimEnd, CoreEvent } from '../core/events.ts'
 import type { ReadinessReason } from '../core/health/readiness.ts'
+import { isOurs } from '../core/record/own-keys.ts'
 import type { Subscriber } from './fan-out.ts'
 import { entrypointLabel, OTHER_ROUTE, READINESS_REASONS } from './metric-table.ts'
 import type { Metrics } from './metrics.ts'
@@ -68,7 +70,7 @@ export function countEvents(
           metrics.nodeDuration[event.node]?.observe(event.durationMs / 1000)
         return
       case 'round_settled':
-        if (event.command !== 'claim') return
+        if (event.command !== 'claim' || isOurs(event.recordKey)) return
         metrics.quorumAttempts[event.answered >= required ? 'success' : 'failure'].add(1)
         if (event.majorityReached) metrics.quorumMargin.observe(event.margin)
         return
@@ -80,6 +82,7 @@ export function countEvents(
         metrics.requestDuration.observe(event.durationMs / 1000, traceId())
         return
       case 'claim_ended':
+        if (isOurs(event.recordKey)) return
         // Answered from this process's memory: no claim of the quorum, and it would hide how slow those are.
         if (event.rounds > 0) {
           metrics.acquireDuration[ACQUIRE_OUTCOME[event.result]].observe(event.durationMs / 1000, traceId())

@@ -191,6 +191,7 @@ export function createRedlockQuorum({ nodes, clock, events }: RedlockQuorumOptio
       events.publish({
         kind: 'round_settled',
         command: command.kind,
+        recordKey: command.key,
         majorityReached,
         answered: skip.size + answered(answers).length,
         votes: votesFor,

@@ -6,7 +6,17 @@ import { parse } from 'yaml'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import { createTally } from '../../src/probe/tally.ts'
 import { firesAloneAndResolves, play, promtool, RULES } from './promtool.ts'
-import { INCIDENTS, inSlice, OVER_DAYS, seriesOf, UNRELATED_REDIS, USUAL } from './scenarios.ts'
+import {
+  at,
+  HEALTHY_MINUTES,
+  INCIDENTS,
+  inSlice,
+  NO_TRAFFIC,
+  OVER_DAYS,
+  seriesOf,
+  UNRELATED_REDIS,
+  USUAL,
+} from './scenarios.ts'
 
 const root = join(import.meta.dirname, '../..')
 
@@ -37,6 +47,18 @@ describe('alerts', () => {
   })
 
   test.each(inSlice)('$alert fires, alone, and resolves', firesAloneAndResolves)
+
+  // Bug: one request without an answer of a majority, in a night of thirty requests an hour, paged two people.
+  test('one failed request in a quiet night pages nobody', async () => {
+    const [failed, succeeded] = ['failure', 'success'].map((result) =>
+      at('fencepost_quorum_attempts_total', `result="${result}"`),
+    ) as [string, string]
+    const night = { ...NO_TRAFFIC, [succeeded]: [[1, 0.5]] } as const
+    // Its rounds, until its budget was used up.
+    const bad = { [failed]: 6 }
+    const minutes = [1, 2, 3, 5, 10, 20, 30, 50].map((minute) => [HEALTHY_MINUTES + minute, []])
+    await play(seriesOf(night, { bad, minutes: 1 }), Object.fromEntries(minutes))
+  })
 
   // Bug: the series of a sidecar that stands still end, so nothing was left that an alert could be about. One that was removed is no target.
   test('a sidecar that stands still for half a day is an alert, one that was removed is none', async () => {

@@ -89,6 +89,7 @@ const KINDS: Readonly<Record<OfARecord, true>> = {
   outcome_adopted: true,
   outcome_damaged: true,
   outcome_offered: true,
+  round_settled: true,
   settled_late: true,
   takeover: true,
   written_back: true,
@@ -100,6 +101,16 @@ const WITHOUT_A_LINE = {
   lease_began: { kind: 'lease_began', recordKey: KEY, token: 5 },
   lease_released: { kind: 'lease_released', recordKey: KEY, token: 5, durationMs: 1, result: 'released' },
   outcome_offered: { kind: 'outcome_offered', recordKey: KEY, token: 5, result: 'recorded', durationMs: 1 },
+  round_settled: {
+    kind: 'round_settled',
+    command: 'claim',
+    recordKey: KEY,
+    majorityReached: true,
+    answered: 5,
+    votes: 5,
+    margin: 2,
+    durationMs: 1,
+  },
 } as const satisfies Partial<Record<OfARecord, CoreEvent>>
 
 type Row = readonly [line: string, has: string, events: readonly CoreEvent[]]

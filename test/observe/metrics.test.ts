@@ -9,6 +9,7 @@ import { countEvents, recordStanding } from '../../src/observe/counting.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import { recordNodeStats } from '../../src/observe/node-stats-gauges.ts'
 import { createTally } from '../../src/probe/tally.ts'
+import { PROBE_KEY, SWEEPER_LEADERSHIP } from '../../src/redis/keys.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
 import { requireProgram } from '../support/programs.ts'
@@ -248,7 +249,14 @@ describe('both formats of one registry', () => {
 
 describe('what is counted when', () => {
   const claim = { kind: 'claim_ended', recordKey: 'k', rounds: 1, durationMs: 60 } as const
-  const round = { kind: 'round_settled', command: 'claim', votes: 3, margin: 0, durationMs: 1 } as const
+  const round = {
+    kind: 'round_settled',
+    command: 'claim',
+    recordKey: 'k',
+    votes: 3,
+    margin: 0,
+    durationMs: 1,
+  } as const
   const answer = { kind: 'node_answered', node: 'redis-1', command: 'claim', durationMs: 2 } as const
   const ended = {
     kind: 'lease_ended',
@@ -302,6 +310,20 @@ describe('what is counted when', () => {
       'a round of another command is no attempt',
       { ...round, command: 'renew', majorityReached: false, answered: 2 },
       { 'fencepost_quorum_attempts_total{result="failure"}': 0 },
+    ],
+    // Bug: 25 s without a quorum in an idle pod were 200 failed rounds of its own, more than the budget of 30 days.
+    [
+      'a round of a synthetic claim is no attempt',
+      { ...round, recordKey: `${PROBE_KEY}pod-1:00`, majorityReached: false, answered: 1 },
+      { 'fencepost_quorum_attempts_total{result="failure"}': 0 },
+    ],
+    [
+      'a claim of the election is none of a request',
+      { ...claim, recordKey: SWEEPER_LEADERSHIP, result: 'granted' },
+      {
+        'fencepost_idempotency_lookups_total{result="miss"}': 0,
+        'fencepost_lock_acquire_duration_seconds_count{outcome="acquired"}': 0,
+      },
     ],
     [
       'a node that holds another claim rejects',

@@ -8,15 +8,10 @@
  */
 
 import type { NodeAnswer, RecordNode } from '../ports.ts'
+import { isOurs } from '../record/own-keys.ts'
 import type { RecordCommand } from '../record/record.ts'
 import { asUnencrypted } from '../record/stored-outcome.ts'
 import { type KeyRing, open, seal } from './key-ring.ts'
-
-/**
- * Keys for our own use (`core/request/identity.ts`) have no outcome of a request. The secret of reservation ids stays for years, and may be
- * older than the ring.
- */
-const OURS = /^dedup:%?:/
 
 export function encryptedNode(node: RecordNode, ring: KeyRing): RecordNode {
   return {
@@ -35,7 +30,8 @@ function opened(answer: NodeAnswer, key: string, ring: KeyRing): NodeAnswer {
   const plainOf = (bytes: Buffer): Buffer => {
     const result = open(ring, key, bytes)
     if (result.kind === 'opened') return result.plain
-    return result.kind === 'plain' && !ring.readsPlain && !OURS.test(key) ? asUnencrypted(bytes) : bytes
+    // Keys for our own use have no outcome of a request. The secret of reservation ids stays for years, and may be older than the ring.
+    return result.kind === 'plain' && !ring.readsPlain && !isOurs(key) ? asUnencrypted(bytes) : bytes
   }
   if (answer.kind === 'completed') return { ...answer, outcome: plainOf(answer.outcome) }
   if (answer.kind === 'record' && answer.record?.state === 'completed')
