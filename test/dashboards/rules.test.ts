@@ -48,6 +48,20 @@ describe('alerts', () => {
 
   test.each(inSlice)('$alert fires, alone, and resolves', firesAloneAndResolves)
 
+  // Bug: a new installation told of each of its nodes that it "was started again".
+  test('the first start of a node is no alert, the next one is', async () => {
+    const node = at('fencepost_redis_node_start_timestamp_seconds', 'node="redis-0"')
+    const [build] = Object.entries(NO_TRAFFIC).filter(([series]) => series.includes('build_info'))
+    await play(
+      [
+        { series: build?.[0] ?? '', values: '1x60' },
+        // Started with the second minute, seen with the third, and away for five minutes before it was started again.
+        { series: node, values: '_x1 60x20 NaN NaN NaN NaN 1620x30' },
+      ],
+      { 2: [], 3: [], 10: [], 28: ['FencepostRedisNodeRestarted'], 30: [] },
+    )
+  })
+
   // Bug: one request without an answer of a majority, in a night of thirty requests an hour, paged two people.
   test('one failed request in a quiet night pages nobody', async () => {
     const [failed, succeeded] = ['failure', 'success'].map((result) =>
