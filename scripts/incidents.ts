@@ -155,7 +155,8 @@ async function play(incident: Incident, rules: string): Promise<Played> {
   const happened: { at: number; text: string }[] = []
   await incident.play(stack, (what) => void happened.push({ at: Date.now(), text: what }))
   const firing = await prometheus.range(
-    'group by (alertname, severity) (ALERTS{alertstate="firing"})',
+    // Nobody is told of those that inform.
+    'group by (alertname, severity) (ALERTS{alertstate="firing",severity!="info"})',
     began / 1_000,
     Date.now() / 1_000,
     1,

@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { firesAloneAndResolves, play, podsNamedIn, RULES } from './promtool.ts'
 import {
+  AFTERWARDS,
   at,
   BURN,
   HEALTHY_MINUTES,
@@ -56,7 +57,9 @@ describe('alerts', () => {
       [at('fencepost_sweeper_elected')]: 0,
       [at('fencepost_write_back_pending')]: 12,
     }
-    await play(seriesOf(USUAL, { bad, minutes: 30 }), { [HEALTHY_MINUTES + 25]: ['FencepostQuorumLost'] })
+    await play(seriesOf(USUAL, { bad, minutes: 30 }), {
+      [HEALTHY_MINUTES + 25]: ['FencepostQuorumLost', AFTERWARDS],
+    })
   })
 
   test('a slow burn is noticed by the longest window, after hours', async () => {

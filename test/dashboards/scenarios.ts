@@ -210,15 +210,16 @@ export const INCIDENTS: readonly Incident[] = [
     bad: Object.fromEntries(MEMORY_OF.map((series) => [series, 0.92])),
     minutes: 15,
     firesAfter: 8,
-    resolvedAfter: 2,
-    also: ['FencepostRedisNodeMemoryHigh'],
+    resolvedAfter: 40,
+    also: ['FencepostRedisNodeMemoryHigh', 'FencepostOutageBefore'],
   },
   {
     alert: 'FencepostQuorumLost',
     bad: { [at('fencepost_quorum_reachable_nodes')]: 2 },
     minutes: 5,
     firesAfter: 3,
-    resolvedAfter: 2,
+    resolvedAfter: 40,
+    also: ['FencepostOutageBefore'],
   },
   {
     alert: 'FencepostQuorumNoSpare',
@@ -434,6 +435,9 @@ export const INCIDENTS: readonly Incident[] = [
   },
   { alert: 'FencepostTargetsMissing', absent: true, bad: {}, minutes: 30, firesAfter: 20, resolvedAfter: 2 },
 ]
+
+/** It follows others: {@link INCIDENTS} that it fires with. */
+export const AFTERWARDS = 'FencepostOutageBefore'
 
 /** It compares days, so it is played in hours. */
 export const OVER_DAYS = 'FencepostRedisNodesFillingUp'
