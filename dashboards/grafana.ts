@@ -60,7 +60,8 @@ export function grafanaJson(board: Board): string {
         .enable(true)
         .iconColor('blue')
         .expr(
-          `changes(process_start_time_seconds{${S}}[1m]) > 0 and on (instance) fencepost_build_info{${S}}`,
+          // Its age and not `changes(…)`: a pod that replaces another has series of its own, which begin with its start.
+          `time() - process_start_time_seconds{${S}} < 90 and on (cluster, namespace, job, instance) fencepost_build_info{${S}}`,
         ),
     )
   for (const panel of board.panels) builder.withPanel(panelOf(panel))

@@ -96,6 +96,35 @@ test('Prometheus reads every query, in every dashboard', async () => {
   expect(await promtool('check', 'rules', file)).toContain(`SUCCESS: ${rules.length} rules found`)
 })
 
+// Bug: it asked for changes of a series, and the series of a pod that replaces another begins with its start: no rollout was marked.
+test('the annotation marks a pod that replaces another, at its start', async () => {
+  const { annotations } = JSON.parse(grafanaJson(BOARDS[0]!)) as {
+    annotations: { list: { name: string; expr: string }[] }
+  }
+  const [started] = annotations.list.filter(({ name }) => name === 'Sidecars started')
+  const of = (pod: string) => `namespace="shop",job="fencepost",instance="${pod}:9090",pod="${pod}"`
+  const marked = (minute: number, samples: object[]) => ({
+    expr: `count by (pod) (${filledIn(started?.expr ?? '', '1m')})`,
+    eval_time: `${minute}m`,
+    exp_samples: samples,
+  })
+  const test = {
+    interval: '1m',
+    input_series: [
+      { series: `fencepost_build_info{${of('before')}}`, values: '1x30 stale' },
+      { series: `process_start_time_seconds{${of('before')}}`, values: '-3600x30 stale' },
+      { series: `fencepost_build_info{${of('after')}}`, values: '_x29 1x30' },
+      { series: `process_start_time_seconds{${of('after')}}`, values: `_x29 ${30 * 60 - 10}x30` },
+    ],
+    promql_expr_test: [marked(20, []), marked(31, [{ labels: '{pod="after"}', value: 1 }]), marked(40, [])],
+  }
+  const folder = await mkdtemp(join(tmpdir(), 'fencepost-annotation-'))
+  onTestFinished(() => rm(folder, { recursive: true }))
+  const file = join(folder, 'annotation.test.yaml')
+  await writeFile(file, stringify({ rule_files: [], evaluation_interval: '1m', tests: [test] }))
+  expect(await promtool('test', 'rules', file)).toContain('SUCCESS')
+})
+
 test('every metric of ours in a query is one that docs/reference/telemetry.md lists', async () => {
   const page = await readFile(join(folder, '../docs/reference/telemetry.md'), 'utf8')
   const listed = new Set(page.match(/\bfencepost_\w+/g))
