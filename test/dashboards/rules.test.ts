@@ -136,6 +136,16 @@ describe('what is written about alerts', () => {
     },
   )
 
+  // Bug: Prometheus reaches from its samples to the ends of a window, and an alert said that 1.019 leases ran out.
+  test('what is counted is told in whole numbers', () => {
+    const counts = alerts.filter(
+      ({ expr, annotations }) => expr.includes('increase(') && annotations.description?.includes('$value'),
+    )
+    expect(counts.length).toBeGreaterThan(4)
+    for (const { alert, annotations } of counts)
+      expect(annotations.description, alert).toContain('{{ $value | printf "%.0f" }}')
+  })
+
   // Bug: vmalert filled in `%!q(<nil>)` for the label `cluster` of a Prometheus of one cluster, the query failed, and no page ever fired.
   test('a query of an annotation is given a text for every label that an installation may lack', () => {
     const given = alerts.flatMap(({ annotations }) =>
