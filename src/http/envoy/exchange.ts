@@ -37,12 +37,15 @@ import {
   setting,
 } from './messages.ts'
 
+/** @property set in place of the lines of their names that came */
+export type HeaderChanges = { readonly set: HeaderList; readonly removed: readonly string[] }
+
 export interface Exchange {
   /** The head of the request, with its pseudo-headers. */
   readonly head: HeaderList
   readBody(limitBytes: number, held: HeldBody): Promise<Body>
-  /** Lets the request go on to the application with these header lines, and waits for the answer. Never rejects. */
-  forward(lines: HeaderList, storedLimitBytes: number, held: HeldBody): Promise<ForwardResult>
+  /** Lets the request go on to the application with these changes, and waits for the answer. Never rejects. */
+  forward(changes: HeaderChanges, storedLimitBytes: number, held: HeldBody): Promise<ForwardResult>
   /** Lets the message that Envoy holds go on, request or answer; Envoy shows nothing more of it. */
   passOn(answer?: Answer): void
   /** Sends an answer in place of the message that Envoy holds. */
@@ -94,7 +97,7 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
   }
 
   async function forward(
-    lines: HeaderList,
+    { set, removed }: HeaderChanges,
     storedLimitBytes: number,
     memory: HeldBody,
   ): Promise<ForwardResult> {
@@ -102,8 +105,8 @@ export function exchangeOver(conversation: Conversation, first: ProcessingReques
       if (!conversation.ended.aborted) await held.next()
       return { kind: 'never_sent', detail: 'Envoy gave the request up before it was let through' }
     }
-    const removeHeaders = [...new Set([...foreign, ...otherSpellings(headers, lines)])]
-    held.goOn({ setHeaders: setting(lines, 'bytes'), removeHeaders })
+    const removeHeaders = [...new Set([...foreign, ...removed, ...otherSpellings(headers, set)])]
+    held.goOn({ setHeaders: setting(set, 'bytes'), removeHeaders })
     for (;;) {
       const message = await held.next()
       if (message === undefined) return lost('Envoy ended the stream before the answer')

@@ -6,6 +6,7 @@
  * unknown, and its claim stays until the lease ends.
  */
 
+import { isDeepStrictEqual } from 'node:util'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
 import type { Route } from '../../core/routes/route.ts'
@@ -27,7 +28,7 @@ import { type FailurePorts, failureAnswer, NO_UPGRADE } from '../request/refusal
 import { describedToTrace, forwardedScheme } from '../request/traced-request.ts'
 import type { BodyMemory } from '../server/body-memory.ts'
 import type { Conversation } from './conversation.ts'
-import { type Exchange, exchangeOver } from './exchange.ts'
+import { type Exchange, exchangeOver, type HeaderChanges } from './exchange.ts'
 import { ordinaryLines, pseudoHeader } from './messages.ts'
 
 export type ProcessingOptions = ProtectOptions & {
@@ -97,9 +98,8 @@ async function serve(
       readBody: (limitBytes: number) => exchange.readBody(limitBytes, held),
       abandoned: ended,
       forward: (_: Buffer, claimed: Claimed | undefined) => {
-        const lines = linesTowards(request, claimed, ports.tracing)
         return exchange.forward(
-          lines,
+          changesTowards(request, claimed, ports.tracing),
           match.route.mode === 'bypass' ? 0 : match.route.storedResponseLimitBytes,
           held,
         )
@@ -153,18 +153,20 @@ function replacing(answer: Answer): Done {
   return { answer, passesOn: false }
 }
 
-/** Header lines for the application besides the request's own. */
-function linesTowards(
+/** What the head of the request becomes on its way to the application. */
+function changesTowards(
   { headers }: AdmittedRequest,
   claimed: Claimed | undefined,
   tracing: Tracing,
-): HeaderList {
-  const known = new Set(headers)
-  const came = new Set(headers.map(([name, value]) => `${name}\0${value}`))
-  const traced = tracing
-    .outgoing([...known], claimed)
-    .filter(([name, value]) => !came.has(`${name}\0${value}`))
-  return [...(claimed === undefined ? [] : claimedLines(claimed)), ...traced]
+): HeaderChanges {
+  const traced = tracing.outgoing([...headers], claimed)
+  const names = [...new Set([...headers, ...traced].map(([name]) => name))]
+  const changed = new Set(
+    names.filter((name) => !isDeepStrictEqual(linesOf(headers, name), linesOf(traced, name))),
+  )
+  const lines = traced.filter(([name]) => changed.has(name))
+  const set = [...(claimed === undefined ? [] : claimedLines(claimed)), ...lines]
+  return { set, removed: [...changed].filter((name) => linesOf(traced, name).length === 0) }
 }
 
 function asksForUpgrade(headers: HeaderList): boolean {

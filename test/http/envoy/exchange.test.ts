@@ -36,7 +36,9 @@ test.each<[what: string, messages: readonly ProcessingRequest[], over: boolean]>
   const { conversation, answers } = said(messages, over)
   const exchange = exchangeOver(conversation, requestHead({}))
   using held = createBodyMemory(2 ** 20).hold()
-  expect(await exchange.forward([['fencepost-attempt', '1']], 1_024, held)).toMatchObject({
+  expect(
+    await exchange.forward({ set: [['fencepost-attempt', '1']], removed: [] }, 1_024, held),
+  ).toMatchObject({
     kind: 'never_sent',
   })
   expect(answers).toEqual([])
@@ -62,7 +64,7 @@ test('a call of gRPC whose outcome is that of a later attempt ends as that one d
     requestHead({ 'content-type': 'application/grpc' }),
   )
   using held = createBodyMemory(2 ** 20).hold()
-  await exchange.forward([], 1_024, held)
+  await exchange.forward({ set: [], removed: [] }, 1_024, held)
   exchange.replace(
     problemAnswer(
       { code: 'response-not-stored', detail: 'It was carried out.' },

@@ -195,6 +195,24 @@ describe('ext_proc', () => {
     stream.cancel()
   })
 
+  // Bug: lines were added and replaced, none was taken away: what only the sidecar may say came from the client.
+  test('baggage of a client that only the sidecar may set is taken away', async () => {
+    await using traced = await startSidecar({
+      ...ENV,
+      FENCEPOST_TRACING: 'on',
+      OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9',
+    })
+    using client = envoyClient(traced.gatewayGrpc)
+    const stream = client.process()
+    stream.say(
+      requestHead({ 'idempotency-key': randomUUID(), baggage: 'fencepost.lock_id=forged' }, { body: false }),
+    )
+    const mutation = mutationOf(await stream.answer())
+    expect(mutation?.removeHeaders).toEqual(['baggage'])
+    expect(setBy(mutation?.setHeaders)).not.toHaveProperty('baggage')
+    stream.cancel()
+  })
+
   test('a request is let through with its token, its answer is recorded, and replayed', async () => {
     const key = randomUUID()
     const { stream, told, headers } = await letThrough(key, '{}')
