@@ -4,6 +4,7 @@
  */
 
 import type { ReadinessFacts } from '../core/health/readiness.ts'
+import { takesWrites } from '../core/nodes/takes-writes.ts'
 import type { NodeView } from '../http/admin/server.ts'
 
 export type NodesSeen = {
@@ -29,15 +30,17 @@ export function readinessFacts(
 ): ReadinessFacts {
   const groups = groupsOf(nodes, skewed)
   const voting = Math.max(...groups.map((group) => group.voting))
+  const writable = Math.max(...groups.map((group) => group.writable))
   const clockRefusal = refusalFor(groups, voting, skewed !== undefined, { nodeCount, required })
   return {
     phase,
     voting,
+    writable,
     nodeCount,
     required,
     ...(groups.length === 1
       ? {}
-      : { groupsLost: groups.flatMap((group) => (group.voting < required ? [group.name] : [])) }),
+      : { groupsLost: groups.flatMap((group) => (group.writable < required ? [group.name] : [])) }),
     ...(agreed ? {} : { notAgreed: true }),
     standstills,
     ...(clockRefusal === undefined ? {} : { clockRefusal }),
@@ -47,6 +50,7 @@ export function readinessFacts(
 type Group = {
   readonly name: string
   readonly voting: number
+  readonly writable: number
   readonly suspended: number
   readonly skewed: number
 }
@@ -56,6 +60,7 @@ function groupsOf(nodes: readonly NodeView[], skewed: ReadonlySet<string> | unde
   return byName.map(([name, all = []]) => ({
     name,
     voting: all.filter(({ state }) => state === 'voting').length,
+    writable: all.filter(takesWrites).length,
     suspended: all.filter(({ state }) => state === 'suspended').length,
     skewed: all.filter((node) => skewed?.has(node.name)).length,
   }))

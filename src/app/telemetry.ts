@@ -10,6 +10,7 @@ import type { CollectedStats } from '../coordination/node-collector.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
 import { createReadinessGate, type ReadinessVerdict } from '../core/health/readiness.ts'
+import { refusesWrites } from '../core/nodes/takes-writes.ts'
 import type { Leases, RecordNode } from '../core/ports.ts'
 import type { SagaBacklog } from '../core/saga-admin.ts'
 import { type Tracing, UNTRACED } from '../core/tracing.ts'
@@ -151,8 +152,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
         ...view,
         voting: view.state === 'voting',
         quarantined: view.state === 'quarantined',
-        // A node that votes has a reason only where it does.
-        refusesWrites: view.state === 'voting' && view.reason !== undefined,
+        refusesWrites: refusesWrites(view),
       }))
       recordStanding(metrics, { ...watched, nodes, readiness: verdict(watched) })
       recordSagaBacklog(metrics.sagas, watched.sagas)

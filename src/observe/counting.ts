@@ -154,7 +154,9 @@ export function recordStanding(metrics: Metrics, standing: Standing): void {
   } = standing
   const groups = Object.values(Object.groupBy(nodes, ({ group = '' }) => group))
   // The quorum with the fewest nodes is the first to be lost.
-  const reachable = groups.map((all = []) => all.filter(({ voting }) => voting).length)
+  const reachable = groups.map(
+    (all = []) => all.filter(({ voting, refusesWrites = false }) => voting && !refusesWrites).length,
+  )
   metrics.reachableNodes.set(reachable.length === 0 ? 0 : Math.min(...reachable))
   for (const { name: node, voting, refusesWrites = false, startedWallMs, memoryShare } of nodes) {
     metrics.nodeUp.set({ node }, voting ? 1 : 0)

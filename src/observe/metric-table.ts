@@ -137,7 +137,7 @@ function nodeMetrics({ counter, counterByTwo, gauge, histogramBy }: Kinds, node:
   return {
     reachableNodes: gauge(
       'fencepost_quorum_reachable_nodes',
-      'Nodes that can vote now; of several groups, those of the one that has the fewest.',
+      'Nodes that can vote now and take writes; of several groups, those of the one that has the fewest.',
       {},
     ),
     nodeUp: gauge('fencepost_redis_node_up', '1 where the node is connected and may vote.', { node }),

@@ -532,7 +532,8 @@ describe('what is counted when', () => {
       ),
     )
     expect(shown).toMatchObject({
-      fencepost_quorum_reachable_nodes: 4,
+      // One is in quarantine, and one refuses every write.
+      fencepost_quorum_reachable_nodes: 3,
       'fencepost_redis_node_up{node="redis-0"}': 0,
       'fencepost_redis_node_up{node="redis-1"}': 1,
       'fencepost_redis_node_refuses_writes{node="redis-0"}': 0,

@@ -83,7 +83,7 @@ test('each request of a storm on two groups is executed once; one group is lost,
   // It stays ready for the others, and says whose identities are refused.
   expect(await readiness(first)).toMatchObject({
     status: 200,
-    body: expect.stringContaining('no majority can vote in two: its identities are refused'),
+    body: expect.stringContaining('no majority can vote and take writes in two: its identities are refused'),
   })
   const metrics = seriesOf(await (await fetch(`${first.admin}/metrics`)).text())
   expect(metrics.get('fencepost_quorum_required')).toBe(2)

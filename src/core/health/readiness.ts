@@ -8,7 +8,7 @@
  * Owns the judgement over the samples and facts it is given, and no timer: `evaluate` is called every {@link
  * ReadinessGate.evaluateEveryMs}. Too few samples are no evidence: the state stays, and counting in a row starts anew.
  * Claims that began before a lost quorum was back say how long the outage was and nothing of the nodes now: they don't
- * count, nor do those from just before the loss was noticed. A majority that can't vote, a clock for which claims are
+ * count, nor do those from just before the loss was noticed. A majority that can't vote or takes no writes, a clock for which claims are
  * refused, and the end of the process need no brakes. Where requests go on without a quorum, its loss is only reported, as
  * an unready pod gets none of them; but a pod that never saw a majority stays unready, so that a rollout with the wrong
  * nodes stops.
@@ -40,6 +40,8 @@ export type ReadinessFacts = {
   readonly phase: 'starting' | 'serving' | 'leaving' | 'draining'
   /** Of several quorum groups: in the one with the most votes. */
   readonly voting: number
+  /** Of those that vote, the ones that take writes; in the group with the most. */
+  readonly writable: number
   /** Of one group. */
   readonly nodeCount: number
   readonly required: number
@@ -136,8 +138,8 @@ export function createReadinessGate(
   }
 
   function verdict(facts: ReadinessFacts): ReadinessVerdict {
-    const { phase, voting, required, notAgreed, clockRefusal } = facts
-    const present = voting >= required && notAgreed !== true
+    const { phase, writable, required, notAgreed, clockRefusal } = facts
+    const present = writable >= required && notAgreed !== true
     seen ||= present
     const goesOn = options.quorumGate === 'report' && seen && notAgreed !== true
     const failing = new Map<ReadinessReason, string>()
@@ -202,14 +204,16 @@ function lostQuorum(facts: ReadinessFacts): string | undefined {
 }
 
 function lostVotes(facts: ReadinessFacts): string | undefined {
-  const { voting, nodeCount, required, groupsLost = [], notAgreed } = facts
+  const { voting, writable, nodeCount, required, groupsLost = [], notAgreed } = facts
   const lost = groupsLost.join(', ')
   if (notAgreed === true)
     return `no majority was seen of ${lost} yet, and only all groups together show that every sidecar has the same ones`
   if (voting < required) return `${voting} of ${nodeCount} nodes can vote, ${required} are needed`
+  if (writable < required)
+    return `${writable} of ${nodeCount} nodes take writes, ${required} are needed: each of the others that vote says why it refuses them`
   return lost === ''
     ? undefined
-    : `no majority can vote in ${lost}: its identities are refused, all others served`
+    : `no majority can vote and take writes in ${lost}: its identities are refused, all others served`
 }
 
 function slowness(p95Ms: number | undefined, { latencyGate, ...options }: ReadinessOptions): string {

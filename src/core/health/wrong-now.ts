@@ -4,6 +4,7 @@
  * Pure. It says what one sidecar sees; alerts say what lasts, and what all of them see.
  */
 
+import { refusesWrites, takesWrites } from '../nodes/takes-writes.ts'
 import type { ReadinessReason } from './readiness.ts'
 
 export type NodeSeenNow = {
@@ -50,9 +51,10 @@ export function wrongNow(seen: SeenNow): readonly Trouble[] {
 function aboutVotes({ nodes, required }: SeenNow): Trouble[] {
   const groups = Object.entries(Object.groupBy(nodes, ({ group = '' }) => group))
   return groups.flatMap(([group, all = []]) => {
-    const voting = all.filter(({ state }) => state === 'voting').length
     const of = group === '' ? '' : ` in the group ${group}`
-    const votes = `${voting} of ${all.length} nodes vote${of}, ${required} are a majority`
+    const voting = all.filter(takesWrites).length
+    const vote = all.some(refusesWrites) ? 'vote and take writes' : 'vote'
+    const votes = `${voting} of ${all.length} nodes ${vote}${of}, ${required} are a majority`
     if (voting < required) return [{ what: `The quorum is lost: ${votes}.`, runbook: 'FencepostQuorumLost' }]
     if (voting === required && all.length > required)
       return [
@@ -72,11 +74,11 @@ const OF_STATE: Readonly<Record<string, { readonly what: string; readonly runboo
   suspended: { what: 'is not counted', runbook: 'FencepostClockStepped' },
 }
 
-/** A node that votes has a reason only where it refuses every write. */
 const READS_ONLY = { what: 'answers reads alone', runbook: 'FencepostRedisNodeDown' }
 
-function aboutNode({ name, state, reason, memoryShare = 0, skewed }: NodeSeenNow): Trouble[] {
-  const known = state === 'voting' && reason !== undefined ? READS_ONLY : OF_STATE[state]
+function aboutNode(node: NodeSeenNow): Trouble[] {
+  const { name, state, reason, memoryShare = 0, skewed } = node
+  const known = refusesWrites(node) ? READS_ONLY : OF_STATE[state]
   const why = reason === undefined ? '.' : `: ${reason}.`
   return [
     ...(known === undefined ? [] : [{ what: `${name} ${known.what}${why}`, runbook: known.runbook }]),

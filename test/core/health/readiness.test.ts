@@ -1,7 +1,11 @@
 // When slow claims take a pod out of service: the brakes, one row each, on a virtual clock.
 import { describe, expect, test } from 'vitest'
 import { watchQuorum } from '../../../src/app/quorum-watch.ts'
-import { createReadinessGate, type ReadinessOptions } from '../../../src/core/health/readiness.ts'
+import {
+  createReadinessGate,
+  type ReadinessFacts,
+  type ReadinessOptions,
+} from '../../../src/core/health/readiness.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
 const OPTIONS: ReadinessOptions = {
@@ -13,7 +17,13 @@ const OPTIONS: ReadinessOptions = {
   readinessMinSamples: 20,
   minUnreadyMs: 15_000,
 }
-const SERVING = { phase: 'serving', voting: 5, nodeCount: 5, required: 3 } as const
+const SERVING = { phase: 'serving', voting: 5, writable: 5, nodeCount: 5, required: 3 } as const
+/** Each node that votes takes writes, where nothing else is said. */
+const factsWith = (differs: Partial<ReadinessFacts>): ReadinessFacts => ({
+  ...SERVING,
+  writable: differs.voting ?? SERVING.writable,
+  ...differs,
+})
 
 /** Samples of one evaluation period: so many of one duration. */
 type Period = readonly (readonly [count: number, durationMs: number])[]
@@ -203,6 +213,21 @@ describe('which groups have a majority', () => {
     expect(told).toEqual([false, true])
   })
 
+  test('a node that votes and refuses every write is none of them, until it takes writes or votes anew', () => {
+    const told: boolean[] = []
+    const saw = watchQuorum(NAMES.slice(0, 3), { nodeCount: 3, required: 2 }, (now) => told.push(now), false)
+    const writes = (node: string, refusal?: string) => saw({ kind: 'node_writes', node, refusal })
+    writes('a/0', 'MISCONF')
+    writes('a/1', 'MISCONF')
+    expect(told).toEqual([false])
+    writes('a/1')
+    expect(told).toEqual([false, true])
+    saw(state('a/1', 'down'))
+    saw(state('a/0', 'down'))
+    saw(state('a/0', 'voting'))
+    expect(told).toEqual([false, true, false, true])
+  })
+
   test('a sidecar that starts in an outage has no quorum until its nodes are reported to vote', () => {
     const told: boolean[] = []
     const saw = watchQuorum(NAMES, { nodeCount: 3, required: 2 }, (present) => told.push(present), true)
@@ -228,11 +253,18 @@ describe('readiness without brakes', () => {
     ],
     ['a minority votes', { voting: 2 }, false, ['quorum'], ['2 of 5 nodes can vote, 3 are needed']],
     [
+      'a majority votes, and no majority takes writes',
+      { writable: 2 },
+      false,
+      ['quorum'],
+      ['2 of 5 nodes take writes, 3 are needed: each of the others that vote says why it refuses them'],
+    ],
+    [
       'one of several groups is lost: shown, and the others are served',
       { groupsLost: ['b'] },
       true,
       ['quorum'],
-      ['no majority can vote in b: its identities are refused, all others served'],
+      ['no majority can vote and take writes in b: its identities are refused, all others served'],
     ],
     [
       'all groups are lost',
@@ -267,7 +299,7 @@ describe('readiness without brakes', () => {
       ['it is draining', '0 of 5 nodes can vote, 3 are needed'],
     ],
   ] as const)('%s', (_, differs, ready, failing, reasons) => {
-    const verdict = gate.verdict({ ...SERVING, ...differs })
+    const verdict = gate.verdict(factsWith(differs))
     const sentences = [...verdict.sentences]
     expect({ ...verdict, failing: [...verdict.failing], sentences }).toEqual({
       ready,
@@ -297,22 +329,22 @@ describe('where requests go on without a quorum, its loss is only reported', () 
   ] as const)('%s', (_, differs, reason, sentence) => {
     const gate = reporting()
     expect(gate.verdict(SERVING).ready).toBe(true)
-    const { ready, sentences } = gate.verdict({ ...SERVING, ...differs })
+    const { ready, sentences } = gate.verdict(factsWith(differs))
     expect([ready, sentences.get(reason)]).toEqual([true, sentence])
   })
 
   test('a pod that has never seen a majority stays unready: a rollout with the wrong nodes stops', () => {
     const gate = reporting()
-    expect(gate.verdict({ ...SERVING, voting: 0 }).ready).toBe(false)
+    expect(gate.verdict(factsWith({ voting: 0 })).ready).toBe(false)
     gate.quorum(false)
     gate.quorum(true)
-    expect(gate.verdict({ ...SERVING, voting: 2 }).ready).toBe(true)
+    expect(gate.verdict(factsWith({ voting: 2 })).ready).toBe(true)
   })
 
   test('neither are the groups of a cluster that were not all seen yet', () => {
     const gate = reporting()
     expect(gate.verdict(SERVING).ready).toBe(true)
-    expect(gate.verdict({ ...SERVING, groupsLost: ['b'], notAgreed: true }).ready).toBe(false)
+    expect(gate.verdict(factsWith({ groupsLost: ['b'], notAgreed: true })).ready).toBe(false)
   })
 
   test.each([
@@ -320,7 +352,7 @@ describe('where requests go on without a quorum, its loss is only reported', () 
     ['that claims are refused for the clocks while nodes vote', { clockRefusal: 'clocks differ' }],
   ] as const)('%s makes it unready all the same', (_, differs) => {
     const gate = reporting()
-    expect(gate.verdict({ ...SERVING, ...differs }).ready).toBe(false)
+    expect(gate.verdict(factsWith(differs)).ready).toBe(false)
   })
 })
 

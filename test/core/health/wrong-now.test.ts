@@ -37,6 +37,17 @@ const ROWS: readonly (readonly [string, Partial<SeenNow>, readonly string[]])[] 
     { nodes: nodes({ reason: 'it refuses every write: MISCONF' }) },
     ['FencepostRedisNodeDown'],
   ],
+  [
+    'a majority votes and refuses every write',
+    {
+      nodes: nodes(
+        { reason: 'it refuses every write: MISCONF' },
+        { reason: 'MISCONF' },
+        { reason: 'MISCONF' },
+      ),
+    },
+    ['FencepostQuorumLost', 'FencepostRedisNodeDown', 'FencepostRedisNodeDown', 'FencepostRedisNodeDown'],
+  ],
   ['one node is unfit', { nodes: nodes({ state: 'unfit' }) }, ['FencepostRedisNodeDown']],
   [
     'one node is in quarantine',
