@@ -12,7 +12,7 @@ import { ContinuityMemory, type Present } from '../core/nodes/continuity-memory.
 import type { EnrolmentNode } from '../core/nodes/enrolment-node.ts'
 import { type Cluster, isEnrolled, isQuarantined, nonceIn } from '../core/nodes/enrolment-rules.ts'
 import type { CopyPorts } from '../core/nodes/record-copying.ts'
-import { type Rival, RivalWatch, yieldsTo } from '../core/nodes/rivals.ts'
+import { type Rival, RivalWatch, showsRival, yieldsTo } from '../core/nodes/rivals.ts'
 import { ANSWER_MAX_AGE_MS } from '../core/quorum/answer-age.ts'
 import { majorityOf } from '../core/units.ts'
 import type { ClusterNodes } from './cluster-nodes.ts'
@@ -142,7 +142,7 @@ export class NodeContinuity {
   /** For viewers of the nodes: why it waits, where its data could have sufficed. */
   explained(member: Member): NodeState {
     const { state } = member
-    if (state.kind === 'quarantined' && this.rivalOf(member)?.lives === true)
+    if (state.kind === 'quarantined' && (this.rivalOf(member)?.lives === true || showsRival(state.facts)))
       return { ...state, reason: TWO_SERVERS }
     const verdict = this.#verdictOn(member)
     if (state.kind !== 'quarantined' || verdict === undefined || verdict.kind === 'unknown') return state

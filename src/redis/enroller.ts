@@ -11,6 +11,7 @@ import type { Peer } from '../core/nodes/enrolment-node.ts'
 import { isQuarantined, nextEnrolmentStep } from '../core/nodes/enrolment-rules.ts'
 import { foundingWindowMs, type Proposal, proposedBy } from '../core/nodes/founding.ts'
 import type { MergedKeys } from '../core/nodes/record-copying.ts'
+import { RESTART_EVERY_MS } from '../core/nodes/rivals.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
 import type { ClusterNodes } from './cluster-nodes.ts'
@@ -26,9 +27,6 @@ const COPY_KEYS_PER_SECOND = 5_000
 
 /** How long a sidecar keeps the work on a node: longer than a turn, but a dead sidecar must not block for long. */
 const OCCUPY_MS = 3_000
-
-/** How often the quarantine of a node begins anew while another server is used under its name. */
-const RESTART_EVERY_MS = 5_000
 
 /** How long one turn goes on copying before it writes down its progress and looks at the node again. */
 const TURN_MS = 1_000
@@ -199,7 +197,7 @@ export class Enroller {
       if (rival.lives && waitedMs < Math.min(RESTART_EVERY_MS, view.quarantineMs))
         return { kind: 'wait', remainingMs: view.quarantineMs }
       if (!(await occupy())) return { kind: 'busy' }
-      await target.restart(quarantine.nonce, options.random.hex(16))
+      await target.restart(quarantine.nonce, options.random.hex(16), rival.lives)
       if (!rival.lives) {
         this.#continuity.outlivedRival(member)
         this.#rivalTold.delete(member)

@@ -61,8 +61,9 @@ export class RedisEnrolmentNode implements EnrolmentNode {
     await this.#act('begin', nonce, origin)
   }
 
-  async restart(nonce: string, nextNonce: string): Promise<void> {
-    await this.#act('restart', nonce, nextNonce)
+  /** @param rival because another server is used under its name: who looks at the node later sees it */
+  async restart(nonce: string, nextNonce: string, rival = false): Promise<void> {
+    await this.#act('restart', nonce, nextNonce, rival ? '1' : '')
   }
 
   save(nonce: string, { done, source, copied }: CopyProgress): Promise<boolean> {

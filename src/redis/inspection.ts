@@ -263,6 +263,7 @@ function quarantineOf(flat: unknown): Quarantine | undefined {
     origin: field.get('origin') === 'new' ? 'new' : 'forgot',
     ...(declaredBy === undefined ? {} : { declaredBy }),
     ...(lineage === undefined ? {} : { lineage }),
+    ...(field.get('rival') === '1' ? { rival: true } : {}),
     progress,
   }
 }

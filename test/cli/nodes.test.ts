@@ -40,7 +40,7 @@ async function run(servers: RedisServers, ...args: string[]) {
   return { exitCode: await nodes(args, io), stdout: stdout(), stderr: stderr() }
 }
 
-function operatorIo(servers: RedisServers) {
+function operatorIo(servers: RedisServers, more: Readonly<Record<string, string>> = {}) {
   return bufferedIo({
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
     FENCEPOST_PROXY_LISTEN: 'off',
@@ -50,6 +50,7 @@ function operatorIo(servers: RedisServers) {
     FENCEPOST_CLAIM_BUDGET: '3s',
     FENCEPOST_RESERVATION_MAX_LEASE: '1s',
     FENCEPOST_CLOCK_STEP: '0ms',
+    ...more,
   })
 }
 
@@ -261,3 +262,29 @@ test('enroll waits for the last of brand-new nodes, which forgot nothing', async
   expect([await nodes(['enroll'], { ...io, signals: { ...io.signals, onStop } }), stderr()]).toEqual([0, ''])
   expect(stdout()).toContain('3 of 3 nodes vote')
 })
+
+// Bug: it looks once, and said `it forgot what it had promised` of a node that waited because of another server.
+test('status says of a node that waits because its name leads to two servers that it does', async () => {
+  const names = ['redis-0', 'redis-1', 'redis-2']
+  const servers = await startRedisServers(4)
+  onTestFinished(() => servers[Symbol.asyncDispose]())
+  const [old = '', one = '', two = '', other = ''] = servers.urls
+  const join = async (urls: readonly string[]) => {
+    const sidecar = await joinCluster(urls, { names, quarantineMs: 12_000, inspectEveryMs: 200 })
+    onTestFinished(() => sidecar[Symbol.asyncDispose]())
+    return sidecar
+  }
+  await (await join([old, one, two])).votes(3)
+  await join([other, one, two])
+  const status = async (...args: string[]) => {
+    const { io, stdout } = operatorIo(servers, {
+      FENCEPOST_REDIS_NODES: [other, one, two].join(','),
+      FENCEPOST_REDIS_NODE_NAMES: names.join(','),
+    })
+    await nodes(['status', ...args], io)
+    return stdout()
+  }
+  const line = /^redis-0 .* quarantined {2}its name leads to two servers: .*, for \d+s, 0 records copied/m
+  await eventually('it says so', async () => line.test(await status()), { withinMs: 40_000, everyMs: 500 })
+  expect(JSON.parse(await status('--json')).nodes[0].reason).toContain('its name leads to two servers')
+}, 80_000)

@@ -14,6 +14,8 @@
  * of the adapter: a node that waits is not enrolled while the other one lives, and of two that vote one loses its epoch.
  */
 
+import type { Membership } from './enrolment-rules.ts'
+
 /** Notes of a node that was just enrolled, or just restarted, are still on their way. */
 const SETTLED_AFTER_MS = 3_000
 
@@ -22,6 +24,9 @@ export const RIVAL_BEATS = 5
 
 /** Twice what five beats take where a node has one a second. Who waits for a node looks every second. */
 const LIVES_FOR_MS = 10_000
+
+/** How often the quarantine of a node begins anew while another server is used under its name. */
+export const RESTART_EVERY_MS = 5_000
 
 type Seen = {
   readonly as: string
@@ -68,6 +73,11 @@ export class RivalWatch {
     const seen = this.#seen.get(name)
     if (seen !== undefined) seen.rival = undefined
   }
+}
+
+/** Whether sidecars saw the other server a moment ago, as a node that waits shows it to whoever has not watched. */
+export function showsRival({ quarantine, nodeMs }: Pick<Membership, 'quarantine' | 'nodeMs'>): boolean {
+  return quarantine?.rival === true && nodeMs - quarantine.sinceNodeMs < LIVES_FOR_MS
 }
 
 /** Both servers vote, and sidecars on either side know both enrolments: each of them names the same one. */

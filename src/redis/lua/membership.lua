@@ -7,7 +7,7 @@ KEYS  [1] epoch  [2] quarantine (hash)  [3] cluster (hash)  [4] claim of a found
 ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
   look
   begin      nonce, origin new|forgot
-  restart    nonce, next nonce
+  restart    nonce, next nonce, 1 where another server is used under the node's name (else empty or absent)
   save       nonce, run_ids done (comma between), run_id of the source, cursor, records copied
   enrol      nonce, cluster id, quarantine (ms), names of all nodes (comma between; empty: not given)
   declare    who declares the loss, cluster id where none is known
@@ -128,6 +128,7 @@ if act == 'begin' then
 elseif act == 'restart' then
   if not is_meant() then return 0 end
   begin(ARGV[4], redis.call('HGET', QUARANTINE, 'origin'))
+  if ARGV[5] == '1' then redis.call('HSET', QUARANTINE, 'rival', '1') end
   return 1
 elseif act == 'save' then
   if not stands() then return 0 end
