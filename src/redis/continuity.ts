@@ -13,6 +13,7 @@ import type { EnrolmentNode } from '../core/nodes/enrolment-node.ts'
 import { type Cluster, isEnrolled, isQuarantined, nonceIn } from '../core/nodes/enrolment-rules.ts'
 import type { CopyPorts } from '../core/nodes/record-copying.ts'
 import { type Rival, RivalWatch, showsRival, yieldsTo } from '../core/nodes/rivals.ts'
+import { pulseOf, Succession } from '../core/nodes/succession.ts'
 import { ANSWER_MAX_AGE_MS } from '../core/quorum/answer-age.ts'
 import { majorityOf } from '../core/units.ts'
 import type { ClusterNodes } from './cluster-nodes.ts'
@@ -25,6 +26,9 @@ import { writeNotes, writePulse } from './pulse.ts'
 const PULSE_DEADLINE_MS = 1_000
 
 const SET_BACK = 'its data were set back'
+
+/** Of a server that is used again, and no sidecar that runs used it before. */
+const WAS_REPLACED = 'its name has led to another server since, and what was recorded there it lacks'
 
 /** Of a node whose name other sidecars use for another server. */
 export const TWO_SERVERS =
@@ -40,6 +44,7 @@ export class NodeContinuity {
   readonly #memory: ContinuityMemory
   readonly #beats = new BeatMemory()
   readonly #rivals = new RivalWatch()
+  readonly #succession: Succession
   readonly #continuing = new Continuing()
   readonly #watcher: Watcher
 
@@ -47,6 +52,7 @@ export class NodeContinuity {
     this.#nodes = nodes
     const { names = [], clockStepMs } = nodes.options
     const required = majorityOf(nodes.members.length)
+    this.#succession = new Succession(clockStepMs)
     this.#memory = new ContinuityMemory(names, {
       required,
       toleratedStepMs: clockStepMs,
@@ -78,13 +84,35 @@ export class NodeContinuity {
     const { sentMonoMs, receivedMonoMs } = sample
     const enrolled = isEnrolled(facts) && epoch !== undefined ? epoch : undefined
     this.#rivals.saw(name, enrolled === undefined ? `waiting ${runId}` : nonceIn(enrolled), receivedMonoMs)
-    for (const [other, noted] of beats?.others ?? [])
-      this.#rivals.noted(name, other, ...splitNote(noted), receivedMonoMs)
+    const pulseMs = pulseOf(facts)
+    if (enrolled !== undefined && pulseMs !== undefined)
+      this.#succession.used(name, nonceIn(enrolled), pulseMs)
+    for (const [other, noted] of beats?.others ?? []) {
+      const [nonce, count] = splitNote(noted)
+      this.#rivals.noted(name, other, nonce, count, receivedMonoMs)
+      if (pulseMs !== undefined) this.#succession.used(other, nonce, pulseMs)
+    }
+    if (this.#succession.isOver(name, facts)) {
+      this.#succession.forget(name)
+      return WAS_REPLACED
+    }
+    this.#lookAtReplaced(member)
     if (enrolled === undefined) this.#beats.waits(name)
     if (enrolled === undefined || beats === undefined) return undefined
     if (this.#beats.saw(name, enrolled, beats, sentMonoMs, receivedMonoMs)) return SET_BACK
     const rival = this.#rivals.rivalOf(name, receivedMonoMs)
     return rival?.lives === true && yieldsTo(nonceIn(enrolled), rival.nonce) ? TWO_SERVERS : undefined
+  }
+
+  /** Nodes that were looked at before another one showed that they were out of use. */
+  #lookAtReplaced(seen: Member): void {
+    const { members, options } = this.#nodes
+    for (const [index, member] of members.entries()) {
+      if (member === seen || member.state.kind !== 'voting' || options.watchOnly === true) continue
+      const name = options.names?.[index]
+      if (name !== undefined && this.#succession.isOver(name, member.state.facts))
+        void this.#nodes.inspect(member)
+    }
   }
 
   /** Another server that is used under the name of this one; undefined where none was seen. */
@@ -109,6 +137,8 @@ export class NodeContinuity {
     const { watchOnly, clock, names } = this.#nodes.options
     if (watchOnly || names === undefined || facts.epoch === undefined) return false
     const index = this.#indexOf(member)
+    // A pulse would say that it was in use.
+    if (this.#succession.isOver(names[index] ?? '', facts)) return false
     const pulse = this.#memory.pulseDue(index, facts, this.#present())
     const notes = this.#notesWithout(names[index] ?? '')
     if (pulse === undefined) {

@@ -73,3 +73,30 @@ test('the script writes what is behind by as many beats as prove another server'
   const script = readFileSync(new URL('../../src/redis/lua/pulse.lua', import.meta.url), 'utf8')
   expect(script).toContain(`local BEHIND = ${RIVAL_BEATS}\n`)
 })
+
+// Bug: its epoch stood, so it voted at once, and lacked all that was recorded while the other server had its name. Sidecars
+// that had used both saw an epoch of before; those that had started since executed again what the others could not tell them.
+test('a server that has its name back has no vote before it was told what it missed, whichever sidecars run', async () => {
+  const quarantineMs = 5_000
+  const scene = await start()
+  const first = await scene.withOld(quarantineMs)
+  await first.votes(3)
+  await eventually('it has a pulse', async () => {
+    const state = first.nodes.states()[0]?.state
+    return state?.kind === 'voting' && state.facts.pulse !== undefined
+  })
+  await first[Symbol.asyncDispose]()
+  const second = await scene.withOther(quarantineMs)
+  await second.votes(3)
+  await second.carryOut('while the other server had the name')
+  await eventually('the other nodes had pulses since', async () => {
+    const states = second.nodes.states().map(({ state }) => state)
+    return states.every((state) => state.kind === 'voting' && (state.facts.beats?.own ?? 0) > 8)
+  })
+  await second[Symbol.asyncDispose]()
+  const third = await scene.withOld(quarantineMs)
+  await eventually('it is found', () => third.states()[0] === 'quarantined')
+  expect(whyNot(third)).toContain('its name has led to another server since')
+  await third.votes(3)
+  expect((await third.claim('while the other server had the name')).kind).not.toBe('granted')
+}, 120_000)
