@@ -148,6 +148,24 @@ describe('a link', () => {
     await eventually('what was sent after the end', () => echo.received() === 'onetwo')
   })
 
+  test('a link that leads elsewhere keeps its open connections, and leads new ones by turns until it is healed', async () => {
+    await using first = await startEcho()
+    await using second = await startEcho()
+    await using link = await startFaultLink(first.port)
+    using open = await dial(link)
+    link.leadTo(second.port, first.port)
+    using one = await dial(link)
+    using other = await dial(link)
+    link.heal()
+    using healed = await dial(link)
+    for (const [index, client] of [open, one, other, healed].entries()) client.socket.write(String(index))
+    await eventually('the echoes', () => [open, one, other, healed].every((its) => its.answers() !== ''))
+    // Of two new connections each server has one.
+    expect([first, second].map((echo) => [...echo.received()].toSorted().join(''))).toEqual(
+      expect.arrayContaining([expect.stringMatching(/^[12]$/), expect.stringMatching(/^0[12]3$/)]),
+    )
+  })
+
   test('a listener sees every piece before the link acts on it', async () => {
     await using echo = await startEcho()
     await using link = await startFaultLink(echo.port)

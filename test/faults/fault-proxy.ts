@@ -4,6 +4,7 @@
  * Owns the bytes between two sockets, not their meaning. One link stands for one pair of (sidecar, node), so a
  * partition may hit one sidecar alone, without rights on the machine's network. Bytes that a black hole or a one-way
  * drop holds arrive when the path heals, as TCP delivers what it had to send again; `reset` before `heal` loses them.
+ * A link can also lead to another server than before, as a name does that was changed (`leadTo`).
  *
  *     const link = await startFaultLink(port)
  *     link.set({ hold: 'back' })      // requests pass, answers don't
@@ -47,7 +48,8 @@ export async function startFaultLink(
 }
 
 export class FaultLink implements AsyncDisposable {
-  readonly #targetPort: number
+  readonly #home: number
+  #leadsTo: readonly number[]
   readonly #fraction: () => number
   readonly #pairs = new Set<Pair>()
   readonly #server: Server
@@ -62,7 +64,8 @@ export class FaultLink implements AsyncDisposable {
   dialled = 0
 
   constructor(targetPort: number, fraction: () => number) {
-    this.#targetPort = targetPort
+    this.#home = targetPort
+    this.#leadsTo = [targetPort]
     this.#fraction = fraction
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => this.#accept(socket))
   }
@@ -90,8 +93,20 @@ export class FaultLink implements AsyncDisposable {
     this.#flush()
   }
 
+  /** As at the beginning. Connections to another server stay until they are reset, or that one ends. */
   heal(): void {
+    this.#leadsTo = [this.#home]
     this.set(HEALTHY)
+  }
+
+  /** The name leads elsewhere: new connections reach these servers by turns, open ones stay where they are. */
+  leadTo(...ports: readonly [number, ...number[]]): void {
+    this.#leadsTo = ports
+  }
+
+  /** The server of the node, to which it leads at the beginning. */
+  get home(): number {
+    return this.#home
   }
 
   /** RST on both sides of every connection. Held bytes are lost. */
@@ -119,7 +134,8 @@ export class FaultLink implements AsyncDisposable {
       client.resetAndDestroy()
       return
     }
-    const node = createConnection({ port: this.#targetPort, host: '127.0.0.1', allowHalfOpen: true })
+    const port = this.#leadsTo[this.dialled % this.#leadsTo.length]
+    const node = createConnection({ port: port ?? this.#home, host: '127.0.0.1', allowHalfOpen: true })
     node.setNoDelay(true)
     const pair = new Pair(client, node, () => this.#pairs.delete(pair))
     this.#pairs.add(pair)

@@ -4,6 +4,7 @@ import type { Fault } from './fault.ts'
 import { FAULTS_OF_ANSWERS } from './faults-of-answers.ts'
 import { FAULTS_OF_APPLICATIONS } from './faults-of-applications.ts'
 import { FAULTS_OF_CLOCKS } from './faults-of-clocks.ts'
+import { FAULTS_OF_NAMES } from './faults-of-names.ts'
 import { FAULTS_OF_NETWORK } from './faults-of-network.ts'
 import { FAULTS_OF_NODES } from './faults-of-nodes.ts'
 import { FAULTS_OF_PROCESSES } from './faults-of-processes.ts'
@@ -21,6 +22,7 @@ export const FAULTS: readonly Fault[] = [
   ...FAULTS_OF_APPLICATIONS,
   ...FAULTS_OF_RECOVERY,
   ...FAULTS_OF_RESTARTS,
+  ...FAULTS_OF_NAMES,
 ]
 
 /** Come last, in this order, because each makes earlier keys unusable. */

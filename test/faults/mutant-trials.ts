@@ -20,14 +20,14 @@ export function testsOfMutants(scenes: readonly TrialName[], mutants: readonly M
   afterAll(() => stage[Symbol.asyncDispose](), 60_000)
 
   describe('the build of production comes through', () => {
-    test.for(scenes)('%s', { timeout: 90_000 }, async (name) => {
+    test.for(scenes)('%s', { timeout: 200_000 }, async (name) => {
       expect(await runTrial(stage, name)).toEqual([])
       await stage.ready()
     })
   })
 
   describe('noticed is a build that', () => {
-    test.for(mutants)('$does ($name)', { timeout: 180_000 }, async (mutant) => {
+    test.for(mutants)('$does ($name)', { timeout: 500_000 }, async (mutant) => {
       const by = await kill(stage, mutant)
       expect(by).not.toEqual([])
       console.info(`${mutant.name}: killed by ${by.join(', ')}`)

@@ -1,5 +1,5 @@
 /**
- * The twelve broken builds: copies of `src/` with one rule of the protocol taken out, each killed by a named checker.
+ * The fourteen broken builds: copies of `src/` with one rule of the protocol taken out, each killed by a named checker.
  *
  * Owns the list, and how a build is broken: one text of a file is replaced, or two where a rule is enforced twice. A
  * text that does not occur exactly once is an error, never a surviving mutant. The simulation has its own mutants of
@@ -167,6 +167,32 @@ export const MUTANTS: readonly Mutant[] = [
     killedBy: ['scope', 'dedup-register'],
     porcupine: 'rejects',
   },
+  {
+    name: 'both-of-one-name',
+    does: 'lets two servers vote under one name',
+    file: 'src/redis/enroller.ts',
+    from: '    if (rival !== undefined) {\n',
+    to: '    if (rival !== undefined && options.watchOnly === true) {\n',
+    // Of two that vote one is given up.
+    also: {
+      file: 'src/redis/continuity.ts',
+      from: 'return rival?.lives === true && yieldsTo(',
+      to: "return rival?.nonce === '' && yieldsTo(",
+    },
+    trial: 'two-servers',
+    killedBy: ['dedup-register', 'counting'],
+    porcupine: 'rejects',
+  },
+  {
+    name: 'trusted-return',
+    does: 'counts a server that has its name back with the data of before',
+    file: 'src/core/nodes/succession.ts',
+    from: 'other !== nonce && usedMs > lastMs',
+    to: 'other !== nonce && usedMs < 0 * lastMs',
+    trial: 'name-back',
+    killedBy: ['dedup-register', 'counting'],
+    porcupine: 'rejects',
+  },
 ]
 
 /** Keeps the history of the last scene of each name. */
@@ -255,7 +281,7 @@ export function openTrialStage(): Promise<Stage> {
 /** @returns the checkers that noticed; empty: the mutant survives */
 export async function kill(stage: Stage, mutant: Mutant): Promise<readonly string[]> {
   try {
-    await stage.restartSidecars(build(mutant))
+    await stage.restartSidecars({ main: build(mutant) })
   } catch (cause) {
     // It never serves: that is a lack of progress, where production starts within seconds on the same stage.
     console.log(`  ${mutant.name}: ${cause instanceof Error ? cause.message.split('\n')[0] : String(cause)}`)

@@ -36,7 +36,7 @@ export async function allVote({ stage, demand }: FaultContext): Promise<void> {
   })
 }
 
-async function enrolledItself(node: Redis): Promise<boolean> {
+export async function enrolledItself(node: Redis): Promise<boolean> {
   const [about, epoch] = await Promise.all([node.info('server'), node.get(EPOCH_KEY)])
   return isEnrolled({ runId: /run_id:(\w+)/.exec(about)?.[1] ?? '', epoch: epoch ?? undefined })
 }

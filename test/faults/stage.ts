@@ -76,6 +76,9 @@ export class Stage implements AsyncDisposable {
   readonly logs: string[]
   readonly exits: Exit[] = []
   readonly #options: StageOptions
+  /** The build and the further settings with which sidecars start. */
+  #main: string | undefined
+  #settings: Readonly<Record<string, string>> = {}
 
   constructor(
     options: StageOptions,
@@ -85,6 +88,7 @@ export class Stage implements AsyncDisposable {
     >,
   ) {
     this.#options = options
+    this.#main = options.main
     this.folder = parts.folder
     this.servers = parts.servers
     this.application = parts.application
@@ -116,12 +120,13 @@ export class Stage implements AsyncDisposable {
     return sidecar
   }
 
-  async startSidecar(index: number, main = this.#options.main): Promise<void> {
+  async startSidecar(index: number, main = this.#main): Promise<void> {
     const nodes = this.links[index]?.map((link) => `redis://127.0.0.1:${link.port}`).join(',') ?? ''
     this.sidecars[index] = await startSidecar(
       {
         ...SETTINGS,
         ...this.#options.settings,
+        ...this.#settings,
         ...this.sidecarClocks[index]?.env,
         FENCEPOST_REDIS_NODES: nodes,
         FENCEPOST_UPSTREAM: this.application.url,
@@ -166,9 +171,16 @@ export class Stage implements AsyncDisposable {
     await child.end({ signal, withinMs: 30_000 })
   }
 
-  async restartSidecars(main?: string): Promise<void> {
+  /** @param how from now on: another build, further settings. @param meanwhile while none runs */
+  async restartSidecars(
+    how: { readonly main?: string; readonly settings?: Readonly<Record<string, string>> } = {},
+    meanwhile: () => Promise<unknown> = async () => {},
+  ): Promise<void> {
+    this.#main = how.main ?? this.#main
+    this.#settings = how.settings ?? this.#settings
     await Promise.all(this.sidecars.map((_, index) => this.endSidecar(index, 'SIGKILL')))
-    await Promise.all(this.links.map((_, index) => this.startSidecar(index, main)))
+    await meanwhile()
+    await Promise.all(this.links.map((_, index) => this.startSidecar(index)))
     await this.ready()
   }
 

@@ -7,6 +7,7 @@
 
 import { eventually } from '../support/eventually.ts'
 import { type FaultContext, pause } from './fault.ts'
+import { BACK_AMONG_STRANGERS, halfMoved, patiently } from './faults-of-names.ts'
 import { LEASE_MS, NODES } from './stage.ts'
 
 export type Trial = (context: FaultContext) => Promise<void>
@@ -157,6 +158,16 @@ const twoTenants: Trial = async ({ clients, freshKey }) => {
   await clients.submit({ sidecar: 1, key, tenant: 'globex' })
 }
 
+/** Sidecar 1 uses another server under the name of node 0, and each side has two of the other nodes. */
+const twoServers: Trial = async (context) => {
+  await patiently(context, () => halfMoved(context, 0, [1]))
+}
+
+/** All use another server for a while, and come back as processes that never used the first one. */
+const nameBack: Trial = async (context) => {
+  await BACK_AMONG_STRANGERS.inject(context)
+}
+
 export const TRIALS = {
   'stale-release': staleRelease,
   'stale-renewal': staleRenewal,
@@ -167,6 +178,8 @@ export const TRIALS = {
   'dead-grant': deadGrant,
   'half-answer': halfAnswer,
   'two-tenants': twoTenants,
+  'two-servers': twoServers,
+  'name-back': nameBack,
 } as const satisfies Record<string, Trial>
 
 export type TrialName = keyof typeof TRIALS
