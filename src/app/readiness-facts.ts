@@ -4,7 +4,7 @@
  */
 
 import type { ReadinessFacts } from '../core/health/readiness.ts'
-import { takesWrites } from '../core/nodes/takes-writes.ts'
+import { takesWrites } from '../core/health/takes-writes.ts'
 import type { NodeView } from '../http/admin/server.ts'
 
 export type NodesSeen = {

@@ -298,7 +298,8 @@ test('a handler may read dead letters on a pool of one connection', async () => 
   const single = createSagaKit({
     pool: server.pool({ max: 1 }),
     schema: kit.schemaName,
-    connectionWaitMs: 50,
+    // Far above what a first connection takes; without joining it would wait for itself so long.
+    connectionWaitMs: 5_000,
   })
   expect(await single.transaction(() => listDeadLetters(single))).toEqual([])
 })

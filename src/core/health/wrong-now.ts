@@ -4,8 +4,8 @@
  * Pure. It says what one sidecar sees; alerts say what lasts, and what all of them see.
  */
 
-import { refusesWrites, takesWrites } from '../nodes/takes-writes.ts'
 import type { ReadinessReason } from './readiness.ts'
+import { refusesWrites, takesWrites } from './takes-writes.ts'
 
 export type NodeSeenNow = {
   readonly name: string
