@@ -5,7 +5,7 @@
  * forwarded. It is a GET: where its kept connection was given up, it is written once more.
  */
 
-import type { Duplex } from 'node:stream'
+import type { Socket } from 'node:net'
 import type { Dispatcher } from 'undici'
 import type { HeaderList } from '../core/header-list.ts'
 import { AnswerBody } from './answer-body.ts'
@@ -22,7 +22,7 @@ import { AnswerLate, AnswerMalformed, type Failure, failureOf } from './failure.
 export type Tunnel = {
   readonly kind: 'tunnel'
   readonly headers: HeaderList
-  readonly socket: Duplex
+  readonly socket: Socket
 }
 
 export function tunnel(
@@ -65,7 +65,8 @@ export function tunnel(
           fail(new AnswerMalformed('the head of the answer is malformed'))
           return
         }
-        resolve({ kind: 'tunnel', headers, socket })
+        // undici hands over the connection itself.
+        resolve({ kind: 'tunnel', headers, socket: socket as Socket })
       },
       onResponseStart(controller, status) {
         if (status < 200) return

@@ -4,7 +4,8 @@
  * Owns the types only. A failure is a value: the answer depends on whether the request may have been executed.
  */
 
-import type { Duplex, Readable } from 'node:stream'
+import type { Socket } from 'node:net'
+import type { Readable } from 'node:stream'
 import type { HeaderList } from '../../core/header-list.ts'
 import type { ForwardResult } from '../../core/ports.ts'
 
@@ -42,7 +43,7 @@ export type Reply = {
   readonly body: Buffer | Readable
 }
 
-export type Tunnel = { readonly kind: 'tunnel'; readonly headers: HeaderList; readonly socket: Duplex }
+export type Tunnel = { readonly kind: 'tunnel'; readonly headers: HeaderList; readonly socket: Socket }
 
 export type Failure = Exclude<ForwardResult, { kind: 'answered' }>
 

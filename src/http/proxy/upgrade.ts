@@ -31,7 +31,7 @@ export type UpgradeCall = {
   readonly hop: Hop
   readonly answerWithinMs: number
   readonly forwarded: ForwardedHeaders
-  /** Longest silence of a client that does not read the application's refusal. */
+  /** Longest silence of a client that does not read the application's refusal, or its last bytes. */
   readonly readerIdleMs: number
   /** Called when the handshake has succeeded, and the tunnel begins. */
   readonly onSwitched: (answer: Answer) => void
@@ -52,7 +52,7 @@ export async function passUpgrade(
       socket.write(switching(reply.headers))
       if (call.first.length > 0) reply.socket.write(call.first)
       call.onSwitched(SWITCHED)
-      await joined(socket, reply.socket)
+      await joined(socket, reply.socket, call.readerIdleMs)
       return SWITCHED
     case 'answered': {
       const passed: Answer = {
@@ -149,17 +149,50 @@ function switching(headers: HeaderList): Buffer {
   return Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1')
 }
 
-/** When one connection ends, the other ends as well. */
-function joined(one: Duplex, other: Duplex): Promise<void> {
+/** When one connection ends, the other ends as well: at its end with what was sent before it, and when it breaks at once. */
+function joined(one: Socket, other: Socket, readerIdleMs: number): Promise<void> {
+  const follow = (gone: Socket, left: Socket): void => {
+    if (gone.readableEnded && !left.destroyed) endAfterAll(left, readerIdleMs)
+    else left.destroy()
+  }
   return new Promise((resolve) => {
-    const end = (): void => {
+    const over = (): void => {
+      if (one.closed && other.closed) resolve()
+    }
+    for (const [each, peer] of [
+      [one, other],
+      [other, one],
+    ] as const)
+      each
+        .on('error', () => {})
+        .on('close', () => {
+          follow(each, peer)
+          over()
+        })
+    if (one.destroyed || other.destroyed) {
       one.destroy()
       other.destroy()
-      resolve()
+      return over()
     }
-    for (const each of [one, other]) each.on('error', end).on('close', end)
-    if (one.destroyed || other.destroyed) return end()
     one.pipe(other)
     other.pipe(one)
   })
+}
+
+/** How long a peer that was sent everything has for ending its own side. */
+const LINGER_MS = 1_000
+
+/**
+ * Its last bytes may still wait for a peer that reads slowly. What the peer sends meanwhile is dropped: unread, it would make a
+ * reset of the end, which takes back what is on its way.
+ */
+function endAfterAll(socket: Socket, readerIdleMs: number): void {
+  const cut = (): void => void socket.destroy()
+  const linger = (): void => {
+    const timer = setTimeout(cut, LINGER_MS)
+    socket.once('close', () => clearTimeout(timer))
+  }
+  socket.setTimeout(readerIdleMs, cut).resume()
+  if (socket.writableFinished) linger()
+  else socket.end().once('finish', linger)
 }

@@ -1,7 +1,10 @@
 /**
  * Unprotected requests go through as they come: both ways at once, at the pace of the slower side, WebSockets included.
  */
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { expect, test } from 'vitest'
 import { startApplication, startRawApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -320,6 +323,38 @@ test('the system looks for the client of a silent WebSocket', async () => {
       .find((each) => each.includes(ends))
     return / [0-9A-F]+:[0-9A-F]+ 02:/.test(line ?? '')
   })
+})
+
+// Bug: the end of the application's connection cut the client's, with what was not written to it yet.
+test('what an application sends before it ends a WebSocket reaches a client that reads it later', async () => {
+  const agrees = 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n'
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  await using proxy = await startProxy(`http://127.0.0.1:${port}`)
+  const accepted: Socket[] = []
+  const onAccepted = (message: unknown): void => void accepted.push((message as { socket: Socket }).socket)
+  subscribe('net.server.socket', onAccepted)
+  await using wire = await openWire(proxy.port)
+  wire.socket.pause()
+  wire.send(HANDSHAKE)
+  const [application] = (await once(server, 'connection')) as [Socket]
+  unsubscribe('net.server.socket', onAccepted)
+  const towardsClient = accepted.find(({ localPort }) => localPort === proxy.port)
+  application.write(agrees)
+  let sentBytes = 0
+  await eventually('the system takes no more for the client', () => {
+    if (towardsClient?.writableLength !== 0) return true
+    application.write('~'.repeat(32_768))
+    sentBytes += 32_768
+    return false
+  })
+  application.resume().end('last')
+  await once(application, 'close')
+  wire.socket.resume()
+  await wire.ended
+  expect(wire.received().length - wire.received().indexOf('\r\n\r\n') - 4).toBe(sentBytes + 4)
+  server.close()
 })
 
 test('a WebSocket is forwarded where the application says 100 before it agrees', async () => {
