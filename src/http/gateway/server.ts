@@ -20,7 +20,7 @@ import { type Admission, type AdmittedRequest, admit } from '../request/admissio
 import { endToEndHeaders, rawOf } from '../request/arrival.ts'
 import { decidedEvent } from '../request/decided-event.ts'
 import { routeFor } from '../request/described-route.ts'
-import type { Outstanding } from '../request/outstanding.ts'
+import { nothingLeft, type Outstanding } from '../request/outstanding.ts'
 import { DRAINING, type FailurePorts, failureAnswer, NO_UPGRADE, overloaded } from '../request/refusals.ts'
 import { describedToTrace, tracedRequest } from '../request/traced-request.ts'
 import type { BodyMemory } from '../server/body-memory.ts'
@@ -158,7 +158,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
       const endMonoMs = ports.clock.monoMs() + graceMs
       server.inFlight.drain()
       // Open until then: a gateway may make a connection for each report.
-      await ports.outstanding.none(graceMs)
+      await nothingLeft(server.inFlight, ports.outstanding, ports.clock, graceMs)
       await server.close(Math.max(0, endMonoMs - ports.clock.monoMs()))
     },
   }

@@ -8,6 +8,7 @@
 import type { Clock } from '../../core/clock.ts'
 import { type Reservation, SESSION_TAG_BYTES, type Validity } from '../../core/reservations/reservations.ts'
 import { createWakeUps } from '../../core/wake-ups.ts'
+import type { InFlight } from '../server/in-flight.ts'
 
 export interface Outstanding {
   held(reservation: Reservation, validity: Pick<Validity, 'validUntilMonoMs'>): void
@@ -88,6 +89,24 @@ export function trackOutstanding(clock: Clock, perSessionMax: number): Outstandi
       }
     },
   }
+}
+
+/**
+ * Resolves when nothing is under way and nothing is held, at most after `graceMs`. A call under way may still make a reservation, and what
+ * ends the last one is a call under way.
+ */
+export async function nothingLeft(
+  inFlight: Pick<InFlight, 'idleOrAfter'>,
+  outstanding: Pick<Outstanding, 'none' | 'count'>,
+  clock: Pick<Clock, 'monoMs'>,
+  graceMs: number,
+): Promise<void> {
+  const endMonoMs = clock.monoMs() + graceMs
+  const leftMs = (): number => Math.max(0, endMonoMs - clock.monoMs())
+  do {
+    await outstanding.none(leftMs())
+    await inFlight.idleOrAfter(leftMs())
+  } while (outstanding.count() > 0 && leftMs() > 0)
 }
 
 /** The first half of an owner is its session (`core/reservations/reservations.ts`). */

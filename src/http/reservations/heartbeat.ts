@@ -42,7 +42,8 @@ export interface Heartbeats {
   leaseMsFor(reservation: Reservation, wantedMs: number): number
   /** The reservation was completed or released. */
   settled(reservation: Reservation): void
-  endAll(reason: EndReason): void
+  /** Ends all streams, and each that a call under way opens still. */
+  drain(): void
   readonly open: number
 }
 
@@ -52,6 +53,7 @@ type Stream = { readonly key: string; leaseMs: number }
 export function createHeartbeats(ports: HeartbeatPorts): Heartbeats {
   const { clock } = ports
   const streams = new Map<(reason: EndReason) => void, Stream>()
+  let draining = false
 
   function of(reservation: Reservation): [(reason: EndReason) => void, Stream][] {
     return [...streams].filter(([, { key }]) => key === keyOf(reservation))
@@ -97,6 +99,7 @@ export function createHeartbeats(ports: HeartbeatPorts): Heartbeats {
         })
         response.writeHead(201, { 'Content-Type': 'application/x-ndjson', 'Cache-Control': 'no-store' })
         write({ event: 'reserved', reservation: body })
+        if (draining) end('draining')
       }),
     leaseMsFor: (reservation, wantedMs) => {
       const kept = of(reservation).map(([, stream]) => stream)
@@ -107,8 +110,9 @@ export function createHeartbeats(ports: HeartbeatPorts): Heartbeats {
     settled: (reservation) => {
       for (const [end] of of(reservation)) end('settled')
     },
-    endAll: (reason) => {
-      for (const end of streams.keys()) end(reason)
+    drain: () => {
+      draining = true
+      for (const end of streams.keys()) end('draining')
     },
     get open() {
       return streams.size

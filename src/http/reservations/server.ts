@@ -10,6 +10,7 @@ import type { Events } from '../../core/events.ts'
 import type { Reservation } from '../../core/reservations/reservations.ts'
 import type { SagaAdmin } from '../../core/saga-admin.ts'
 import type { Tracing } from '../../core/tracing.ts'
+import { nothingLeft } from '../request/outstanding.ts'
 import { trackInFlight } from '../server/in-flight.ts'
 import { createJsonListener, type JsonListenerPorts, sendProblem } from '../server/json-listener.ts'
 import type { ListenAt } from '../server/listen-address.ts'
@@ -55,7 +56,7 @@ export interface ReservationApi {
   held(): number
   /** Each reservation that is made from now on is made on a connection that ends with it. */
   leave(): void
-  /** Reserves nothing new; resolves when its open reservations have ended or lapsed, at most after `graceMs`. */
+  /** Reserves nothing new; resolves when its open reservations have ended or lapsed and its calls are answered, at most after `graceMs`. */
   close(graceMs: number): Promise<void>
 }
 
@@ -97,9 +98,9 @@ export function createReservationApi(
   app.get('/openapi.json', async (_request, reply) => reply.send(document))
 
   async function drain(graceMs: number): Promise<void> {
-    heartbeats.endAll('draining')
-    await outstanding.none(graceMs)
-    heartbeats.endAll('draining')
+    heartbeats.drain()
+    await nothingLeft(inFlight, outstanding, ports.clock, graceMs)
+    // Cuts what is under way.
     await app.close()
   }
 

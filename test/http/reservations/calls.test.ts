@@ -482,6 +482,23 @@ test('a draining sidecar makes no new reservation, and serves its open ones unti
   await closed
 })
 
+// Bug: with the last open reservation every connection was cut, also of calls that waited for their answer.
+test('a draining sidecar answers the calls under way, and what one of them reserves can be completed', async () => {
+  await using api = await startReservationApi()
+  const first = await api.reserve({ session_id: 'one', reserved_value: 'v' })
+  const second = api.reserve({ session_id: 'two', reserved_value: 'v', wait: '10s' })
+  await api.call('/v1/reservations', { session_id: 'three', reserved_value: 'v', wait: '50ms' })
+  const closed = api.close(60_000)
+  await api.call(`/v1/reservations/${first.id}/release`, { fencing_token: first.token })
+  const { id, token } = await second
+  const third = api.call('/v1/reservations', { session_id: 'four', reserved_value: 'v' })
+  expect(await third).toMatchObject({ status: 503, body: { code: 'draining' } })
+  expect(await api.call(`/v1/reservations/${id}/complete`, { fencing_token: token })).toMatchObject({
+    status: 200,
+  })
+  await closed
+})
+
 test('an earlier attempt that ended without an outcome is a takeover, or undecided where the caller wants that', async () => {
   await using api = await startReservationApi()
   const first = await api.reserve({ session_id: 'one', reserved_value: 'v', lease: '100ms' })

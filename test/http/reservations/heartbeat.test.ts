@@ -124,6 +124,21 @@ test('a draining sidecar ends its streams and leaves the leases', async () => {
   await closed
 })
 
+test('a stream that a call under way opens while the sidecar drains ends after its reservation', async () => {
+  await using api = await startReservationApi()
+  const first = await api.reserve({ session_id: 'one', reserved_value: 'v' })
+  const opened = open(api, { wait: '10s' })
+  await api.call('/v1/reservations', { session_id: 'three', reserved_value: 'v', wait: '50ms' })
+  const closed = api.close(60_000)
+  await api.call(`/v1/reservations/${first.id}/release`, { fencing_token: first.token })
+  const stream = await opened
+  await stream.closed
+  expect(stream.lines.map(({ event }) => event)).toEqual(['reserved', 'ended'])
+  expect(stream.lines.at(-1)).toEqual({ event: 'ended', reason: 'draining' })
+  await api.call(`/v1/reservations/${stream.id}/complete`, { fencing_token: stream.token })
+  await closed
+})
+
 test('a conflict is answered without a stream', async () => {
   await using api = await startReservationApi()
   await api.reserve({ session_id: 'holder', reserved_value: 'v' })
