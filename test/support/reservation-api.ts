@@ -12,7 +12,7 @@ import type { Leases } from '../../src/core/ports.ts'
 import { createTenantQuotas, type TenantLimits } from '../../src/core/request/tenant-quotas.ts'
 import { agreedSecret, type ReservationSecret } from '../../src/core/reservations/reservation-secret.ts'
 import type { SagaAdmin } from '../../src/core/saga-admin.ts'
-import { UNTRACED } from '../../src/core/tracing.ts'
+import { type Tracing, UNTRACED } from '../../src/core/tracing.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
 import { trackOutstanding } from '../../src/http/request/outstanding.ts'
 import { createReservationApi, type ReservationApiOptions } from '../../src/http/reservations/server.ts'
@@ -32,6 +32,7 @@ export type TestApiOptions = {
   /** Reservations that one session may hold. */
   readonly perSessionMax?: number
   readonly sagas?: SagaAdmin
+  readonly tracing?: Tracing
   readonly tenants?: Partial<TenantLimits>
   /** Default: all are kept, for the test to look at. */
   readonly keepEvents?: boolean
@@ -51,6 +52,7 @@ export type TestApi = AsyncDisposable & {
   call(path: string, body?: unknown, init?: RequestInit): Promise<ApiReply>
   /** Reserves, and expects 201. */
   reserve(input: Record<string, unknown>): Promise<TestReservation>
+  leave(): void
   close(graceMs: number): Promise<void>
 }
 
@@ -113,7 +115,7 @@ export async function startReservationApi(given: TestApiOptions = {}): Promise<T
       clock,
       random,
       events,
-      tracing: UNTRACED,
+      tracing: given.tracing ?? UNTRACED,
       ...(given.sagas === undefined ? {} : { sagas: given.sagas }),
       newInstance: randomUUID,
       onFailure: (error) => failures.push(error),
@@ -128,6 +130,7 @@ export async function startReservationApi(given: TestApiOptions = {}): Promise<T
     failures,
     call,
     reserve: (input) => reserveAt(origin, input),
+    leave: api.leave,
     close: api.close,
     [Symbol.asyncDispose]: () => api.close(0),
   }

@@ -63,6 +63,8 @@ export function createReserveCall(
     if (inFlight.leaving) reply.header('Connection', 'close')
     if (made.kind !== 'reserved' || !streamed) return answer(reply, done, instance)
     reply.hijack()
+    for (const [name, value] of Object.entries(reply.getHeaders()))
+      if (value !== undefined) reply.raw.setHeader(name, value)
     // The caller disconnected meanwhile: no stream, and the lease is left to its holder or runs out.
     if (!reply.raw.destroyed) await heartbeats.stream(made, reply.raw, options)
     return reply

@@ -1,5 +1,6 @@
 /** `heartbeat: true`: the sidecar renews for a caller that cannot run timers, for as long as its connection stands. */
 import { expect, test } from 'vitest'
+import { UNTRACED } from '../../../src/core/tracing.ts'
 import { eventually } from '../../support/eventually.ts'
 import { runningClock } from '../../support/held-clock.ts'
 import { startReservationApi, type TestApi } from '../../support/reservation-api.ts'
@@ -109,6 +110,16 @@ test('one stream renews for at most the total hold, and the same session continu
   const next = await open(api, { lease: '10s' })
   expect(next.token).toBe(stream.token)
   next.hangUp()
+})
+
+// Bug: a stream had neither, so its caller propagated no baggage, and kept its connection to a sidecar that was about to end.
+test('the answer of a stream has the baggage, and a leaving sidecar ends its connection', async () => {
+  await using api = await startReservationApi({ tracing: { ...UNTRACED, baggage: () => 'ours=1' } })
+  api.leave()
+  const stream = await open(api, {})
+  expect(stream.response.headers.get('baggage')).toBe('ours=1')
+  expect(stream.response.headers.get('connection')).toBe('close')
+  stream.hangUp()
 })
 
 test('a draining sidecar ends its streams and leaves the leases', async () => {
