@@ -6,7 +6,7 @@
  * secret. `exp` is demanded: a token that never ends would identify its thief for ever.
  */
 
-import { errors, type JWTVerifyGetKey, type JWTVerifyOptions, jwtVerify } from 'jose'
+import { decodeProtectedHeader, errors, type JWTVerifyGetKey, type JWTVerifyOptions, jwtVerify } from 'jose'
 import type { Clock } from '../core/clock.ts'
 import type { TokenFault, VerifyToken } from '../core/request/principal.ts'
 import type { VerifiedJwt } from '../core/routes/route.ts'
@@ -57,9 +57,10 @@ async function verdictOf(
     await jwtVerify(token, keys, options)
     return VERIFIED
   } catch (cause) {
-    return cause instanceof errors.JWKSMultipleMatchingKeys
-      ? verdictOfEach(token, cause, options)
-      : faultOf(cause)
+    if (cause instanceof errors.JWKSMultipleMatchingKeys) return verdictOfEach(token, cause, options)
+    // Of an issuer with one key that no token names: it may have published another one since.
+    const isUnnamed = isForged(cause) && decodeProtectedHeader(token).kid === undefined
+    return isUnnamed ? 'unknown_key' : faultOf(cause)
   }
 }
 
@@ -74,7 +75,7 @@ async function verdictOfEach(
       await jwtVerify(token, key, options)
       return VERIFIED
     } catch (cause) {
-      if (!(cause instanceof errors.JWSSignatureVerificationFailed)) return faultOf(cause)
+      if (!isForged(cause)) return faultOf(cause)
     }
   }
   // The key that fits may have been published since.
@@ -85,12 +86,15 @@ function faultOf(cause: unknown): TokenFault | 'unknown_key' {
   if (cause instanceof errors.JWKSNoMatchingKey) return 'unknown_key'
   if (cause instanceof errors.JWTExpired) return refused('is expired')
   if (cause instanceof errors.JWTClaimValidationFailed) return refused(reasonOf(cause))
-  if (cause instanceof errors.JWSSignatureVerificationFailed)
-    return refused('has a signature that is not its issuer’s')
+  if (isForged(cause)) return refused('has a signature that is not its issuer’s')
   if (cause instanceof errors.JOSEAlgNotAllowed)
     return refused('is signed with an algorithm that this route does not accept')
   // Whatever else jose can not verify is not verified; its message may quote the token.
   return refused('is malformed')
+}
+
+function isForged(cause: unknown): boolean {
+  return cause instanceof errors.JWSSignatureVerificationFailed
 }
 
 function reasonOf({ claim, reason }: errors.JWTClaimValidationFailed): string {
