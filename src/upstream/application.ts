@@ -52,6 +52,7 @@ export interface Application extends AsyncDisposable {
     request: ApplicationRequest,
     protocol: string,
     answerWithinMs: number,
+    signal: AbortSignal,
   ): Promise<Tunnel | PassedOn | Failure>
 }
 
@@ -126,8 +127,9 @@ export function createApplication(options: ApplicationOptions): Application {
       if (whole === undefined) reply.noDeadline()
       return passedOn(reply, whole)
     },
-    upgrade: async (request, protocol, answerWithinMs) => {
-      const reply = await tunnel(connections, addressed(request), protocol, { answerWithinMs, clock })
+    upgrade: async (request, protocol, answerWithinMs, signal) => {
+      const options = { answerWithinMs, clock, signal }
+      const reply = await tunnel(connections, addressed(request), protocol, options)
       return reply.kind === 'answered' ? passedOn(reply, undefined) : reply
     },
     [Symbol.asyncDispose]: () => pool.destroy(),

@@ -48,7 +48,7 @@ export type ExchangeOptions = {
   readonly mayBegin?: (() => boolean) | undefined
 }
 
-const NOBODY_WAITS = 'nobody waits for the answer any more'
+export const NOBODY_WAITS = 'nobody waits for the answer any more'
 const FIELD_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 /** RFC 9110, section 5.5. */
 const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/

@@ -15,6 +15,7 @@ import {
   dispatch,
   type ExchangeOptions,
   headersFrom,
+  NOBODY_WAITS,
   type Reply,
 } from './exchange.ts'
 import { AnswerLate, AnswerMalformed, type Failure, failureOf } from './failure.ts'
@@ -29,23 +30,32 @@ export function tunnel(
   dispatcher: Dispatcher,
   request: ApplicationRequest,
   protocol: string,
-  { answerWithinMs, clock }: ExchangeOptions,
+  { answerWithinMs, clock, signal }: ExchangeOptions,
 ): Promise<Tunnel | Reply | Failure> {
   return new Promise((resolve) => {
     let control: Dispatcher.DispatchController | undefined
     let body: AnswerBody | undefined
     let given: Error | undefined
-    const deadline = clock.timer(answerWithinMs, () => {
-      given = new AnswerLate(`no answer to the upgrade within ${answerWithinMs} ms`)
+    const giveUp = (reason: Error): void => {
+      given = reason
       control?.abort(given)
       fail(given)
-    })
+    }
+    const deadline = clock.timer(answerWithinMs, () =>
+      giveUp(new AnswerLate(`no answer to the upgrade within ${answerWithinMs} ms`)),
+    )
+    const onAbort = (): void => giveUp(new Error(NOBODY_WAITS))
+    /** What becomes of the connection is its caller's affair from now on. */
+    const decided = (): void => {
+      deadline.cancel()
+      signal?.removeEventListener('abort', onAbort)
+    }
     function fail(error: Error): void {
       if (given === undefined && secondTry.begins()) {
         control = undefined
         return
       }
-      deadline.cancel()
+      decided()
       body?.cut(error)
       resolve(failureOf(error, control !== undefined))
     }
@@ -58,7 +68,7 @@ export function tunnel(
         secondTry.watch(handler.connection)
       },
       onRequestUpgrade(controller, _status, _headers, socket) {
-        deadline.cancel()
+        decided()
         const headers = headersFrom(controller.rawHeaders)
         if (headers === undefined) {
           socket.destroy()
@@ -70,7 +80,7 @@ export function tunnel(
       },
       onResponseStart(controller, status) {
         if (status < 200) return
-        deadline.cancel()
+        decided()
         const headers = headersFrom(controller.rawHeaders)
         if (headers === undefined || status > 599) {
           controller.abort(new AnswerMalformed('the head of the answer is malformed'))
@@ -91,6 +101,8 @@ export function tunnel(
     }
     const send = (): void => dispatch(dispatcher, request, handler, fail, protocol)
     const secondTry = new SecondTry(send)
-    send()
+    signal?.addEventListener('abort', onAbort)
+    if (signal?.aborted === true) onAbort()
+    else send()
   })
 }

@@ -17,7 +17,10 @@ test('an upgrade that got no connection in time is not sent when one comes free'
     application.forward(asked(target), { answerWithinMs: 5_000, storedLimitBytes: 1_024 })
   const first = forward('/first')
   await eventually('the only connection is taken', () => server.seen.length === 1)
-  expect(await application.upgrade(asked('/socket'), 'websocket', 20)).toMatchObject({ kind: 'never_sent' })
+  const { signal } = new AbortController()
+  expect(await application.upgrade(asked('/socket'), 'websocket', 20, signal)).toMatchObject({
+    kind: 'never_sent',
+  })
   const behind = forward('/behind')
   held.release()
   expect((await Promise.all([first, behind])).map(({ kind }) => kind)).toEqual(['answered', 'answered'])

@@ -56,5 +56,6 @@ export interface Application {
     request: ApplicationRequest,
     protocol: string,
     answerWithinMs: number,
+    signal: AbortSignal,
   ): Promise<Tunnel | Reply | Failure>
 }

@@ -6,7 +6,7 @@
  */
 
 import type { Socket } from 'node:net'
-import { type Duplex, Readable } from 'node:stream'
+import { type Duplex, PassThrough, Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
@@ -37,22 +37,34 @@ export type UpgradeCall = {
   readonly onSwitched: (answer: Answer) => void
 }
 
+/** How much a client may send ahead of what the application takes. */
+const AHEAD_BYTES_MAX = 64 * 1024
+
 /** Resolves when both connections have ended. Never rejects. */
 export async function passUpgrade(
   call: UpgradeCall,
   ports: ForwardPorts & { readonly newInstance: () => string },
 ): Promise<Answer> {
   const { socket, request } = call
-  socket.on('error', () => {})
+  const gone = new AbortController()
+  const leave = (): void => gone.abort()
+  socket
+    .on('error', () => {})
+    .once('end', leave)
+    .once('close', leave)
+  if (socket.destroyed) leave()
+  // Read from the beginning: a connection that nobody reads does not show its end.
+  const sent = new PassThrough({ highWaterMark: AHEAD_BYTES_MAX })
+  if (call.first.length > 0) sent.write(call.first)
+  socket.pipe(sent)
   const headers = ports.tracing.outgoing(towardsApplication(request.headers, call.hop, call.forwarded))
   const handshake = { method: request.method, target: request.target, headers, body: undefined }
-  const reply = await ports.application.upgrade(handshake, 'websocket', call.answerWithinMs)
+  const reply = await ports.application.upgrade(handshake, 'websocket', call.answerWithinMs, gone.signal)
   switch (reply.kind) {
     case 'tunnel':
       socket.write(switching(reply.headers))
-      if (call.first.length > 0) reply.socket.write(call.first)
       call.onSwitched(SWITCHED)
-      await joined(socket, reply.socket, call.readerIdleMs)
+      await joined(socket, sent, reply.socket, call.readerIdleMs)
       return SWITCHED
     case 'answered': {
       const passed: Answer = {
@@ -149,33 +161,28 @@ function switching(headers: HeaderList): Buffer {
   return Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1')
 }
 
-/** When one connection ends, the other ends as well: at its end with what was sent before it, and when it breaks at once. */
-function joined(one: Socket, other: Socket, readerIdleMs: number): Promise<void> {
-  const follow = (gone: Socket, left: Socket): void => {
-    if (gone.readableEnded && !left.destroyed) endAfterAll(left, readerIdleMs)
-    else left.destroy()
-  }
+/**
+ * When one connection ends, the other ends as well: at its end with what was sent before it, and when it breaks at once.
+ *
+ * @param sent what the client has sent
+ */
+function joined(client: Socket, sent: Readable, application: Socket, readerIdleMs: number): Promise<void> {
   return new Promise((resolve) => {
-    const over = (): void => {
-      if (one.closed && other.closed) resolve()
+    const follow = (gone: Socket, left: Socket) => (): void => {
+      if (left.closed) resolve()
+      else if (gone.readableEnded) endAfterAll(left, readerIdleMs)
+      else left.destroy()
     }
-    for (const [each, peer] of [
-      [one, other],
-      [other, one],
-    ] as const)
-      each
-        .on('error', () => {})
-        .on('close', () => {
-          follow(each, peer)
-          over()
-        })
-    if (one.destroyed || other.destroyed) {
-      one.destroy()
-      other.destroy()
-      return over()
+    client.on('close', follow(client, application))
+    application.on('error', () => {}).on('close', follow(application, client))
+    // No event tells of what was over before.
+    if (client.destroyed || application.destroyed) {
+      client.destroy()
+      application.destroy()
+      if (client.closed && application.closed) resolve()
     }
-    one.pipe(other)
-    other.pipe(one)
+    sent.pipe(application)
+    application.pipe(client)
   })
 }
 
@@ -183,8 +190,8 @@ function joined(one: Socket, other: Socket, readerIdleMs: number): Promise<void>
 const LINGER_MS = 1_000
 
 /**
- * Its last bytes may still wait for a peer that reads slowly. What the peer sends meanwhile is dropped: unread, it would make a
- * reset of the end, which takes back what is on its way.
+ * Its last bytes may still wait for a peer that reads slowly; the pipe has ended it, or will. What the peer sends meanwhile is dropped:
+ * unread, it would make a reset of the end, which takes back what is on its way.
  */
 function endAfterAll(socket: Socket, readerIdleMs: number): void {
   const cut = (): void => void socket.destroy()
@@ -192,7 +199,7 @@ function endAfterAll(socket: Socket, readerIdleMs: number): void {
     const timer = setTimeout(cut, LINGER_MS)
     socket.once('close', () => clearTimeout(timer))
   }
-  socket.setTimeout(readerIdleMs, cut).resume()
+  socket.setTimeout(readerIdleMs, cut).unpipe().resume()
   if (socket.writableFinished) linger()
-  else socket.end().once('finish', linger)
+  else socket.once('finish', linger)
 }

@@ -343,12 +343,18 @@ test('what an application sends before it ends a WebSocket reaches a client that
   const towardsClient = accepted.find(({ localPort }) => localPort === proxy.port)
   application.write(agrees)
   let sentBytes = 0
-  await eventually('the system takes no more for the client', () => {
-    if (towardsClient?.writableLength !== 0) return true
-    application.write('~'.repeat(32_768))
-    sentBytes += 32_768
+  // By so little that the sidecar reads on.
+  const isFull = (): boolean => {
+    const { writableLength = 0, bytesWritten = 0 } = towardsClient ?? {}
+    if (writableLength > 0) return true
+    // The piece before has arrived, and the head before all of them.
+    if (bytesWritten > sentBytes) {
+      application.write('~'.repeat(8_192))
+      sentBytes += 8_192
+    }
     return false
-  })
+  }
+  await eventually('the system takes no more for the client', isFull, { everyMs: 1 })
   application.resume().end('last')
   await once(application, 'close')
   wire.socket.resume()
@@ -420,6 +426,29 @@ test('a client that does not read the refusal of its WebSocket is cut off', asyn
   await eventually('it has arrived', () => proxy.proxy.inFlight() === 1)
   await eventually('it was cut off', () => proxy.proxy.inFlight() === 0)
 })
+
+// Bug: it kept a place and a connection to the application until the application's time was over, each that a client gave up and opened anew.
+test.each(['ends', 'resets'] as const)(
+  'a client that %s its connection before the application agrees to the WebSocket ends the handshake',
+  async (how) => {
+    const server = createServer().listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    await using proxy = await startProxy(`http://127.0.0.1:${port}`, {
+      options: { upstreamTimeoutMs: 300_000 },
+    })
+    await using wire = await openWire(proxy.port)
+    wire.send(HANDSHAKE)
+    const [application] = (await once(server, 'connection')) as [Socket]
+    await once(application, 'data')
+    if (how === 'ends') wire.socket.end()
+    else wire.socket.resetAndDestroy()
+    application.on('error', () => {})
+    await eventually('the application is told', () => application.closed)
+    await eventually('its place is free', () => proxy.proxy.inFlight() === 0)
+    server.close()
+  },
+)
 
 test('a WebSocket without an application gets 502', async () => {
   await using proxy = await startProxy(`http://127.0.0.1:${await freePort()}`)
