@@ -35,6 +35,8 @@ export function admitCalls(
   app.addHook('onRequest', async (request, reply) => {
     inFlight.begin()
     reply.raw.once('close', inFlight.end)
+    // The drain ends once nothing is under way: callers that stay would keep it until its grace is over.
+    if (inFlight.draining) reply.header('Connection', 'close')
     if (apiTokens === undefined) {
       const page = foreignPage(request.headers, hosts)
       if (page !== undefined) return answer(reply, refusal(page))

@@ -473,9 +473,9 @@ test('a draining sidecar makes no new reservation, and serves its open ones unti
     status: 503,
     body: { code: 'draining' },
   })
-  expect(await api.call(`/v1/reservations/${id}/extend`, { fencing_token: token })).toMatchObject({
-    status: 200,
-  })
+  const extended = await api.call(`/v1/reservations/${id}/extend`, { fencing_token: token })
+  expect(extended.status).toBe(200)
+  expect(extended.headers.get('connection')).toBe('close')
   expect(await api.call(`/v1/reservations/${id}/complete`, { fencing_token: token })).toMatchObject({
     status: 200,
   })
