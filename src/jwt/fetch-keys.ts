@@ -8,7 +8,8 @@ const GIVE_UP_AFTER_MS = 5_000
 export async function fetchKeys(url: string): Promise<string> {
   const response = await fetch(url, {
     headers: { accept: 'application/jwk-set+json, application/json' },
-    redirect: 'error',
+    // A redirect is an answer like any other that is not 200, and told as one.
+    redirect: 'manual',
     signal: AbortSignal.timeout(GIVE_UP_AFTER_MS),
   }).catch((cause: Error) => {
     throw new Error(

@@ -1,4 +1,7 @@
 /** When the keys of an issuer are fetched, which of them are in force, and what is known while it does not answer. */
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { fetchKeys } from '../../src/jwt/fetch-keys.ts'
 import {
@@ -199,6 +202,22 @@ test('the file serves until the address has answered, and is the whole set witho
   expect(await verdictOf(file, second)).toEqual(REFUSED)
   file.replace(await parsedKeys(second))
   expect(await verdictOf(file, second)).toEqual(VERIFIED)
+})
+
+// Bug: the log said that the address could not be reached (TypeError).
+test('an address that redirects is not followed, and the failure says what it answered', async () => {
+  const server = createServer((_request, response) => {
+    response.writeHead(301, { Location: issuer.url }).end()
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const before = issuer.fetched()
+  const { port } = server.address() as AddressInfo
+  const keySet = open({ url: `http://127.0.0.1:${port}/` })
+  expect(await verdictOf(keySet, first)).toMatchObject(UNVERIFIABLE)
+  expect(changes).toEqual(['the address answered 301, and 200 is expected'])
+  expect(issuer.fetched()).toBe(before)
+  server.closeAllConnections()
+  server.close()
 })
 
 test.each([
