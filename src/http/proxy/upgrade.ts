@@ -168,13 +168,18 @@ function switching(headers: HeaderList): Buffer {
  */
 function joined(client: Socket, sent: Readable, application: Socket, readerIdleMs: number): Promise<void> {
   return new Promise((resolve) => {
-    const follow = (gone: Socket, left: Socket) => (): void => {
-      if (left.closed) resolve()
-      else if (gone.readableEnded) endAfterAll(left, readerIdleMs)
-      else left.destroy()
-    }
-    client.on('close', follow(client, application))
-    application.on('error', () => {}).on('close', follow(application, client))
+    client.on('close', () => {
+      // It has closed after its end only where the application had ended, too.
+      application.destroy()
+      if (application.closed) resolve()
+    })
+    application
+      .on('error', () => {})
+      .on('close', () => {
+        if (client.closed) resolve()
+        else if (application.readableEnded) endAfterAll(client, readerIdleMs)
+        else client.destroy()
+      })
     // No event tells of what was over before.
     if (client.destroyed || application.destroyed) {
       client.destroy()
@@ -186,20 +191,20 @@ function joined(client: Socket, sent: Readable, application: Socket, readerIdleM
   })
 }
 
-/** How long a peer that was sent everything has for ending its own side. */
+/** How long a client that was sent everything has for ending its own side. */
 const LINGER_MS = 1_000
 
 /**
- * Its last bytes may still wait for a peer that reads slowly; the pipe has ended it, or will. What the peer sends meanwhile is dropped:
+ * The pipe has ended it, but its last bytes may still wait for a client that reads slowly. What the client sends meanwhile is dropped:
  * unread, it would make a reset of the end, which takes back what is on its way.
  */
-function endAfterAll(socket: Socket, readerIdleMs: number): void {
-  const cut = (): void => void socket.destroy()
+function endAfterAll(client: Socket, readerIdleMs: number): void {
+  const cut = (): void => void client.destroy()
   const linger = (): void => {
     const timer = setTimeout(cut, LINGER_MS)
-    socket.once('close', () => clearTimeout(timer))
+    client.once('close', () => clearTimeout(timer))
   }
-  socket.setTimeout(readerIdleMs, cut).unpipe().resume()
-  if (socket.writableFinished) linger()
-  else socket.once('finish', linger)
+  client.setTimeout(readerIdleMs, cut).unpipe().resume()
+  if (client.writableFinished) linger()
+  else client.once('finish', linger)
 }

@@ -427,6 +427,36 @@ test('a client that does not read the refusal of its WebSocket is cut off', asyn
   await eventually('it was cut off', () => proxy.proxy.inFlight() === 0)
 })
 
+test('a client that keeps its side of an ended WebSocket is cut off, and a drain cuts an application that does', async () => {
+  const agrees = 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n'
+  const applications: Socket[] = []
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    applications.push(socket)
+    socket.on('error', () => {}).once('data', () => socket.write(agrees))
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  await using proxy = await startProxy(`http://127.0.0.1:${port}`, { limits: { readerIdleMs: 200 } })
+  await using silent = await openWire(proxy.port)
+  silent.send(HANDSHAKE)
+  await eventually('it is open', () => silent.received() !== '')
+  silent.socket.pause()
+  applications[0]?.end('~'.repeat(100_000))
+  await eventually('it was cut off', () => proxy.proxy.inFlight() === 0)
+
+  await using ended = await openWire(proxy.port)
+  ended.send(HANDSHAKE)
+  await eventually('it is open', () => ended.received() !== '')
+  ended.socket.end()
+  await eventually('the application sees the end', () => applications[1]?.readableEnded === true)
+  await proxy.proxy.close(0)
+  await eventually('the application’s connection is cut', () => {
+    applications[1]?.write('late')
+    return applications[1]?.closed === true
+  })
+  server.close()
+})
+
 // Bug: it kept a place and a connection to the application until the application's time was over, each that a client gave up and opened anew.
 test.each(['ends', 'resets'] as const)(
   'a client that %s its connection before the application agrees to the WebSocket ends the handshake',
