@@ -20,6 +20,7 @@ import { lapsedClaims } from '../redis/lapsed.ts'
 import { readNodeStats } from '../redis/node-stats.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
 import type { SidecarNames } from '../redis/sidecar-names.ts'
+import { decisionTermsOf } from './decision-terms.ts'
 import { askOf } from './settle-question.ts'
 
 export type CoordinationPorts = {
@@ -98,7 +99,7 @@ function openCoordination(config: Config, ports: CoordinationPorts): Coordinatio
         return { found: found.map(({ recordKey, fence: token }) => ({ recordKey, token })), cursor: next }
       },
     })),
-    terms: config,
+    terms: decisionTermsOf(config),
     ask: askOf(config, ports),
   })
   const sources = redis.members.map(({ node, client }) => ({

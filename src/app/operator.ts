@@ -12,6 +12,7 @@ import type { SagaAdmin } from '../core/saga-admin.ts'
 import type { OverviewFacts } from '../http/operator/overview.ts'
 import { createOperatorApi, type OperatorApi } from '../http/operator/server.ts'
 import type { Application } from '../http/proxy/application.ts'
+import { decisionTermsOf } from './decision-terms.ts'
 import { readPage } from './operator-page.ts'
 import { walkOver } from './record-walk.ts'
 import type { Secrets } from './secrets.ts'
@@ -62,7 +63,7 @@ export function openOperatorApi(
     throw new StartRefused(
       'FENCEPOST_OPERATOR_LISTEN needs Redis nodes: embedded ones keep no audit log, and end with the process',
     )
-  const { tenant, env, apiVersion, leaseMs } = config
+  const { tenant, env, apiVersion } = config
   const tls = secrets.tls('operator')
   const groups = stack.coordinated.map(({ redis }) => redis)
   const api = createOperatorApi(
@@ -91,7 +92,7 @@ export function openOperatorApi(
       slowLogs: () => readSlowLogs(groups, ports.clock),
       leases: operated.leases,
       auditLog,
-      terms: { leaseMs, retentionMs: longestRetentionMs(config) },
+      terms: decisionTermsOf(config),
       ask: askOf(config, { application, clock: ports.clock, onFailure: onTrouble }),
       inspect: async (recordKey) => recordView(recordKey, await operated.inspect(recordKey)),
       forgetHere: (recordKey) => stack.leases.forget(recordKey),
@@ -101,9 +102,4 @@ export function openOperatorApi(
     },
   )
   return { listen: () => api.listen(at), close: (graceMs) => api.close(graceMs) }
-}
-
-/** A decision lasts as long as an outcome of any route would. */
-function longestRetentionMs({ retentionMs, routes }: Config): number {
-  return Math.max(retentionMs, ...routes.map((route) => (route.mode === 'bypass' ? 0 : route.retentionMs)))
 }

@@ -8,6 +8,7 @@ import type { Config } from '../config/load.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import type { AuditLog } from '../core/coordination/audit-log.ts'
 import { auditLogOverGroups } from '../core/coordination/group-audit-log.ts'
+import type { DecisionTerms } from '../core/coordination/settle-orphan.ts'
 import type { Events } from '../core/events.ts'
 import type { NodeDetails } from '../core/health/checkup.ts'
 import { type ClockSample, type Offset, offsetOf } from '../core/nodes/clock-samples.ts'
@@ -29,6 +30,7 @@ import { RedisNodes } from '../redis/nodes.ts'
 import { createSidecarNames, type SidecarNames } from '../redis/sidecar-names.ts'
 import { systemClock } from '../system/clock.ts'
 import { systemRandom } from '../system/random.ts'
+import { decisionTermsOf } from './decision-terms.ts'
 import { nodeTlsOf } from './node-tls.ts'
 import { operatorLeases } from './stack.ts'
 
@@ -154,6 +156,7 @@ export type OpenClusters = AsyncDisposable & {
   readonly groups: readonly OpenCluster[]
   readonly auditLog: AuditLog
   readonly leases: Leases
+  readonly terms: DecisionTerms
   /** Of what is written on them. */
   readonly clock: Clock
   connect(): Promise<readonly string[]>
@@ -217,6 +220,7 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
       required: majorityOf(given[0]?.nodes.length ?? 0),
       agreed: () => opened.length === 1 || opened.every(({ nodes }) => hasMajority(nodes)),
     }),
+    terms: decisionTermsOf(config),
     clock,
     connect: () => connectAll(watching),
     changeGroups: (to, confirmation, by) => {

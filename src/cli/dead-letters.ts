@@ -10,7 +10,6 @@ import { type OpenClusters, openClusters } from '../app/redis-groups.ts'
 import { loadConfig } from '../config/load.ts'
 import type { AuditEntry, AuditStream } from '../core/coordination/audit-log.ts'
 import { NEWEST, pageOf, placeOf } from '../core/coordination/audit-place.ts'
-import type { DecisionTerms } from '../core/coordination/settle-orphan.ts'
 import { SILENT } from '../core/events.ts'
 import { decideLetter, LETTERS_MAX, type LetterDecided } from '../core/operator/dead-letters.ts'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
@@ -65,9 +64,7 @@ export const deadLetters: Command = (args, io) =>
     }
   })
 
-type OnCluster<T> = (cluster: OpenClusters, terms: DecisionTerms) => Promise<T>
-
-async function onCluster<T>(io: Io, act: OnCluster<T>): Promise<T | ExitCode> {
+async function onCluster<T>(io: Io, act: (cluster: OpenClusters) => Promise<T>): Promise<T | ExitCode> {
   const loaded = loadConfig(io.env, io.readFile)
   if (loaded.kind === 'invalid') return refuse(loaded, io)
   await using cluster = openClusters(loaded.config, SILENT, true)
@@ -78,7 +75,7 @@ async function onCluster<T>(io: Io, act: OnCluster<T>): Promise<T | ExitCode> {
     return EXIT.usage
   }
   await cluster.connect()
-  return await act(cluster, loaded.config)
+  return await act(cluster)
 }
 
 const list = (io: Io, stream: AuditStream, options: ListOptions) =>
@@ -122,9 +119,9 @@ const decide = (io: Io, id: string, act: 'requeue' | 'discard', options: ActOpti
     const reason = reasonGiven(options)
     const by = options.by ?? `${io.env.USER ?? 'somebody'}@${io.hostname}`
     const request = { act, id, by, reason, completed: options.completed === true }
-    return onCluster(io, (cluster, terms) =>
+    return onCluster(io, (cluster) =>
       letterDecided(act, options, async (dryRun) =>
-        replyOf(await decideLetter({ ...request, dryRun }, { ...cluster, terms }), id),
+        replyOf(await decideLetter({ ...request, dryRun }, cluster), id),
       ),
     )
   })

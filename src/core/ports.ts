@@ -187,6 +187,7 @@ export type ReleaseResult =
   | { readonly kind: 'not_owner' }
   | { readonly kind: 'unavailable' }
 
+/** `keptForMs`: how long the node that keeps the record longest goes on keeping it; absent where none says so. */
 export type ReadResult =
   | { readonly kind: 'absent' }
   | {
@@ -202,6 +203,7 @@ export type ReadResult =
       readonly majorityReached?: true
       /** Over, and left of several claims: it is unknown which of them a majority had granted. */
       readonly leftovers?: true
+      readonly keptForMs?: number
     }
   | { readonly kind: 'released'; readonly token: Token }
   | {
@@ -227,6 +229,7 @@ export type ReadResult =
         readonly attempt: number
         readonly fingerprint: Fingerprint
       }
+      readonly keptForMs?: number
     }
   | { readonly kind: 'damaged' }
 

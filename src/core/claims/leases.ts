@@ -210,19 +210,26 @@ async function read(key: string, { quorum, events }: LeasePorts): Promise<ReadRe
     case 'released':
       return { kind: 'released', token: says.fence }
     case 'claimed':
-      return claimed(says)
+      return { ...claimed(says), ...keptFor(round) }
     case 'minority_outcome': {
       if (await helpToMajority(key, says, round.answers, quorum)) return completed(key, says.record, events)
-      if (says.claim !== undefined) return { ...claimed(says.claim), minorityOutcome: true }
+      const kept = keptFor(round)
+      if (says.claim !== undefined) return { ...claimed(says.claim), minorityOutcome: true, ...kept }
       const { acceptedToken: token, attempt, fingerprint } = says.record
       const minorityOutcome = { token, attempt, fingerprint }
-      return { kind: 'unavailable', answered: answered(round.answers).length, required, minorityOutcome }
+      const heard = answered(round.answers).length
+      return { kind: 'unavailable', answered: heard, required, minorityOutcome, ...kept }
     }
     case 'completed':
       return completed(key, says.record, events)
     case 'undecided':
       throw new Error('a settled round is never undecided')
   }
+}
+
+function keptFor({ answers }: Round): { readonly keptForMs?: number } {
+  const lifetimesMs = answers.flatMap((answer) => (answer?.kind === 'record' ? (answer.ttlMs ?? []) : []))
+  return lifetimesMs.length === 0 ? {} : { keptForMs: Math.max(...lifetimesMs) }
 }
 
 function completed(key: string, record: CompletedRecord, events: Events): ReadResult {

@@ -2,10 +2,11 @@
  * Settles an orphan: a claim that lapsed without an outcome, so that it is unknown whether its work was done.
  *
  * Owns the ways to settle it on the record itself, all by claiming it first, so that a decision never overtakes a
- * request that is being executed again at the same moment.
+ * request that is being executed again at the same moment; and that what is decided is kept for as long as the record of
+ * the claim would have been. A record does not name its route, and each route has a retention of its own.
  */
 
-import type { ClaimResult, Leases } from '../ports.ts'
+import type { ClaimResult, Leases, ReadResult } from '../ports.ts'
 import type { Fingerprint } from '../record/record.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
@@ -31,7 +32,10 @@ export type OrphanSettled =
     }
   | { readonly kind: 'unavailable' }
 
-/** How long a decision's own claim lasts, at most as long as nodes wait for any; and its record after it. */
+/**
+ * How long a decision's own claim lasts, at most as long as nodes wait for any; and its record after it, where no node says how
+ * long it keeps that.
+ */
 export type DecisionTerms = { readonly leaseMs: number; readonly retentionMs: number }
 
 const BUDGET_MS = 2_000
@@ -48,7 +52,7 @@ export async function forgetOrphan(
   const now = await leases.read(orphan.recordKey)
   if (now.kind === 'unavailable') return { kind: 'unavailable' }
   const isNewer = now.kind === 'claimed' && now.token > orphan.token
-  return decide(orphan, terms, leases, async (lease) => {
+  return decide(orphan, now, terms, leases, async (lease) => {
     // A client retried meanwhile, and that attempt lapsed too: its question is not answered yet, so release its claim.
     // A claim that lapses between the read and this claim is one attempt more.
     if (isNewer || lease.attempt > orphan.attempt + 1) {
@@ -70,7 +74,8 @@ export async function concludeOrphan(
   terms: DecisionTerms,
   leases: Leases,
 ): Promise<OrphanSettled> {
-  return decide(orphan, terms, leases, async (lease) => {
+  const now = await leases.read(orphan.recordKey)
+  return decide(orphan, now, terms, leases, async (lease) => {
     const completed = await leases.complete(lease, outcome)
     if (completed.kind === 'recorded') return 'done'
     return completed.kind === 'fenced' ? 'fenced' : 'unavailable'
@@ -79,7 +84,8 @@ export async function concludeOrphan(
 
 /** A node remembers an outcome that no majority is known to have: it becomes the record's, as by any other claim. */
 export async function adoptOutcome(orphan: Orphan, terms: DecisionTerms, leases: Leases): Promise<boolean> {
-  const settled = await decide(orphan, terms, leases, async (lease) => {
+  const now = await leases.read(orphan.recordKey)
+  const settled = await decide(orphan, now, terms, leases, async (lease) => {
     // The node that remembers it did not answer: release the takeover, which restores the lapsed claim.
     await leases.release(lease)
     return 'unavailable'
@@ -91,11 +97,15 @@ type Claimed = Extract<ClaimResult, { kind: 'granted' }>['lease']
 
 async function decide(
   { recordKey: key, fingerprint }: Orphan,
-  terms: DecisionTerms,
+  now: ReadResult,
+  { leaseMs, retentionMs: otherwiseMs }: DecisionTerms,
   leases: Leases,
   act: (lease: Claimed) => Promise<'done' | 'fenced' | 'later' | 'unavailable'>,
 ): Promise<OrphanSettled> {
-  const claimed = await leases.claim({ key, fingerprint, ...terms, budgetMs: BUDGET_MS })
+  const keptForMs = 'keptForMs' in now ? now.keptForMs : undefined
+  // At its very end, too, it lasts for as long as a late holder may send its own outcome.
+  const retentionMs = keptForMs === undefined ? otherwiseMs : Math.max(leaseMs, keptForMs)
+  const claimed = await leases.claim({ key, fingerprint, leaseMs, retentionMs, budgetMs: BUDGET_MS })
   // Contended: no holder is known, and the question is as open as before.
   if (claimed.kind === 'unavailable' || claimed.kind === 'contended') return { kind: 'unavailable' }
   if (claimed.kind !== 'granted') return { kind: 'not_an_orphan', because: claimed.kind }
