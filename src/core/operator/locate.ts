@@ -8,17 +8,23 @@
 import { percentEncode } from '../formats/percent-encoding.ts'
 import type { Scope } from '../request/identity.ts'
 
-const RECORD_KEY = /^dedup:[^:]+:[^:]+:[^:]+(:lock|:content)?:[0-9a-f]{64}$/
+const RECORD_KEY = /^dedup:[^:]+:[^:]+:[^:]+(?::(lock|content))?:[0-9a-f]{64}$/
 
 /** Of any record that a request or a reservation can have. */
 export function isRecordKey(text: string): boolean {
   return text.length <= 2_048 && RECORD_KEY.test(text) && !text.startsWith('dedup:%:')
 }
 
-/** What sort of record it is, by its key. */
+/** What sort of record it is, by its key: by the mark behind the scope, whose names may be the same words. */
 export function sortOfRecord(recordKey: string): 'work' | 'entity' | 'content' {
-  if (recordKey.includes(':lock:')) return 'entity'
-  return recordKey.includes(':content:') ? 'content' : 'work'
+  switch (RECORD_KEY.exec(recordKey)?.[1]) {
+    case 'lock':
+      return 'entity'
+    case 'content':
+      return 'content'
+    default:
+      return 'work'
+  }
 }
 
 export type Reference =
