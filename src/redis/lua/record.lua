@@ -65,7 +65,7 @@ end
 -- What is left of a record now: once the time of its outcome is over, a promise.
 local function what_stands(record)
   if record and record.state == 'D' and record.lease_until > 0 and record.lease_until < NOW then
-    record.state, record.copied = 'R', nil
+    record.state, record.copied, record.owner = 'R', nil, NOBODY
   end
   return record
 end
