@@ -64,15 +64,14 @@ function mayBeHeldByAnother(token: Token, answers: Answers): boolean {
   return holders > 0 && holders + silent >= majorityOf(answers.length)
 }
 
-/** The longest lifetime among the nodes that show it; 0 where none has one. */
+/** How long the node that remembers the outcome longest does so; 0 where none says. A promise beside it may last longer. */
 function lifetimeOf(of: CompletedRecord, answers: Answers): number {
-  const lifetimes = answers.flatMap((answer) =>
-    answer?.kind === 'record' &&
-    answer.record?.state === 'completed' &&
-    answer.record.acceptedToken === of.acceptedToken
-      ? [answer.ttlMs ?? 0]
-      : [],
-  )
+  const lifetimes = answers.flatMap((answer) => {
+    if (answer?.kind !== 'record' || answer.record?.state !== 'completed') return []
+    const { acceptedToken, overAtNodeMs } = answer.record
+    if (acceptedToken !== of.acceptedToken) return []
+    return [overAtNodeMs === undefined ? (answer.ttlMs ?? 0) : overAtNodeMs - answer.nodeMs]
+  })
   return Math.max(0, ...lifetimes)
 }
 

@@ -72,3 +72,21 @@ test('a node that showed an outcome counts for it again once it answers that it 
 test('a node that forgot an outcome accepts it again with the others', async () => {
   expect(await readOf({ lost: true, reached: [0, 1] })).toEqual({ said: 'completed', having: 2 })
 })
+
+test('an outcome that is helped lasts as long as it does, and not as long as the promise that outlives it', async () => {
+  let nowMs = NOW_MS
+  const clock: Clock = { monoMs: () => nowMs, wallMs: () => nowMs, timer: () => ({ cancel: () => {} }) }
+  const states = [0, 1, 2].map((at) => new EmbeddedNode(`${at}`, () => nowMs, 30_000))
+  const quorum = createRedlockQuorum({ nodes: states, clock, events: SILENT })
+  const { read } = createLeases({ quorum, clock, random: seededRandom(1), events: SILENT })
+  const [first, second] = states as [EmbeddedNode, EmbeddedNode]
+  // The others missed the outcome, and the claim of a duplicate that comes shortly before it ends.
+  first.apply(COMPLETE)
+  nowMs += COMPLETE.keyTtlMs - 100
+  first.apply({ ...CLAIM, token: 2_000, leaseMs: 30_000 })
+  expect(first.kept(KEY)?.ttlMs).toBe(60_000)
+  expect((await read(KEY)).kind).toBe('completed')
+  expect(second.kept(KEY)?.ttlMs).toBe(100)
+  nowMs += 101
+  expect((await read(KEY)).kind).toBe('released')
+})
