@@ -6,6 +6,7 @@
  */
 
 import type { ClaimResult, Leases } from '../ports.ts'
+import { ATTEMPT_MAX } from '../record/record.ts'
 
 export async function reconcileLocalRecord(
   claimed: ClaimResult,
@@ -23,8 +24,10 @@ export async function reconcileLocalRecord(
   }
   const same = known.fingerprint === lease.fingerprint
   // It got no answer: that was an attempt, too.
-  if (same && known.kind === 'claimed' && known.remainingMs === 0)
-    return { kind: 'granted', lease: { ...lease, attempt: Math.max(lease.attempt, known.attempt + 1) } }
+  if (same && known.kind === 'claimed' && known.remainingMs === 0) {
+    const next = Math.min(ATTEMPT_MAX, known.attempt + 1)
+    return { kind: 'granted', lease: { ...lease, attempt: Math.max(lease.attempt, next) } }
+  }
   await leases.release(lease)
   if (!same) return { kind: 'mismatch' }
   return known.kind === 'claimed'
