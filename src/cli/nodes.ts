@@ -174,6 +174,11 @@ function change(io: Io, { confirm, by, group }: ChangeOptions): Promise<ExitCode
           `Only ${changed.answering} nodes of the cluster answer, ${changed.required} must, or sidecars with the old list could go on. Nothing was changed.`,
           EXIT.unavailable,
         )
+      case 'unfinished':
+        return say(
+          `${changed.on.length} nodes took the change${changed.on.length === 0 ? '' : ` (${changed.on.join(', ')})`}, ${changed.required} must: repeat the command once the others answer. Start no sidecar before.`,
+          EXIT.unavailable,
+        )
       case 'not_confirmed':
         return say(
           `The nodes of the cluster are ${changed.from.join(', ')}. Stop all sidecars; then, to let it consist of the nodes of this configuration, repeat the command with --confirm ${changed.expected}`,

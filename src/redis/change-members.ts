@@ -8,7 +8,7 @@
 import { memberList, nodesIn, sameMark, sameMembers, whyNotChange } from '../core/nodes/members.ts'
 import { whyNewer } from '../core/nodes/node-format.ts'
 import { majorityOf } from '../core/units.ts'
-import { inspectForCommand } from './inspection.ts'
+import { forCommand, inspectForCommand } from './inspection.ts'
 import { callMembership } from './membership.ts'
 import type { RedisNodes } from './nodes.ts'
 
@@ -28,6 +28,8 @@ export type MembersChanged =
   /** The nodes belong to several clusters, or have several lists that are not this one. */
   | { readonly kind: 'several'; readonly what: string }
   | { readonly kind: 'not_confirmed'; readonly from: readonly string[]; readonly expected: string }
+  /** Too few nodes took it, although they had answered: the operator must repeat the command. */
+  | { readonly kind: 'unfinished'; readonly on: readonly string[]; readonly required: number }
   /** A later version has taken the cluster over. */
   | { readonly kind: 'newer'; readonly node: string; readonly reason: string }
 
@@ -72,8 +74,11 @@ export async function changeMembers(
   if (looked.length < required) return { kind: 'too_few', answering: looked.length, required }
   if (confirmation !== one.id) return { kind: 'not_confirmed', from, expected: one.id }
   const nonce = options.random.hex(16)
-  await Promise.all(
-    looked.map(({ client, runId }) => callMembership(client, runId, ['members', to.join(','), nonce, by])),
+  const written = await Promise.allSettled(
+    looked.map(({ client, runId }) =>
+      forCommand(options.clock, callMembership(client, runId, ['members', to.join(','), nonce, by])),
+    ),
   )
-  return { kind: 'changed', from, to, on: looked.map(({ name }) => name) }
+  const on = looked.flatMap(({ name }, at) => (written[at]?.status === 'fulfilled' ? [name] : []))
+  return on.length < required ? { kind: 'unfinished', on, required } : { kind: 'changed', from, to, on }
 }
