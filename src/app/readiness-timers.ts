@@ -28,12 +28,13 @@ export function startReadinessTimers(
   { instance, clock, random, events }: ReadinessTimersPorts,
 ): Disposable {
   const timers = new Set<Timer>()
+  let ended = false
 
   function every(intervalMs: number, work: () => void | Promise<void>): void {
     const timer = clock.timer(intervalMs, async () => {
       timers.delete(timer)
       await work()
-      every(intervalMs, work)
+      if (!ended) every(intervalMs, work)
     })
     timers.add(timer)
   }
@@ -64,6 +65,7 @@ export function startReadinessTimers(
   })
   return {
     [Symbol.dispose]: () => {
+      ended = true
       for (const timer of timers) timer.cancel()
     },
   }

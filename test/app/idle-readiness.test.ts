@@ -30,8 +30,16 @@ async function idlePod(env: Record<string, string> = {}) {
   })
   const nodes = { callMs: 5, released: 'released' as 'released' | 'unavailable' }
   const held = new Set<string>()
-  const took = <T>(answer: T) =>
-    new Promise<T>((resolve) => void clock.timer(nodes.callMs, () => resolve(answer)))
+  let underWay = 0
+  const took = <T>(answer: T) => {
+    underWay += 1
+    return new Promise<T>((resolve) => {
+      clock.timer(nodes.callMs, () => {
+        underWay -= 1
+        resolve(answer)
+      })
+    })
+  }
   const leases = {
     claim: ({ key }: { key: string }) => {
       const kind = held.has(key) ? 'held' : 'granted'
@@ -97,6 +105,7 @@ async function idlePod(env: Record<string, string> = {}) {
     readiness,
     synthetic,
     requested,
+    underWay: () => underWay,
     [Symbol.asyncDispose]: telemetry[Symbol.asyncDispose],
   }
 }
@@ -225,3 +234,12 @@ test.each([
     expect(pod.readiness().ready).toBe(true)
   },
 )
+
+test('makes no claim any more once it is disposed of, also where one is under way then', async () => {
+  const pod = await idlePod()
+  pod.nodes.callMs = 100
+  while (pod.underWay() === 0) await pod.clock.advance(10)
+  await pod[Symbol.asyncDispose]()
+  await pod.clock.advance(MINUTE_MS)
+  expect(pod.clock.pendingTimers).toBe(0)
+})
