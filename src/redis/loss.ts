@@ -45,13 +45,17 @@ export async function declareLoss(
 
   // One name for all of them, or each would be enrolled into a cluster of its own.
   const clusterId = id === '' ? options.random.hex(8) : id
-  const declared = await Promise.all(
-    waiting.map(async ({ member, facts }) => {
-      const node = nodes.enrolmentNode(member, facts)
-      return (await node.declare(by, clusterId)) ? [member.node.name] : []
-    }),
+  const answers = await Promise.allSettled(
+    waiting.map(({ member, facts }) => nodes.enrolmentNode(member, facts).declare(by, clusterId)),
   )
-  return { kind: 'declared', clusterId, nodes: declared.flat() }
+  const declared = waiting.flatMap(({ member }, at) => {
+    const answer = answers[at]
+    return answer?.status === 'fulfilled' && answer.value ? [member.node.name] : []
+  })
+  // A node that went away meanwhile needs the same command again, once it is back. One that votes by now needs none.
+  if (answers.every(({ status }) => status === 'rejected'))
+    return { kind: 'too_few', answering: voting, required }
+  return { kind: 'declared', clusterId, nodes: declared }
 }
 
 /**
