@@ -5,6 +5,7 @@ import { type AuditEntry, type AuditLog, auditEntryOf } from '../../src/core/coo
 import type { CoreEvent, LeaseEnd } from '../../src/core/events.ts'
 import { ENTITY_MARK } from '../../src/core/request/identity.ts'
 import { systemClock } from '../../src/system/clock.ts'
+import { VirtualClock } from '../support/virtual-clock.ts'
 
 const HASH = 'ab'.repeat(32)
 const KEY = `dedup:shop:prod:v1:${HASH}`
@@ -98,4 +99,38 @@ describe('the letter of a claim', () => {
       expect(letters.size).toBe(0)
     },
   )
+})
+
+test('entries that no majority takes are told of once in ten seconds, and all of them are counted', async () => {
+  const clock = new VirtualClock()
+  const told: string[] = []
+  let taken = false
+  const auditLog: AuditLog = { ...keptLog().auditLog, append: async () => taken }
+  const publish = appendAudit(auditLog, clock, (cause) => told.push((cause as Error).message))
+  const degraded: CoreEvent = {
+    kind: 'decided',
+    entrypoint: 'proxy',
+    decision: 'fail_open',
+    detail: 'fail_open',
+    route: 'payments',
+    status: 200,
+    durationMs: 1,
+    keyHash: HASH,
+  }
+  // An outage of fifteen seconds, in which a route goes on without a quorum.
+  for (let at = 0; at < 1_500; at += 1) {
+    publish(degraded)
+    await clock.advance(10)
+  }
+  taken = true
+  publish(degraded)
+  await clock.advance(10)
+  publish(degraded)
+  await clock.advance(10)
+  const NONE = 'no majority took an entry of the audit log (degraded)'
+  expect(told).toEqual([
+    NONE,
+    `${NONE}; so it was with 1000 since this was last said`,
+    'the audit log is written again; 499 entries more are lost',
+  ])
 })
