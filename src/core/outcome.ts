@@ -115,8 +115,6 @@ export type Outcome =
 /** The claim under which the application was called. */
 export type Execution = { readonly token: Token; readonly attempt: number; readonly lockId: string }
 
-export type OutcomeKind = Outcome['kind']
-
 /** Retry-After of a lost quorum: long enough not to stampede, short enough to recover in. */
 export const UNAVAILABLE_RETRY_AFTER_MS = 1_000
 

@@ -18,14 +18,6 @@ export type CanonicalQuery =
   | { readonly kind: 'sorted'; readonly text: string }
   | { readonly kind: 'verbatim'; readonly text: string }
 
-/** Path and query of a target in origin form. Without `?` there is no query; with it there is, if only an empty one. */
-export function splitTarget(target: string): { readonly path: string; readonly query: string | undefined } {
-  const mark = target.indexOf('?')
-  return mark === -1
-    ? { path: target, query: undefined }
-    : { path: target.slice(0, mark), query: target.slice(mark + 1) }
-}
-
 /** @param query as it crossed the wire (Latin-1), without the `?` */
 export function canonicalQuery(query: string | undefined): CanonicalQuery {
   if (query === undefined) return { kind: 'absent' }

@@ -1,24 +1,8 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import {
-  canonicalQuery,
-  percentDecode,
-  QUERY_PARAMETERS_MAX,
-  splitTarget,
-} from '../../../src/core/formats/query.ts'
+import { canonicalQuery, percentDecode, QUERY_PARAMETERS_MAX } from '../../../src/core/formats/query.ts'
 
 // The vectors in test/vectors/query.json are the table of canonical texts.
-
-test.each<[target: string, path: string, query: string | undefined]>([
-  ['/', '/', undefined],
-  ['/a?', '/a', ''],
-  ['/a?b=1', '/a', 'b=1'],
-  ['/a?b?c', '/a', 'b?c'],
-  ['/a%3Fb', '/a%3Fb', undefined],
-  ['?', '', ''],
-])('target %j: path %j, query %j', (target, path, query) => {
-  expect(splitTarget(target)).toEqual({ path, query })
-})
 
 test.each<[text: string, decoded: string]>([
   ['a+b%20c', 'a b c'],
