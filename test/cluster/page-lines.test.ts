@@ -15,6 +15,9 @@ const NAMES = [
   'helm upgrade',
   'helm upgrade --wait',
   'kubectl drain',
+  'kubectl get pod',
+  'kubectl logs --previous',
+  'kubectl port-forward',
   'kubectl rollout restart',
   'kubectl rollout status',
 ]
