@@ -24,13 +24,7 @@ export const DECODED_BYTES_MAX = 4 * 1024 * 1024
 /** Most codings of one body; with more it stays encoded. */
 export const CODINGS_MAX = 4
 
-export type EncodedReason =
-  | 'unknown_coding'
-  | 'too_many_codings'
-  | 'decoded_too_large'
-  | 'broken_coding'
-  /** The body was too large to be buffered, so its codings were not undone. */
-  | 'streamed'
+export type EncodedReason = 'unknown_coding' | 'too_many_codings' | 'decoded_too_large' | 'broken_coding'
 
 export type DecodedBody =
   | { readonly kind: 'decoded'; readonly bytes: Uint8Array }

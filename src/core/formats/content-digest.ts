@@ -8,7 +8,7 @@
  * Source: RFC 9530, sections 2 and 5.
  */
 
-import { createHash, type Hash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { parseDictionary } from './structured-field.ts'
 
 /** The active algorithms of RFC 9530, under their names in the field and in node:crypto. */
@@ -21,39 +21,22 @@ export type DigestFault =
   | { readonly kind: 'digest_malformed'; readonly detail: string }
   | { readonly kind: 'digest_mismatch'; readonly algorithm: string }
 
-/** Takes the body piece by piece and says at its end whether it was the one announced. */
-export type DigestVerifier = { update(chunk: Uint8Array): void; verify(): DigestFault | undefined }
-
 /** @param lines all Content-Digest lines of the request */
-export function digestVerifier(lines: readonly string[]): DigestVerifier {
-  const announced = lines.length === 0 ? new Map() : parseDictionary(lines.join(', '))
-  const fault = (detail: string): DigestVerifier => ({
-    update: () => undefined,
-    verify: () => ({ kind: 'digest_malformed', detail }),
-  })
-  if (announced === undefined) return fault('Content-Digest is no structured-field dictionary')
-
-  const expected: { algorithm: string; digest: Buffer; hash: Hash }[] = []
+export function verifyDigest(lines: readonly string[], body: Uint8Array): DigestFault | undefined {
+  if (lines.length === 0) return undefined
+  const announced = parseDictionary(lines.join(', '))
+  if (announced === undefined) return malformed('Content-Digest is no structured-field dictionary')
+  const expected: { algorithm: string; name: string; digest: Buffer }[] = []
   for (const [algorithm, value] of announced) {
     const name = ALGORITHMS.get(algorithm)
     if (name === undefined) continue
-    if (value.type !== 'bytes') return fault(`${algorithm} of Content-Digest is no byte sequence`)
-    expected.push({ algorithm, digest: value.value, hash: createHash(name) })
+    if (value.type !== 'bytes') return malformed(`${algorithm} of Content-Digest is no byte sequence`)
+    expected.push({ algorithm, name, digest: value.value })
   }
-  return {
-    update: (chunk) => {
-      for (const { hash } of expected) hash.update(chunk)
-    },
-    verify: () => {
-      const wrong = expected.find(({ digest, hash }) => !hash.digest().equals(digest))
-      return wrong === undefined ? undefined : { kind: 'digest_mismatch', algorithm: wrong.algorithm }
-    },
-  }
+  const wrong = expected.find(({ name, digest }) => !hash(name, body, 'buffer').equals(digest))
+  return wrong === undefined ? undefined : { kind: 'digest_mismatch', algorithm: wrong.algorithm }
 }
 
-export function verifyDigest(lines: readonly string[], body: Uint8Array): DigestFault | undefined {
-  if (lines.length === 0) return undefined
-  const verifier = digestVerifier(lines)
-  verifier.update(body)
-  return verifier.verify()
+function malformed(detail: string): DigestFault {
+  return { kind: 'digest_malformed', detail }
 }

@@ -23,7 +23,7 @@ export type Explanation = {
     readonly form: Fingerprinted['body']['form']
     readonly codings: readonly string[]
     readonly doubt?: Doubt
-    /** The canonical bytes; `text` where they are valid UTF-8. Left out where longer than the limit, or streamed. */
+    /** The canonical bytes; `text` where they are valid UTF-8. Left out where longer than the limit. */
     readonly canonical?: { readonly text?: string; readonly base64: string }
     readonly canonicalBytes?: number
   }

@@ -10,9 +10,8 @@
  * docs/reference/fingerprint.md describes the scheme for other implementations; test/vectors/ has vectors for them.
  */
 
-import { createHash } from 'node:crypto'
 import { codingsOf, DECODED_BYTES_MAX } from '../formats/content-coding.ts'
-import { type DigestFault, digestVerifier, verifyDigest } from '../formats/content-digest.ts'
+import { type DigestFault, verifyDigest } from '../formats/content-digest.ts'
 import { bytesOf, frame, frameText, isWireText, sha256Hex, utf8Text, wireText } from '../formats/framing.ts'
 import { linesOf } from '../formats/header-lines.ts'
 import { compileSelection, type Selection } from '../formats/json-pointer.ts'
@@ -142,43 +141,6 @@ export async function fingerprint(
       ? plainFormOf(body, media, selection)
       : await bodyFormOf(body, codings, media, selection, limits.decodedBytesMax)
   return assemble(head, rules, media, form)
-}
-
-/** The fingerprint of a body that streams by: it is compared byte for byte, with its codings. */
-export type StreamFingerprint = {
-  update(chunk: Uint8Array): void
-  /** Once, after the last chunk. */
-  finish(): Fingerprinted | FingerprintProblem
-}
-
-/**
- * For bodies above the buffer limit, with a client's key. Equal to {@link fingerprint} for a body of no known type and
- * without codings, so that a changed limit does not turn such a retry into a mismatch.
- */
-export function streamFingerprint(
-  head: RequestHead,
-  rules: FingerprintRules = DEFAULT_RULES,
-): StreamFingerprint {
-  const hash = createHash('sha256')
-  const verifier = digestVerifier(linesOf(head.headers, 'content-digest'))
-  return {
-    update: (chunk) => {
-      hash.update(chunk)
-      verifier.update(chunk)
-    },
-    finish: () => {
-      const fault = verifier.verify()
-      if (fault !== undefined) return fault
-      return assemble(head, rules, mediaTypeOf(head.headers), {
-        form: 'bytes',
-        codings: codingsOf(linesOf(head.headers, 'content-encoding')),
-        sha256: hash.digest('latin1'),
-        canonical: undefined,
-        doubt: { reason: 'streamed', detail: 'larger than what is buffered' },
-        jsonText: false,
-      })
-    },
-  }
 }
 
 function assemble(

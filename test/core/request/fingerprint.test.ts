@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import { gzipSync } from 'node:zlib'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
@@ -12,7 +11,6 @@ import {
   fingerprint,
   type RequestHead,
   SCHEME_VERSION,
-  streamFingerprint,
 } from '../../../src/core/request/fingerprint.ts'
 import type { FingerprintPolicy } from '../../../src/core/routes/route.ts'
 import { fingerprintOf, HEAD, hashOf, headOf, JSON_HEAD } from '../../support/requests.ts'
@@ -373,44 +371,6 @@ describe('limits and refusals', () => {
       }),
       { numRuns: 2_000 },
     )
-  })
-})
-
-describe('a streamed body', () => {
-  const streamed = (head: RequestHead, chunks: readonly Uint8Array[]) => {
-    const stream = streamFingerprint(head)
-    for (const chunk of chunks) stream.update(chunk)
-    return stream.finish()
-  }
-
-  test('a streamed body has the fingerprint of the same buffered bytes, however it is cut', async () => {
-    await fc.assert(
-      fc.asyncProperty(fc.array(fc.uint8Array()), async (chunks) => {
-        const result = streamed(HEAD, chunks)
-        expect(result).toMatchObject({ kind: 'fingerprint', hash: await hashOf(HEAD, Buffer.concat(chunks)) })
-      }),
-    )
-  })
-
-  test('a streamed body never equals the canonical form of a buffered one', async () => {
-    const result = streamed(JSON_HEAD, [Buffer.from('{}')])
-    expect(result).toMatchObject({
-      kind: 'fingerprint',
-      body: { form: 'bytes', doubt: { reason: 'streamed' } },
-    })
-    expect(result).not.toMatchObject({ hash: await hashOf(JSON_HEAD, '{}') })
-  })
-
-  test('a streamed body keeps its codings as a component', () => {
-    const [head, bytes] = gzipped('{}')
-    expect(streamed(head, [bytes])).toMatchObject({ body: { codings: ['gzip'] } })
-  })
-
-  test('a streamed body is verified against its Content-Digest at the end', () => {
-    const digest = createHash('sha512').update('ab').digest('base64')
-    const head = withHeader('Content-Digest', `sha-512=:${digest}:`)
-    expect(streamed(head, [Buffer.from('a'), Buffer.from('b')])).toMatchObject({ kind: 'fingerprint' })
-    expect(streamed(head, [Buffer.from('a')])).toEqual({ kind: 'digest_mismatch', algorithm: 'sha-512' })
   })
 })
 
