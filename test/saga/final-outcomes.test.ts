@@ -7,6 +7,7 @@ import type { Handler } from '../../packages/saga/src/handlers.ts'
 import { Inbox } from '../../packages/saga/src/inbox.ts'
 import type { InboundMessage } from '../../packages/saga/src/messages.ts'
 import { newMessageId } from '../../packages/saga/src/outbox.ts'
+import { getSaga } from '../../packages/saga/src/saga-instances.ts'
 import { compensateSagaStep, processSagaStep } from '../../packages/saga/src/saga-step.ts'
 import { FakeProvider } from '../support/fake-provider.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
@@ -127,4 +128,47 @@ test('a late step after its compensation makes no charge, and does not poison it
   expect(outcomes()).toEqual(['processed', 'suspended', 'processed'])
   expect(provider.calls).toEqual([])
   expect(await listDeadLetters(kit)).toEqual([])
+})
+
+// Bug: a charge was made, its commit refused, and the message acknowledged as refused: nothing recorded the charge or tried again.
+test('a refusal out of the commit of a step is a failure of its message: the charge is settled by a later attempt', async () => {
+  const provider = new FakeProvider()
+  let refusing = true
+  const inbox = inboxOf({
+    Pay: {
+      outside: () =>
+        processSagaStep(
+          kit,
+          { sagaId: 's-1', step: 'pay', leaseMs: 5_000, request: null },
+          {
+            effect: ({ idempotencyKey }) => provider.charge(idempotencyKey, 10),
+            commit: async () => {
+              if (refusing) throw new BusinessError('closed', 'the account is closed')
+            },
+          },
+        ),
+    },
+  })
+  const pay = message('Pay')
+  expect(await inbox.receive(pay)).toMatchObject({ kind: 'again' })
+  refusing = false
+  await kit.pool.query(`UPDATE ${kit.schema}.inbox SET next_attempt_at = clock_timestamp()`)
+  expect(await inbox.receive(pay)).toEqual({ kind: 'ack' })
+  expect(outcomes()).toEqual(['retry', 'processed'])
+  expect((await getSaga(kit, 's-1'))?.status).toBe('completed')
+  expect(provider.kept).toBe(1)
+})
+
+// Bug: its message was acknowledged as refused, and what it should have undone stayed.
+test('a refusal out of the commit of a compensation parks the saga, and its message is a dead letter', async () => {
+  const step = { sagaId: 's-1', step: 'reserve', leaseMs: 5_000 }
+  await processSagaStep(kit, { ...step, request: null }, { effect: async () => 1, commit: async () => 1 })
+  const commit = () => Promise.reject(new BusinessError('closed', 'the shelf is closed'))
+  const inbox = inboxOf({ Cancel: { outside: () => compensateSagaStep(kit, step, { commit }) } })
+  await inbox.receive(message('Cancel'))
+  expect(await listDeadLetters(kit)).toMatchObject([{ errorCode: 'attempts_exhausted' }])
+  expect(await getSaga(kit, 's-1')).toMatchObject({
+    status: 'parked',
+    lastError: 'reserve: the shelf is closed',
+  })
 })

@@ -269,7 +269,10 @@ test('after a failed commit the next attempt writes the charge once', async () =
 test('a business error out of commit is a fault: the effect has taken place', async () => {
   const provider = new FakeProvider()
   const commit = () => Promise.reject(new BusinessError('late', 'too late'))
-  await expect(pay(provider, 'late', {}, { commit })).rejects.toBeInstanceOf(BusinessError)
+  await expect(pay(provider, 'late', {}, { commit })).rejects.toMatchObject({
+    code: 'late_refusal',
+    cause: { code: 'late' },
+  })
   expect((await rowOf('late')).status).toBe('in_progress')
 })
 

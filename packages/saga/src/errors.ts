@@ -127,6 +127,17 @@ export class BusinessError extends SagaKitError {
   }
 }
 
+/** `commit` or `reject` of a step threw a BusinessError: the effect has ended, and nothing says so. A fault, and no outcome of its message. */
+export class LateRefusalError extends SagaKitError {
+  constructor(what: string, cause: BusinessError) {
+    super(
+      'late_refusal',
+      `${what} was refused after its effect, which is a fault and no outcome; refuse in the effect: ${cause.message}`,
+      { cause },
+    )
+  }
+}
+
 /** The step has used all its attempts and waits for a person (status `parked`). */
 export class AttemptsExhaustedError extends SagaKitError {
   readonly attempts: number

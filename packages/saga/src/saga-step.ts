@@ -222,7 +222,8 @@ export async function undoSagaStep(
         await compensation.effect?.(own).catch(noIsNoOutcome)
       },
       commit: async (tx, _value, context) => {
-        await compensation.commit?.(tx, compensationContext(context, sagaId, step, barred.stepResult))
+        const own = compensationContext(context, sagaId, step, barred.stepResult)
+        await compensation.commit?.(tx, own).catch(noIsNoOutcome)
         await setStatus(kit, tx, sagaId, step, 'compensated')
         await follow(kit, tx, request)
       },

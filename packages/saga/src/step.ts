@@ -18,6 +18,7 @@ import type { Tx } from './database.ts'
 import {
   AttemptsExhaustedError,
   BusinessError,
+  LateRefusalError,
   LeaseEndedError,
   StepOvertakenError,
   StepSuspendedError,
@@ -93,7 +94,10 @@ async function execute<V, R, F>(
     const { value } = answer
     const yes = (tx: Tx) => handlers.commit(tx, value, context)
     return (await settle(kit, claim, claimed, 'completed', hooks, yes)) as StepOutcome<R, F>
-  } catch (error) {
+  } catch (thrown) {
+    // A consumer would take it for the outcome of its message, and the effect would be forgotten.
+    const error =
+      thrown instanceof BusinessError ? new LateRefusalError(`${step.scope} ${step.key}`, thrown) : thrown
     const parkedAfter = isOvertaken(error)
       ? undefined
       : await noteFailure(kit, claim, claimed, error, hooks.parked)
