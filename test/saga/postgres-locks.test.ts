@@ -131,3 +131,18 @@ test('retention removes what lapsed an hour ago, and nothing that is held', asyn
   expect((await runRetention(kit)).locks).toBe(1)
   expect(await countOf(kit, `locks WHERE resource = 'kept'`)).toBe(1)
 })
+
+// Bug: the lease counted from before the wait, so the lock was lost as soon as it was held.
+test('a lock that waited for a connection has its whole lease', async () => {
+  const clock = new VirtualClock()
+  const pool = server.pool({ max: 1 })
+  const small = await testKit(server, { clock, pool })
+  const busy = await pool.connect()
+  const acquiring = createPostgresLocks(small).acquire(['waited'], { leaseMs: 1_000 })
+  await clock.advance(5_000)
+  busy.release()
+  const held = await acquiring
+  await clock.advance(800)
+  expect(held.signal.aborted).toBe(false)
+  await held.release()
+})

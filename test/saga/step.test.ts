@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import {
   AttemptsExhaustedError,
   BusinessError,
+  CommitOutcomeUnknownError,
   FencedOutError,
   IdempotencyKeyReuseError,
   LeaseEndedError,
@@ -331,6 +332,57 @@ test('the signal aborts before the lease ends, and an effect that ignores it is 
   await clock.advance(1)
   expect(signal.aborted).toBe(true)
   await outcome
+})
+
+// Bug: the lease counted from before the wait, so the effect began and was given up in the same moment.
+test('a step that waited for a connection has its whole lease for the effect', async () => {
+  const clock = new VirtualClock()
+  const pool = server.pool({ max: 1 })
+  const small = await testKit(server, { clock, pool })
+  const held = await pool.connect()
+  const signals: AbortSignal[] = []
+  const step = runIdempotentStep(
+    small,
+    { scope: 'pay', key: 'waited', request: {}, leaseMs: 1_000 },
+    {
+      effect: async ({ signal }) => {
+        signals.push(signal)
+        await clock.advance(800)
+      },
+      commit: async () => null,
+    },
+  )
+  await clock.advance(5_000)
+  held.release()
+  expect((await step).outcome).toBe('completed')
+  expect(signals.map(({ aborted }) => aborted)).toEqual([false])
+})
+
+/** A kit whose first transaction is committed, and `then` happens before it tells its caller that the answer is lost. */
+const withLostAnswer = (then: () => Promise<unknown>): TestKit => {
+  let lost = false
+  const transaction: TestKit['transaction'] = async (work, options) => {
+    const result = await kit.transaction(work, options)
+    if (lost) return result
+    lost = true
+    await then()
+    throw new CommitOutcomeUnknownError()
+  }
+  return { ...kit, transaction }
+}
+
+test.each([
+  ['still its own', async () => {}, 1],
+  ['taken over as another one is, where it has lapsed', () => lapse('unanswered 2'), 2],
+] as const)('a claim whose COMMIT was not answered is %s', async (_, meanwhile, attempt) => {
+  const key = `unanswered ${attempt}`
+  const attempts: number[] = []
+  const outcome = await runIdempotentStep(
+    withLostAnswer(meanwhile),
+    { scope: 'pay', key, request: {}, leaseMs: 30_000 },
+    { effect: async (context) => attempts.push(context.attempt), commit: async () => null },
+  )
+  expect([outcome.outcome, attempts]).toEqual(['completed', [attempt]])
 })
 
 test('a step parked for longer than its answers last still answers repetitions', async () => {

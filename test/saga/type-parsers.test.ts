@@ -142,7 +142,7 @@ test('the outbox is relayed with its headers, and counted', async () => {
 })
 
 test('a step that is recovered gets its request', async () => {
-  const step = { scope: 's', key: 'k', request: { n: 1 }, leaseMs: 1, keepRequest: true, maxAttempts: 9 }
+  const step = { scope: 's', key: 'k', request: { n: 1 }, leaseMs: 10_000, keepRequest: true, maxAttempts: 9 }
   const fails = { effect: () => Promise.reject(new Error('no')), commit: async () => null }
   await expect(runIdempotentStep(kit, step, fails)).rejects.toThrow('no')
   await kit.pool.query(`UPDATE ${kit.schema}.idempotency_keys SET locked_until = '-infinity'`)

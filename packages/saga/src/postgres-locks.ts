@@ -35,9 +35,13 @@ export function createPostgresLocks(kit: SagaKit): LockManager {
       )
       const sorted = inLockOrder(resources)
       const owner = kit.random.hex(16)
-      const begunMonoMs = kit.clock.monoMs()
+      let begunMonoMs = 0
       const fencingToken = await kit
-        .transaction((tx) => take(kit, tx, sorted, owner, leaseMs))
+        .transaction((tx) => {
+          // Not before: the lease is not shorter by the wait for a connection.
+          begunMonoMs = kit.clock.monoMs()
+          return take(kit, tx, sorted, owner, leaseMs)
+        })
         .catch((error: unknown) => {
           if (isOutage(error)) throw new LockNotAcquiredError(sorted, outageRetryMs, { cause: error })
           throw error

@@ -20,7 +20,13 @@ import { serialised, ttlOf } from './idempotency.ts'
 import type { SagaKit } from './kit.ts'
 import type { StepHooks, StepRequest } from './step-definition.ts'
 
-export type Claimed = { readonly kind: 'claimed'; readonly fence: number; readonly attempt: number }
+export type Claimed = {
+  readonly kind: 'claimed'
+  readonly fence: number
+  readonly attempt: number
+  /** Of the lease, from the statement that answered. */
+  readonly leftMs: number
+}
 export type Settled = {
   readonly kind: 'settled'
   readonly outcome: 'completed' | 'failed'
@@ -70,7 +76,7 @@ export async function claimOrReplay(
   )
   if (inserted.rows[0] !== undefined) {
     await hooks.claimed?.(tx, { attempt: 1 })
-    return { kind: 'claimed', fence: safeInteger(inserted.rows[0].fence), attempt: 1 }
+    return { kind: 'claimed', fence: safeInteger(inserted.rows[0].fence), attempt: 1, leftMs: leaseMs }
   }
   const row = await lockRow(tx, s, scope, key)
   if (!row.request_hash.equals(hash)) throw new IdempotencyKeyReuseError(scope, key)
@@ -82,9 +88,14 @@ export async function claimOrReplay(
       await hooks.parked?.(tx, row.error ?? noEnd)
       return { kind: 'parked', attempts: row.attempts }
     case 'in_progress':
-      // Our own claim: the connection was lost during its COMMIT.
-      if (row.owner === owner)
-        return { kind: 'claimed', fence: safeInteger(row.fence), attempt: row.attempts }
+      // Our own claim: the connection was lost during its COMMIT. One that has lapsed meanwhile is taken over like any other.
+      if (row.owner === owner && row.remaining_ms > 0)
+        return {
+          kind: 'claimed',
+          fence: safeInteger(row.fence),
+          attempt: row.attempts,
+          leftMs: row.remaining_ms,
+        }
       if (row.remaining_ms > 0) throw new OperationInProgressError(`${scope} ${key}`, row.remaining_ms)
       if (row.attempts >= maxAttempts) {
         await park(tx, s, claim)
@@ -111,7 +122,7 @@ async function takeOver(
   )
   const { fence, attempts } = rows[0]!
   await claimedHook?.(tx, { attempt: attempts })
-  return { kind: 'claimed', fence: safeInteger(fence), attempt: attempts }
+  return { kind: 'claimed', fence: safeInteger(fence), attempt: attempts, leftMs: step.leaseMs }
 }
 
 type KeyRow = {

@@ -51,8 +51,14 @@ export async function runIdempotentStep<V, R, F = Refusal>(
   refuseInTransaction(kit.pool, 'runIdempotentStep', outsideInstead)
   const text = canonicalJson(step.request)
   const claim: Claim = { step, owner: kit.random.hex(16), hash: hashOfText(text), text }
-  const begunMonoMs = kit.clock.monoMs()
-  const claimed = await surviving(kit, 3, () => kit.transaction((tx) => claimOrReplay(kit, tx, claim, hooks)))
+  let askedMonoMs = 0
+  const claimed = await surviving(kit, 3, () =>
+    kit.transaction((tx) => {
+      // Not before: the lease is not shorter by the wait for a connection.
+      askedMonoMs = kit.clock.monoMs()
+      return claimOrReplay(kit, tx, claim, hooks)
+    }),
+  )
   if (claimed.kind === 'parked') throw parkedError(kit, step, claimed.attempts, undefined)
   if (claimed.kind === 'settled') {
     kit.emit({ kind: 'replayed', scope: step.scope, outcome: claimed.outcome })
@@ -61,19 +67,19 @@ export async function runIdempotentStep<V, R, F = Refusal>(
   }
   if (claimed.attempt > 1)
     kit.emit({ kind: 'taken_over', scope: step.scope, key: step.key, attempt: claimed.attempt })
-  return execute(kit, claim, claimed, begunMonoMs, handlers, hooks)
+  return execute(kit, claim, claimed, askedMonoMs + claimed.leftMs, handlers, hooks)
 }
 
 async function execute<V, R, F>(
   kit: SagaKit,
   claim: Claim,
   claimed: Claimed,
-  begunMonoMs: number,
+  untilMonoMs: number,
   handlers: StepHandlers<V, R, F>,
   hooks: StepHooks<V>,
 ): Promise<StepOutcome<R, F>> {
   const { step } = claim
-  const lease = leaseSignal(kit, step, begunMonoMs)
+  const lease = leaseSignal(kit, step, untilMonoMs)
   const context: StepContext = {
     scope: step.scope,
     key: step.key,
@@ -149,11 +155,14 @@ function refusal({ code, message, details }: BusinessError): Refusal {
 function leaseSignal(
   kit: SagaKit,
   step: StepRequest,
-  begunMonoMs: number,
+  untilMonoMs: number,
 ): { signal: AbortSignal; end: () => void } {
   const own = new AbortController()
-  const leftMs = begunMonoMs + step.leaseMs * 0.9 - kit.clock.monoMs()
-  const timer = kit.clock.timer(leftMs, () => own.abort(new LeaseEndedError(`${step.scope} ${step.key}`)))
+  const leftMs = untilMonoMs - step.leaseMs * 0.1 - kit.clock.monoMs()
+  const end = () => own.abort(new LeaseEndedError(`${step.scope} ${step.key}`))
+  // With no time left the effect does not begin.
+  if (leftMs <= 0) end()
+  const timer = kit.clock.timer(Math.max(0, leftMs), end)
   const signal = step.signal === undefined ? own.signal : AbortSignal.any([own.signal, step.signal])
   return { signal, end: () => timer.cancel() }
 }
