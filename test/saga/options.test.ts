@@ -21,13 +21,18 @@ import { listDeadLetters } from '../../packages/saga/src/dead-letters.ts'
 import { SagaConfigError } from '../../packages/saga/src/errors.ts'
 import { runHousekeeping } from '../../packages/saga/src/housekeeping.ts'
 import type { RetentionOptions } from '../../packages/saga/src/housekeeping-options.ts'
+import { withIdempotency } from '../../packages/saga/src/idempotency.ts'
 import { createSagaKit } from '../../packages/saga/src/kit.ts'
+import { withLocks } from '../../packages/saga/src/locks.ts'
 import { publish } from '../../packages/saga/src/outbox.ts'
+import { createPostgresLocks } from '../../packages/saga/src/postgres-locks.ts'
 import { runRecovery } from '../../packages/saga/src/recovery.ts'
 import { createOutboxRelay, type RelayOptions } from '../../packages/saga/src/relay.ts'
 import { runRetention } from '../../packages/saga/src/retention.ts'
 import { defineSaga } from '../../packages/saga/src/saga-definition.ts'
 import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
+import { runIdempotentStep } from '../../packages/saga/src/step.ts'
+import type { StepRequest } from '../../packages/saga/src/step-definition.ts'
 import type { TransactionOptions } from '../../packages/saga/src/transaction.ts'
 import type { Clock } from '../../src/core/clock.ts'
 import { systemClock } from '../../src/system/clock.ts'
@@ -52,6 +57,16 @@ const mailbox = (options: Partial<MailboxOptions>) => createMailboxSubscriber({ 
 const nats = (ackWaitMs: number) => createNatsSubscriber({ connection, stream: 's', durable: 'd', ackWaitMs })
 const redis = (visibilityMs: number) =>
   createRedisStreamsSubscriber({ url: 'redis://x', stream: 's', group: 'g', visibilityMs })
+const once = (ttlMs: number) =>
+  withIdempotency(kit, { scope: 's', key: 'k', request: {}, ttlMs }, async () => {})
+const own = (options: Partial<StepRequest>) =>
+  runIdempotentStep(
+    kit,
+    { scope: 's', key: 'k', request: {}, leaseMs: 1_000, ...options },
+    { effect: async () => {}, commit: async () => {} },
+  )
+const locks = (leaseMs: number) =>
+  withLocks(kit, createPostgresLocks(kit), ['a'], { leaseMs }, async () => {})
 const retention = (options: RetentionOptions) => runRetention(kit, options)
 
 describe('a number that makes no sense is refused, and named', () => {
@@ -80,6 +95,11 @@ describe('a number that makes no sense is refused, and named', () => {
     ['keepMs: NaN', () => runner({ keepMs: Number.NaN })],
     ['leaseMs of step one of saga s: 0', () => defineSaga('s', [{ ...step, leaseMs: 0 }])],
     ['maxAttempts of step one of saga s: 0', () => defineSaga('s', [{ ...step, maxAttempts: 0 }])],
+    ['ttlMs: -1', () => once(-1)],
+    ['ttlMs: 0', () => own({ ttlMs: 0 })],
+    ['leaseMs: NaN', () => own({ leaseMs: Number.NaN })],
+    ['maxAttempts: 0', () => own({ maxAttempts: 0 })],
+    ['leaseMs: -1', () => locks(-1)],
     ['batchSize: 0', () => retention({ batchSize: 0 })],
     ['maxBatches: NaN', () => retention({ maxBatches: Number.NaN })],
     ['deadLettersMs: -1', () => retention({ deadLettersMs: -1 })],

@@ -19,6 +19,7 @@ import {
 import { refuseOptions, type SagaKit } from './kit.ts'
 import { requireName } from './names.ts'
 import { join, transactionAround, transactionOf } from './open-transactions.ts'
+import { requirePositive } from './option-checks.ts'
 import { requestHash, sameHash } from './request-hash.ts'
 import type { TransactionOptions } from './transaction.ts'
 
@@ -71,6 +72,7 @@ export async function withIdempotency<T>(
 ): Promise<Replayable<T>> {
   requireName('scope', request.scope)
   requireName('key', request.key)
+  requirePositive({ ttlMs: request.ttlMs })
   const hash = requestHash(request.request)
   const open = request.tx === undefined ? transactionAround(kit.pool) : transactionOf(request.tx)
   if (open !== undefined) {

@@ -9,6 +9,7 @@
 import { LeaseEndedError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { requireName } from './names.ts'
+import { requirePositive } from './option-checks.ts'
 
 /** All or nothing. @throws LockNotAcquiredError if another holder has one of the resources. */
 export interface LockManager {
@@ -44,6 +45,7 @@ export async function withLocks<T>(
   const sorted = inLockOrder(resources)
   if (sorted.length === 0) throw new RangeError('withLocks needs at least one resource')
   for (const resource of sorted) requireName('a resource', resource)
+  requirePositive({ leaseMs })
   const lock = await lockManager.acquire(sorted, { leaseMs })
   const stopRenewal = autoRenew ? renewing(kit, lock, sorted, leaseMs) : () => {}
   try {

@@ -26,6 +26,7 @@ import {
 import type { SagaKit } from './kit.ts'
 import { requireName } from './names.ts'
 import { refuseInTransaction } from './open-transactions.ts'
+import { requirePositive, requireWhole } from './option-checks.ts'
 import { canonicalJson, derivedKey, hashOfText } from './request-hash.ts'
 import type {
   Refusal,
@@ -48,6 +49,8 @@ export async function runIdempotentStep<V, R, F = Refusal>(
 ): Promise<StepOutcome<R, F>> {
   requireName('scope', step.scope)
   requireName('key', step.key)
+  requirePositive({ leaseMs: step.leaseMs, ttlMs: step.ttlMs })
+  requireWhole({ maxAttempts: step.maxAttempts })
   refuseInTransaction(kit.pool, 'runIdempotentStep', outsideInstead)
   const text = canonicalJson(step.request)
   const claim: Claim = { step, owner: kit.random.hex(16), hash: hashOfText(text), text }
