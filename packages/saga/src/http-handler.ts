@@ -11,6 +11,7 @@ import type { Tx } from './database.ts'
 import { IdempotencyKeyReuseError, OperationInProgressError } from './errors.ts'
 import { type IdempotencyRequest, withIdempotency } from './idempotency.ts'
 import type { SagaKit } from './kit.ts'
+import { requireName } from './names.ts'
 
 /** As much of a request as is read: those of Express, Fastify and `node:http` have it, and so has a `Request` of fetch. */
 export type HttpRequest = {
@@ -68,7 +69,10 @@ export function idempotentHandler<Q extends HttpRequest, R>(
     const key = keyOf(request)
     if (key === undefined) return keyMissing
     if (!isKey(key)) return keyInvalid
-    const whole = { ...rest, key: JSON.stringify([caller(request), key]), request: partOf(request) }
+    const whose = caller(request)
+    // All whom authentication does not know would be one, and read each other's answers.
+    requireName('the caller of an idempotency key', whose)
+    const whole = { ...rest, key: JSON.stringify([whose, key]), request: partOf(request) }
     try {
       const { replayed, result } = await withIdempotency(kit, whole, async (tx) => {
         const outcome = await handle(tx, request)
