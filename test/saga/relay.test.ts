@@ -13,8 +13,9 @@ import {
   replayDeadLetters,
 } from '../../packages/saga/src/dead-letters.ts'
 import { createSagaKit, type SagaKit } from '../../packages/saga/src/kit.ts'
+import { migrate } from '../../packages/saga/src/migrate.ts'
 import { disableNotify, enableNotify, wakeOnNotify } from '../../packages/saga/src/notify.ts'
-import { outboxLag, publish } from '../../packages/saga/src/outbox.ts'
+import { newMessageId, outboxLag, publish } from '../../packages/saga/src/outbox.ts'
 import { createOutboxRelay, type OutboxRelay, type RelayOptions } from '../../packages/saga/src/relay.ts'
 import { eventually } from '../support/eventually.ts'
 import { heldClock, runningClock } from '../support/held-clock.ts'
@@ -365,6 +366,61 @@ test('park-message parks the message alone', async () => {
   relay({ retry: { maxAttempts: 1 }, onExhausted: 'park-message' }).start()
   await drained()
   expect(publisher.numbersOf('bad')).toEqual([2])
+})
+
+// Bug: its letter could not be written beside the first one, so it was sent again with every poll, for ever.
+test('a message published again under the id of its dead letter dies again in its place', async () => {
+  publisher.react = () => 'refuse'
+  const one = relay({ retry: { maxAttempts: 1 }, onExhausted: 'park-message' })
+  const id = newMessageId(kit)
+  for (const n of [1, 2]) {
+    await write(event('a', n, { id }))
+    for (const _ of [1, 2]) await one.drainOnce()
+  }
+  expect(publisher.calls).toHaveLength(2)
+  expect(await listDeadLetters(kit)).toMatchObject([{ messageId: id, payload: { n: 2 } }])
+})
+
+// Bug: the replay failed with a violation of the unique message ids, and with it that of all letters beside it.
+test('a dead letter that was published again meanwhile is replayed as that one, at the head of its aggregate', async () => {
+  publisher.react = () => 'refuse'
+  const one = relay({ retry: { maxAttempts: 1 } })
+  const id = newMessageId(kit)
+  await write(event('a', 1, { id }))
+  await one.drainOnce()
+  await write(event('a', 2), event('a', 1, { id }))
+  publisher.react = () => 'confirm'
+  expect(await one.drainOnce()).toBe(0)
+  const [letter] = await listDeadLetters(kit)
+  expect(await replayDeadLetters(kit, [letter!.id])).toBe(1)
+  while ((await one.drainOnce()) > 0);
+  expect(publisher.numbersOf('a')).toEqual([1, 2])
+})
+
+// Bug: it went to the partition that it had, where no relay looked, or another one than for what is behind it.
+test('a dead letter is replayed ahead of its aggregate after the number of partitions has changed', async () => {
+  publisher.react = () => 'refuse'
+  const before = relay({ retry: { maxAttempts: 1 } })
+  const aggregates = Array.from({ length: 10 }, (_, n) => `a${n}`)
+  await write(...aggregates.map((id) => event(id, 1)))
+  await before.drainOnce()
+  await before.stop()
+  kit = Object.assign(createSagaKit({ pool: kit.pool, schema: kit.schemaName, partitions: 5 }), {
+    seen: kit.seen,
+    seenOf: kit.seenOf,
+  })
+  await migrate(kit)
+  await write(...aggregates.map((id) => event(id, 2)))
+  await replayDeadLetters(
+    kit,
+    (await listDeadLetters(kit)).map(({ id }) => id),
+  )
+  const partitions = `SELECT count(DISTINCT partition)::int AS n FROM ${kit.schema}.outbox GROUP BY aggregate_id`
+  expect((await kit.pool.query(partitions)).rows).toEqual(aggregates.map(() => ({ n: 1 })))
+  publisher.react = () => 'confirm'
+  const after = relay()
+  while ((await after.drainOnce()) > 0);
+  for (const id of aggregates) expect(publisher.numbersOf(id)).toEqual([1, 2])
 })
 
 test('an unreachable broker costs no attempt', async () => {

@@ -8,6 +8,7 @@
 import { isoText, safeInteger, type Tx } from './database.ts'
 import type { SagaKit } from './kit.ts'
 import type { Headers } from './messages.ts'
+import { partitionOf } from './outbox.ts'
 
 export type DeadLetter = {
   readonly id: number
@@ -110,15 +111,34 @@ export async function replayDeadLetters(kit: SagaKit, ids: readonly number[]): P
        WHERE id = ANY($1) AND status = 'dead' RETURNING id, source, consumer_id, ordering_key, aggregate_type, aggregate_id`,
       [ids],
     )
-    await tx.query(
-      `INSERT INTO ${s}.outbox (id, message_id, aggregate_type, aggregate_id, partition, type, destination, payload, headers, created_at)
-       SELECT outbox_id, message_id::uuid, aggregate_type, aggregate_id, partition, type, destination, payload, headers, created_at
-       FROM ${s}.dead_letters WHERE id = ANY($1) AND source = 'outbox'`,
-      [rows.map(({ id }) => id)],
+    await toOutbox(
+      kit,
+      tx,
+      rows.filter(({ source }) => source === 'outbox'),
     )
     await letGo(tx, s, rows)
     return rows.length
   })
+}
+
+/**
+ * To the head of their aggregates, in the partition that the aggregate has today: their number may have changed since. One that was
+ * published again under its id is in the outbox already, and moves up.
+ */
+async function toOutbox(kit: SagaKit, tx: Tx, letters: readonly Touched[]): Promise<void> {
+  const s = kit.schema
+  const { rows } = await tx.query(`SELECT count(*)::int AS partitions FROM ${s}.outbox_partitions`)
+  const partitions = safeInteger(rows[0]!.partitions)
+  await tx.query(
+    `INSERT INTO ${s}.outbox AS o (id, message_id, aggregate_type, aggregate_id, partition, type, destination, payload, headers, created_at)
+     SELECT outbox_id, message_id::uuid, aggregate_type, aggregate_id, a.partition, type, destination, payload, headers, created_at
+     FROM ${s}.dead_letters d JOIN unnest($1::bigint[], $2::smallint[]) AS a (id, partition) USING (id)
+     ON CONFLICT (message_id) DO UPDATE SET id = least(o.id, EXCLUDED.id)`,
+    [
+      letters.map(({ id }) => id),
+      letters.map((letter) => partitionOf(letter.aggregate_type, letter.aggregate_id, partitions)),
+    ],
+  )
 }
 
 /** Gives them up for good; what was parked behind them continues without them. */

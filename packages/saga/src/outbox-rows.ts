@@ -140,7 +140,10 @@ export async function noteFailed(
   })
 }
 
-/** Moves the message to the dead letters; on request its aggregate stops until a person decides. */
+/**
+ * Moves the message to the dead letters; on request its aggregate stops until a person decides. One that was published again under
+ * the id of an open dead letter takes the place of that.
+ */
 export async function deadLetterOutbound(
   kit: SagaKit,
   row: OutboxRow,
@@ -154,7 +157,11 @@ export async function deadLetterOutbound(
        INSERT INTO ${s}.dead_letters (source, message_id, outbox_id, partition, aggregate_type, aggregate_id, type, destination,
                                       payload, headers, error_code, error_message, attempts, created_at)
        SELECT 'outbox', message_id, id, partition, aggregate_type, aggregate_id, type, destination, payload, headers, $2, $3,
-              attempts + 1, created_at FROM gone`,
+              attempts + 1, created_at FROM gone
+       ON CONFLICT (source, consumer_id, message_id) WHERE status IN ('dead', 'replaying') DO UPDATE
+         SET type = EXCLUDED.type, destination = EXCLUDED.destination, payload = EXCLUDED.payload, headers = EXCLUDED.headers,
+             error_code = EXCLUDED.error_code, error_message = EXCLUDED.error_message, attempts = EXCLUDED.attempts,
+             died_at = clock_timestamp()`,
       [row.id, failure.code, failure.message],
     )
     if (rowCount === 0) return
