@@ -3,10 +3,14 @@
 import { createClient } from '@fencepost/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { LockNotAcquiredError, OperationInProgressError } from '../../packages/saga/src/errors.ts'
+import { eventLog } from '../../packages/saga/src/event-log.ts'
 import { assertFence } from '../../packages/saga/src/fences.ts'
 import { withIdempotency } from '../../packages/saga/src/idempotency.ts'
 import { withLocks } from '../../packages/saga/src/locks.ts'
 import { createQuorumLocks, withQuorumIdempotency } from '../../packages/saga/src/quorum.ts'
+import { defineSaga } from '../../packages/saga/src/saga-definition.ts'
+import { getSaga } from '../../packages/saga/src/saga-instances.ts'
+import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { startReservationApi, type TestApi } from '../support/reservation-api.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'
@@ -64,6 +68,48 @@ test('without a quorum a lock is refused', async () => {
   await expect(withLocks(kit, away, ['a'], lease, async () => {})).rejects.toBeInstanceOf(
     LockNotAcquiredError,
   )
+})
+
+// Bug: it was tried again for ever, without an attempt and without a word.
+test('a lock that the API does not take as it was asked for is an error of the caller', async () => {
+  const fraction = withLocks(kit, locks(), ['a'], { leaseMs: 10_000 / 3 }, async () => {})
+  await expect(fraction).rejects.toThrow('leaseMs is 3333.3')
+  const long = withLocks(kit, locks(), ['a'], { leaseMs: 10 ** 12 }, async () => {})
+  await expect(long).rejects.toMatchObject({ code: 'request-invalid' })
+})
+
+// Bug: a wrong token, or a sidecar that is away, left no trace of why nothing went on.
+test('a saga whose locks nobody answers for waits without an attempt, and says why', async () => {
+  const definition = defineSaga('s', [{ name: 'one', resources: () => ['a'] }])
+  const lockManager = createQuorumLocks(createClient({ url: 'http://127.0.0.1:9', retryForMs: 50 }))
+  const runner = createSagaRunner({ kit, definitions: [definition], lockManager })
+  await kit.transaction((tx) => runner.begin(tx, definition, { sagaId: 'unanswered', input: {} }))
+  await runner.runOnce()
+  const why = /^not all of \[a\] could be locked: POST http/
+  expect(await getSaga(kit, 'unanswered')).toMatchObject({
+    status: 'running',
+    attempts: 0,
+    lastError: expect.stringMatching(why),
+  })
+  expect(kit.seenOf('saga_step_failed').map(({ sagaId }) => sagaId)).toEqual(['unanswered'])
+})
+
+test('the console says of messages that wait for locks why nobody answers, and nothing of those that somebody has', () => {
+  const warned: string[] = []
+  const log = { warn: (text: string) => warned.push(text), error: () => {} }
+  const told = eventLog(kit.clock, log)
+  for (const options of [{}, { cause: new Error('401') }])
+    told({
+      kind: 'consumed',
+      consumerId: 'c',
+      type: 'T',
+      outcome: 'defer',
+      durationMs: 1,
+      error: new LockNotAcquiredError(['a'], 1, options),
+    })
+  expect(warned).toEqual([
+    'fencepost saga: consumer c: a message of T waits for its locks: not all of [a] could be locked, because 401',
+  ])
 })
 
 test('the quorum refuses a rival early; PostgreSQL has the result for later callers', async () => {

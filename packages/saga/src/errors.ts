@@ -44,7 +44,9 @@ export class OperationInProgressError extends SagaKitError {
   }
 }
 
-/** Other holders have the locks. Come back later; this costs no attempt. */
+/**
+ * Other holders have the locks, or, with a `cause`, whoever knows gave no answer. Come back later; this costs no attempt.
+ */
 export class LockNotAcquiredError extends SagaKitError {
   readonly retryAfterMs: number
   constructor(resources: readonly string[], retryAfterMs: number, options?: ErrorOptions) {

@@ -7,6 +7,7 @@
 import type { Clock } from './core.ts'
 import { isOutage } from './database.ts'
 import { errorText } from './error-json.ts'
+import { LockNotAcquiredError } from './errors.ts'
 import type { SagaEvent, SagaEvents } from './events.ts'
 
 export type Log = { error(text: string): void; warn(text: string): void }
@@ -83,6 +84,16 @@ function lineOf(event: SagaEvent): Line | undefined {
         return {
           level: 'warn',
           subject: `consumer ${event.consumerId}: a message of ${event.type} waits for the database`,
+          error: event.error,
+        }
+      if (
+        event.outcome === 'defer' &&
+        event.error instanceof LockNotAcquiredError &&
+        event.error.cause !== undefined
+      )
+        return {
+          level: 'warn',
+          subject: `consumer ${event.consumerId}: a message of ${event.type} waits for its locks`,
           error: event.error,
         }
       if (event.outcome !== 'retry') return undefined

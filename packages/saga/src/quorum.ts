@@ -9,8 +9,10 @@ import {
   type Client,
   ConflictError,
   DuplicateError,
+  FencepostError,
   LeaseLostError,
   QuorumUnavailableError,
+  RefusedError,
   type Reservation,
   UndecidedError,
   UnreachableError,
@@ -35,7 +37,9 @@ export function createQuorumLocks(client: Client, options: { readonly tenant?: s
           { leaseMs, heartbeat: false, ...options },
         )
         .catch((error: unknown) => {
-          throw new LockNotAcquiredError(resources, retryAfterMsOf(error), { cause: error })
+          if (error instanceof ConflictError) throw new LockNotAcquiredError(resources, error.retryAfterMs)
+          if (isWrongCall(error)) throw error
+          throw new LockNotAcquiredError(resources, outageRetryMs, { cause: error })
         })
       return {
         fencingToken: reservation.fencingToken,
@@ -53,8 +57,10 @@ export function createQuorumLocks(client: Client, options: { readonly tenant?: s
   }
 }
 
-function retryAfterMsOf(error: unknown): number {
-  return error instanceof ConflictError ? error.retryAfterMs : outageRetryMs
+/** A lease or a resource that the API does not take: a fault of the caller, that no waiting mends. */
+function isWrongCall(error: unknown): boolean {
+  if (!(error instanceof FencepostError)) return true
+  return error instanceof RefusedError && (error.status === 400 || error.status === 413)
 }
 
 export type HybridRequest = IdempotencyRequest & {

@@ -40,6 +40,11 @@ export async function isExhausted(
 
 export function laterMove({ kit, backoff }: Failing, saga: Taken, step: string, error: unknown): Move {
   const { status, attempts } = saga
+  if (error instanceof LockNotAcquiredError && error.cause !== undefined) {
+    kit.emit({ kind: 'saga_step_failed', sagaId: saga.sagaId, step, error })
+    const lastError = `${errorText(error)}: ${errorText(error.cause)}`
+    return { status, attempts, delayMs: error.retryAfterMs, lastError }
+  }
   if (error instanceof OperationInProgressError || error instanceof LockNotAcquiredError)
     return { status, attempts, delayMs: error.retryAfterMs }
   if (isOutage(error)) return { status, attempts, delayMs: 500, lastError: errorText(error) }
