@@ -1,6 +1,7 @@
 // Consumers that answer: the first delivery and its duplicates get one result, and an error is never a result.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { BusinessError } from '../../packages/saga/src/errors.ts'
+import { listDeadLetters } from '../../packages/saga/src/dead-letters.ts'
+import { BusinessError, NonRetryableError } from '../../packages/saga/src/errors.ts'
 import type { Handler } from '../../packages/saga/src/handlers.ts'
 import { Inbox } from '../../packages/saga/src/inbox.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
@@ -105,6 +106,36 @@ describe.each(Object.entries(forms))('a handler %s', (_name, form) => {
     ])
   })
 })
+
+// Bug: it was told as a dead letter, which nobody found, and a BusinessError as the refusal of a message that was processed.
+test.each([
+  ['an error', () => new Error('no such queue'), 3],
+  ['a refusal', () => new BusinessError('closed', 'no such queue'), 3],
+  ['what no retry can help', () => new NonRetryableError('no such queue'), 1],
+])(
+  'an answer that fails by %s is given up after its attempts, and told as what it is',
+  async (_, error, calls) => {
+    let replies = 0
+    const inbox = new Inbox({
+      kit,
+      consumerId: 'mute',
+      handlers: { Asked: async () => 1 },
+      retryInPlaceMs: 0,
+      retry: { maxAttempts: 3, backoff: { initialMs: 1, maxMs: 1 } },
+      onProcessed: async () => {
+        replies += 1
+        throw error()
+      },
+    })
+    const asked = message()
+    kit.seen.length = 0
+    while ((await inbox.receive(asked)).kind !== 'ack');
+    expect(replies).toBe(calls)
+    expect(kit.seenOf('parked').map(({ what }) => what)).toEqual([`the answer to message ${asked.messageId}`])
+    expect(kit.seenOf('consumed').at(-1)).toMatchObject({ outcome: 'processed', error: error() })
+    expect(await listDeadLetters(kit)).toEqual([])
+  },
+)
 
 test('without onProcessed no result is stored', async () => {
   const inbox = new Inbox({ kit, consumerId: 'quiet', handlers: { Asked: async () => ({ large: true }) } })

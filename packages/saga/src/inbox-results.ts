@@ -13,9 +13,24 @@ import type { SagaKit } from './kit.ts'
 
 /**
  * Called after the message is processed, and again for every duplicate, before the broker gets its acknowledgement. If
- * it throws, the message comes again, and with it this call.
+ * it throws, the message comes again, and with it this call, as often as its policy says.
  */
 export type OnProcessed = (message: Received, outcome: Replayable<unknown>) => Promise<unknown>
+
+/** The message is processed, and its sender not answered: `cause` is what `onProcessed` threw. */
+export class NotAnswered extends Error {}
+
+/** What it throws is known by its class: it means nothing for the message itself. */
+export function answering(onProcessed: OnProcessed | undefined): OnProcessed | undefined {
+  if (onProcessed === undefined) return undefined
+  return async (message, outcome) => {
+    try {
+      return await onProcessed(message, outcome)
+    } catch (cause) {
+      throw new NotAnswered('not answered', { cause })
+    }
+  }
+}
 
 export async function keepResult(kit: SagaKit, tx: Tx, entry: Entry, result: unknown): Promise<unknown> {
   const text = serialised(result)

@@ -35,7 +35,7 @@ import { dayMs } from './idempotency.ts'
 import { type Arrival, readDelivery } from './inbound.ts'
 import { fencepostMessages } from './inbound-formats.ts'
 import type { InboxOptions } from './inbox-options.ts'
-import { keepResult, passOnKept } from './inbox-results.ts'
+import { answering, keepResult, NotAnswered, passOnKept } from './inbox-results.ts'
 import {
   type Cause,
   deadLetterInbound,
@@ -205,7 +205,8 @@ export class Inbox {
   }
 
   async #attempt(arrival: Arrival, entry: Entry, handler: Handler, tell: Tell): Promise<Verdict> {
-    const { kit, onProcessed, schemas, transaction } = this.#options
+    const { kit, schemas, transaction } = this.#options
+    const onProcessed = answering(this.#options.onProcessed)
     const received: Received = { ...arrival.message, payload: await payloadOf(arrival, schemas) }
     let result: unknown
     if (typeof handler !== 'function') {
@@ -275,8 +276,10 @@ export class Inbox {
     }
   }
 
-  async #failed(entry: Entry, error: unknown, tell: Tell): Promise<End> {
+  async #failed(entry: Entry, thrown: unknown, tell: Tell): Promise<End> {
     const { kit, onExhausted = 'park-sequence' } = this.#options
+    const unanswered = thrown instanceof NotAnswered
+    const error = unanswered ? thrown.cause : thrown
     if (error instanceof OperationInProgressError || error instanceof LockNotAcquiredError) {
       await noteDeferred(kit, entry)
       tell('defer', error)
@@ -289,7 +292,7 @@ export class Inbox {
       return { kind: 'again', delayMs: outageDelayMs }
     }
     const message = errorText(error)
-    const final = finalOutcomeOf(error)
+    const final = unanswered ? undefined : finalOutcomeOf(error)
     if (final !== undefined) {
       await noteFinal(kit, entry, message)
       tell(final, error)
@@ -304,6 +307,12 @@ export class Inbox {
         tell('retry', error)
         return { kind: 'again', delayMs }
       }
+    }
+    if (unanswered) {
+      // Its work is committed: as a dead letter it would be replayed.
+      kit.emit({ kind: 'parked', what: `the answer to message ${entry.message.messageId}`, error })
+      tell('processed', error)
+      return { kind: 'ack' }
     }
     const cause = { code: errorCode(error), message }
     await kit.transaction((tx) => deadLetterInbound(kit, tx, entry, cause, onExhausted === 'park-sequence'))
