@@ -152,6 +152,45 @@ test('a step that no definition has any more parks the saga after fifty tries, i
   expect(provider.kept).toBe(0)
 })
 
+// Bug: the retry took it forward, so what the customer had called off was executed.
+test('a saga that is parked on its way back by an unknown step goes on back when it is retried', async () => {
+  let [stuck, shipped] = [true, 0]
+  const ship: Step = {
+    name: 'ship',
+    effect: async () => {
+      if (stuck) throw new Error('no carrier')
+      shipped += 1
+    },
+  }
+  const old = sagaOf({ ...pay, name: 'renamed' }, ship)
+  await old.begin()
+  await old.runOnce()
+  await compensateSaga(kit, 'a', 'the customer called')
+  await kit.pool.query(`UPDATE ${kit.schema}.saga_instances SET attempts = 49`)
+  expect((await sagaOf(pay, ship).runOnce()).status).toBe('parked')
+  stuck = false
+  await retrySaga(kit, 'a')
+  expect((await old.settle()).status).toBe('compensated')
+  expect([shipped, provider.kept]).toEqual([0, 0])
+})
+
+// Bug: the reason ended with "undefined".
+test('a saga whose process died in the last attempt of a step says so in its reason', async () => {
+  const saga = sagaOf({ ...pay, maxAttempts: 1 })
+  await saga.begin()
+  provider.moods.push('fail-before')
+  await saga.runOnce()
+  // As it was before that attempt came to its end.
+  await kit.pool.query(
+    `UPDATE ${kit.schema}.idempotency_keys SET status = 'in_progress', error = NULL WHERE scope = 'saga-step'`,
+  )
+  await kit.pool.query(`UPDATE ${kit.schema}.saga_steps SET status = 'running'`)
+  await kit.pool.query(`UPDATE ${kit.schema}.saga_instances SET status = 'running', reason = NULL`)
+  expect((await saga.runOnce()).reason).toMatch(
+    /after 1 attempts: no attempt came to an end: its process died/,
+  )
+})
+
 /** As if the time that sagas are kept were over. */
 async function forget() {
   await kit.pool.query(

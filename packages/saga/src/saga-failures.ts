@@ -10,7 +10,8 @@ import { errorText } from './error-json.ts'
 import { isHopeless } from './error-meaning.ts'
 import { LockNotAcquiredError, OperationInProgressError, SagaConfigError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
-import type { Move, SagaView, Taken } from './saga-instances.ts'
+import { type Move, type SagaView, stepsOf, type Taken } from './saga-instances.ts'
+import type { AnyStep } from './saga-step-calls.ts'
 import { noteUnclaimed, type StepStatus } from './saga-step-rows.ts'
 import { maxAttemptsDefault } from './step-record.ts'
 
@@ -59,6 +60,22 @@ export function laterOrParked(failing: Failing, saga: Taken, step: string, error
   return later.attempts > saga.attempts && later.attempts >= failuresMax
     ? { ...later, status: 'parked', attempts: 0, delayMs: 0 }
     : later
+}
+
+/**
+ * A saga that was parked on its way back, by a step that this version did not know, and is let go: it has a reason, and goes on back.
+ * Only what its pivot has decided goes forward with a reason.
+ */
+export async function turnedBack(
+  kit: SagaKit,
+  { steps }: { readonly steps: readonly AnyStep[] },
+  { sagaId, reason }: Taken,
+): Promise<Move | undefined> {
+  if (reason === null) return undefined
+  const pivot = steps.find((step) => step.pivot === true)
+  const status = (await stepsOf(kit, sagaId)).find(({ name }) => name === pivot?.name)?.status
+  const isDecided = status === 'done' || (status === 'running' && pivot?.effect !== undefined)
+  return isDecided ? undefined : { status: 'compensating', attempts: 0 }
 }
 
 /** A step of another version of the definition, which can execute or undo it; this version would skip it. */

@@ -75,7 +75,7 @@ export async function insertSaga(
      VALUES ($1, $2, 'running', $3::text::json, $4, $5::text::jsonb)
      ON CONFLICT (saga_id) DO UPDATE SET name = EXCLUDED.name, status = 'running', input = EXCLUDED.input,
        request_hash = EXCLUDED.request_hash, headers = EXCLUDED.headers, driven_by = 'runner', expires_at = NULL,
-       next_attempt_at = clock_timestamp()
+       reason = NULL, last_error = NULL, next_attempt_at = clock_timestamp()
        -- A step of it came before its begin.
        WHERE i.driven_by = 'messages' AND i.next_attempt_at = 'infinity'`,
     [sagaId, name, text, hash, JSON.stringify(headers)],
@@ -104,6 +104,8 @@ export type Taken = {
   readonly drivenBy: DrivenBy
   readonly input: unknown
   readonly attempts: number
+  /** Why it was turned back, now or before an operator let it go. */
+  readonly reason: string | null
   readonly headers: Readonly<Record<string, string>>
 }
 
@@ -123,7 +125,7 @@ export async function takeSagas(
        WHERE status IN ('running', 'compensating') AND name = ANY(CASE driven_by WHEN 'runner' THEN $2::text[] ELSE $5::text[] END)
          AND next_attempt_at <= clock_timestamp() AND lease_until <= clock_timestamp()
        ORDER BY next_attempt_at LIMIT $4 FOR UPDATE SKIP LOCKED)
-     RETURNING saga_id, name, status, driven_by AS "drivenBy", input::text AS input, attempts, headers::text AS headers`,
+     RETURNING saga_id, name, status, driven_by AS "drivenBy", input::text AS input, attempts, reason, headers::text AS headers`,
     [owner, names.definitions, leaseMs, limit, names.parts],
   )
   return rows.map(({ saga_id: sagaId, input, headers, ...row }) => ({

@@ -9,7 +9,6 @@
  *
  * Nothing is repeated for ever (`saga-failures.ts`).
  */
-
 import { keepProcessAlive } from './ambient.ts'
 import { messageDrivenKeepMs } from './choreography.ts'
 import type { Backoff } from './core.ts'
@@ -35,6 +34,7 @@ import {
   laterMove,
   laterOrParked,
   notOurs,
+  turnedBack,
   unknownStep,
 } from './saga-failures.ts'
 import {
@@ -226,9 +226,9 @@ class Runner implements SagaRunner {
   #advance(saga: Taken): Promise<void> {
     return inProcessSpan(saga.headers, `saga ${saga.name}`, saga.sagaId, async () => {
       const definition = this.#definitionOf(saga.name, saga.drivenBy)
-      const move = await (saga.status === 'running'
-        ? this.#forward(definition, saga)
-        : this.#back(definition, saga))
+      const move = await (saga.status === 'compensating'
+        ? this.#back(definition, saga)
+        : ((await turnedBack(this.#kit, definition, saga)) ?? this.#forward(definition, saga)))
       if (move === undefined || !(await moveSaga(this.#kit, this.#me, saga, move))) return
       this.#kit.emit({ kind: 'saga_advanced', sagaId: saga.sagaId, name: saga.name, status: move.status })
       if (move.status === 'parked')

@@ -18,6 +18,7 @@ import {
 } from './errors.ts'
 import { serialised, ttlOf } from './idempotency.ts'
 import type { SagaKit } from './kit.ts'
+import { sameHash } from './request-hash.ts'
 import type { StepHooks, StepRequest } from './step-definition.ts'
 
 export type Claimed = {
@@ -32,6 +33,8 @@ export type Settled = {
   readonly outcome: 'completed' | 'failed'
   readonly result: unknown
 }
+/** `reason`: of its last attempt. */
+export type Parked = { readonly kind: 'parked'; readonly attempts: number; readonly reason: string }
 /** Of which type the result is says the outcome, and that is known to the caller of the step alone. */
 export type Written = {
   readonly replayed: boolean
@@ -58,7 +61,7 @@ export async function claimOrReplay(
   tx: Tx,
   claim: Claim,
   hooks: Pick<StepHooks<unknown>, 'claimed' | 'parked'>,
-): Promise<Claimed | Settled | { readonly kind: 'parked'; readonly attempts: number }> {
+): Promise<Claimed | Settled | Parked> {
   const { step, owner, hash, text } = claim
   const { scope, key, leaseMs, maxAttempts = maxAttemptsDefault } = step
   const s = kit.schema
@@ -79,14 +82,18 @@ export async function claimOrReplay(
     return { kind: 'claimed', fence: safeInteger(inserted.rows[0].fence), attempt: 1, leftMs: leaseMs }
   }
   const row = await lockRow(tx, s, scope, key)
-  if (!row.request_hash.equals(hash)) throw new IdempotencyKeyReuseError(scope, key)
+  if (!sameHash(row.request_hash, hash)) throw new IdempotencyKeyReuseError(scope, key)
+  const parked = async (): Promise<Parked> => {
+    const reason = row.error ?? noEnd
+    await hooks.parked?.(tx, reason)
+    return { kind: 'parked', attempts: row.attempts, reason }
+  }
   switch (row.status) {
     case 'completed':
     case 'failed':
       return { kind: 'settled', outcome: row.status, result: JSON.parse(row.result) }
     case 'parked':
-      await hooks.parked?.(tx, row.error ?? noEnd)
-      return { kind: 'parked', attempts: row.attempts }
+      return parked()
     case 'in_progress':
       // Our own claim: the connection was lost during its COMMIT. One that has lapsed meanwhile is taken over like any other.
       if (row.owner === owner && row.remaining_ms > 0)
@@ -99,8 +106,7 @@ export async function claimOrReplay(
       if (row.remaining_ms > 0) throw new OperationInProgressError(`${scope} ${key}`, row.remaining_ms)
       if (row.attempts >= maxAttempts) {
         await park(tx, s, claim)
-        await hooks.parked?.(tx, row.error ?? noEnd)
-        return { kind: 'parked', attempts: row.attempts }
+        return parked()
       }
       return takeOver(kit, tx, claim, hooks.claimed)
   }
@@ -126,7 +132,7 @@ async function takeOver(
 }
 
 type KeyRow = {
-  request_hash: Buffer
+  request_hash: Uint8Array
   status: 'in_progress' | 'completed' | 'failed' | 'parked'
   owner: string
   fence: string

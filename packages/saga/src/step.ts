@@ -62,7 +62,7 @@ export async function runIdempotentStep<V, R, F = Refusal>(
       return claimOrReplay(kit, tx, claim, hooks)
     }),
   )
-  if (claimed.kind === 'parked') throw parkedError(kit, step, claimed.attempts, undefined)
+  if (claimed.kind === 'parked') throw parkedError(kit, step, claimed.attempts, claimed.reason)
   if (claimed.kind === 'settled') {
     kit.emit({ kind: 'replayed', scope: step.scope, outcome: claimed.outcome })
     // What was recorded is what the handlers of this step returned.
