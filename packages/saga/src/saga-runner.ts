@@ -26,7 +26,7 @@ import type { SagaKit } from './kit.ts'
 import type { LockManager } from './locks.ts'
 import { outsideTransactions } from './open-transactions.ts'
 import { requireBackoff, requireNotNegative, requirePositive, requireWhole } from './option-checks.ts'
-import type { SagaContext, SagaDefinition, SagaPart } from './saga-definition.ts'
+import type { SagaDefinition, SagaPart } from './saga-definition.ts'
 import {
   type Failing,
   isExhausted,
@@ -50,7 +50,7 @@ import {
   takeSagas,
 } from './saga-instances.ts'
 import { type Following, runSagaStep, undoSagaStep } from './saga-step.ts'
-import { type AnyStep, compensationOf, stepHandlers } from './saga-step-calls.ts'
+import { type AnyStep, compensationOf, contextOf, stepHandlers } from './saga-step-calls.ts'
 import { requireSetUp } from './setup-errors.ts'
 import { inProcessSpan } from './trace-context.ts'
 
@@ -243,7 +243,9 @@ class Runner implements SagaRunner {
       const log = await stepsOf(this.#kit, saga.sagaId)
       const strange = unknownStep(definition, log, ['pending', 'running'])
       if (strange !== undefined) return laterOrParked(this.#failing, saga, strange.name, notOurs(strange))
-      if (log.find(({ name }) => name === step.name)?.status === 'done') continue
+      const status = log.find(({ name }) => name === step.name)?.status
+      // Without a row it was added to the definition since: a saga has the steps with which it was begun.
+      if (status === undefined || status === 'done') continue
       if (!(await this.#keep(saga, step))) return undefined
       if (this.#stopped) return { status: 'running', attempts: saga.attempts }
       const next = await this.#forwardOne(definition, index, saga, log)
@@ -343,8 +345,4 @@ class Runner implements SagaRunner {
   #keep(saga: Taken, step: AnyStep): Promise<boolean> {
     return keepSaga(this.#kit, this.#me, saga, (step.leaseMs ?? defaultLeaseMs) + this.#marginMs)
   }
-}
-
-function contextOf({ sagaId, input }: Taken, log: SagaView['steps']): SagaContext<unknown> {
-  return { sagaId, input, results: Object.fromEntries(log.map(({ name, result }) => [name, result])) }
 }

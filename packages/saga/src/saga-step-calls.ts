@@ -2,6 +2,7 @@
 import type { Tx } from './database.ts'
 import type { BusinessError } from './errors.ts'
 import type { SagaContext, SagaStepDefinition } from './saga-definition.ts'
+import type { SagaView, Taken } from './saga-instances.ts'
 import type { Compensation } from './saga-step.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: the inputs of different sagas have nothing in common
@@ -32,4 +33,8 @@ export function compensationOf({ compensate }: AnyStep, context: SagaContext<unk
     ...(effect === undefined ? {} : { effect: (own) => effect({ ...own, ...context }) }),
     ...(commit === undefined ? {} : { commit: (tx, own) => commit(tx, { ...own, ...context }) }),
   }
+}
+
+export function contextOf({ sagaId, input }: Taken, log: SagaView['steps']): SagaContext<unknown> {
+  return { sagaId, input, results: Object.fromEntries(log.map(({ name, result }) => [name, result])) }
 }
