@@ -78,8 +78,10 @@ function renewing(kit: SagaKit, lock: HeldLock, resources: readonly string[], le
     return kit.clock.timer(leaseMs / 3, () => {
       lock
         .renew(leaseMs)
-        // `signal` reports a lost lease; after a failed renewal another one may succeed.
-        .catch((error: unknown) => kit.emit({ kind: 'lock_renewal_failed', resources, error }))
+        // `signal` reports a lost lease; after a failed renewal another one may succeed. One that met the release is none.
+        .catch((error: unknown) => {
+          if (!stopped) kit.emit({ kind: 'lock_renewal_failed', resources, error })
+        })
         .finally(() => {
           if (!stopped && !lock.signal.aborted) timer = schedule()
         })
