@@ -148,6 +148,23 @@ test.each([undefined, null, '', 7])('a handler whose caller is %s refuses the re
   expect(await notes('nobody')).toBe(0)
 })
 
+// Bug: the client was told that its own key belongs to another request, and would have sent the order again under a new one.
+test('a handler that meets a reused key of its own throws it, and says nothing of the key of its caller', async () => {
+  const handle = idempotentHandler(
+    kit,
+    { scope: 'outer', caller: () => 'ann' },
+    async (tx, { body }: HttpRequest) => {
+      const charge = { scope: 'charge', key: 'order-1', request: body, tx }
+      return { body: (await withIdempotency(kit, charge, async () => 'paid')).result }
+    },
+  )
+  const ask = (key: string, amount: number) =>
+    handle({ headers: { 'idempotency-key': key }, body: { amount } })
+  expect((await ask('a', 1)).status).toBe(200)
+  await expect(ask('b', 2)).rejects.toMatchObject({ scope: 'charge', key: 'order-1' })
+  expect((await ask('a', 2)).status).toBe(422)
+})
+
 const servers: Record<string, () => Promise<{ url: string; close: () => Promise<unknown> }>> = {
   Express: async () => {
     const app = express()

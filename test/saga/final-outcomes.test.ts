@@ -166,7 +166,13 @@ test('a refusal out of the commit of a compensation parks the saga, and its mess
   const commit = () => Promise.reject(new BusinessError('closed', 'the shelf is closed'))
   const inbox = inboxOf({ Cancel: { outside: () => compensateSagaStep(kit, step, { commit }) } })
   await inbox.receive(message('Cancel'))
-  expect(await listDeadLetters(kit)).toMatchObject([{ errorCode: 'attempts_exhausted' }])
+  // Bug: it said that the step was parked, and not why.
+  expect(await listDeadLetters(kit)).toMatchObject([
+    {
+      errorCode: 'attempts_exhausted',
+      errorMessage: expect.stringMatching(/after 1 attempts: the shelf is closed$/),
+    },
+  ])
   expect(await getSaga(kit, 's-1')).toMatchObject({
     status: 'parked',
     lastError: 'reserve: the shelf is closed',

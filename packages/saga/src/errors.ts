@@ -30,8 +30,12 @@ export class SagaKitError extends Error {
 
 /** The key was used before with another request. A retry cannot help. */
 export class IdempotencyKeyReuseError extends SagaKitError {
+  readonly scope: string
+  readonly key: string
   constructor(scope: string, key: string) {
     super('idempotency_key_reuse', `the key ${key} in scope ${scope} belongs to another request`)
+    this.scope = scope
+    this.key = key
   }
 }
 
@@ -140,11 +144,17 @@ export class LateRefusalError extends SagaKitError {
   }
 }
 
-/** The step has used all its attempts and waits for a person (status `parked`). */
+/** The step has used all its attempts and waits for a person (status `parked`). Its `cause` is why the last one failed. */
 export class AttemptsExhaustedError extends SagaKitError {
   readonly attempts: number
   constructor(what: string, attempts: number, options?: ErrorOptions) {
-    super('attempts_exhausted', `${what} is parked after ${attempts} attempts`, options)
+    const { cause } = options ?? {}
+    const why = cause instanceof Error ? cause.message : cause
+    super(
+      'attempts_exhausted',
+      `${what} is parked after ${attempts} attempts${typeof why === 'string' ? `: ${why}` : ''}`,
+      options,
+    )
     this.attempts = attempts
   }
 }

@@ -82,7 +82,9 @@ export function idempotentHandler<Q extends HttpRequest, R>(
       return answerOf(result, replayed)
     } catch (error) {
       if (error instanceof NoOutcome) return answerOf(error.answer as HttpOutcome<R>, false)
-      if (error instanceof IdempotencyKeyReuseError) return keyReused
+      // One of another key is the handler's own affair.
+      if (error instanceof IdempotencyKeyReuseError && error.key === whole.key && error.scope === whole.scope)
+        return keyReused
       if (error instanceof OperationInProgressError) return inProgress(error.retryAfterMs)
       throw error
     }

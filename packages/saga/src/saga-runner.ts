@@ -293,9 +293,8 @@ class Runner implements SagaRunner {
         ? 'go on'
         : turnBack(`${step.name}: ${JSON.stringify(outcome.result)}`)
     } catch (error) {
-      if (error instanceof StepSuspendedError) return turnBack(error.message)
-      if (error instanceof AttemptsExhaustedError)
-        return turnBack(`${error.message}: ${errorText(error.cause)}`)
+      if (error instanceof StepSuspendedError || error instanceof AttemptsExhaustedError)
+        return turnBack(errorText(error))
       const counts = !claimed && !isNoFailure(error)
       const exhausted = counts && (await isExhausted(this.#kit, saga.sagaId, step, error))
       const later = laterMove(this.#failing, saga, step.name, error)
