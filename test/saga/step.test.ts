@@ -385,6 +385,21 @@ test.each([
   expect([outcome.outcome, attempts]).toEqual(['completed', [attempt]])
 })
 
+// Bug: the count began anew, so the attempt was taken for the first one, and a provider that had forgotten the key charged again.
+test('a step that a person lets go asks for what its earlier attempts did before it calls the provider', async () => {
+  const provider = new FakeProvider()
+  provider.moods.push('fail-after')
+  await expect(pay(provider, 'let go', { maxAttempts: 1 })).rejects.toBeInstanceOf(AttemptsExhaustedError)
+  expect(await unparkStep(kit, 'pay', 'let go')).toBe(true)
+  const attempts: number[] = []
+  const reconcile: StepHandlers<Paid, unknown>['reconcile'] = async ({ attempt, idempotencyKey }) => {
+    attempts.push(attempt)
+    return provider.find(idempotencyKey)
+  }
+  await pay(provider, 'let go', { maxAttempts: 1 }, { reconcile })
+  expect([attempts, provider.calls.length, await paymentsOf('let go')]).toEqual([[2], 1, 1])
+})
+
 test('a step parked for longer than its answers last still answers repetitions', async () => {
   const provider = new FakeProvider()
   provider.moods.push('fail-before')

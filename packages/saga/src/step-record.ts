@@ -24,7 +24,10 @@ import type { StepHooks, StepRequest } from './step-definition.ts'
 export type Claimed = {
   readonly kind: 'claimed'
   readonly fence: number
+  /** Since a person has looked, where one had to. */
   readonly attempt: number
+  /** An earlier attempt may have had its effect, also where a person has let the count begin anew. */
+  readonly again: boolean
   /** Of the lease, from the statement that answered. */
   readonly leftMs: number
 }
@@ -79,7 +82,8 @@ export async function claimOrReplay(
   )
   if (inserted.rows[0] !== undefined) {
     await hooks.claimed?.(tx, { attempt: 1 })
-    return { kind: 'claimed', fence: safeInteger(inserted.rows[0].fence), attempt: 1, leftMs: leaseMs }
+    const fence = safeInteger(inserted.rows[0].fence)
+    return { kind: 'claimed', fence, attempt: 1, again: false, leftMs: leaseMs }
   }
   const row = await lockRow(tx, s, scope, key)
   if (!sameHash(row.request_hash, hash)) throw new IdempotencyKeyReuseError(scope, key)
@@ -101,6 +105,7 @@ export async function claimOrReplay(
           kind: 'claimed',
           fence: safeInteger(row.fence),
           attempt: row.attempts,
+          again: row.attempts > 1 || row.error !== null,
           leftMs: row.remaining_ms,
         }
       if (row.remaining_ms > 0) throw new OperationInProgressError(`${scope} ${key}`, row.remaining_ms)
@@ -128,7 +133,7 @@ async function takeOver(
   )
   const { fence, attempts } = rows[0]!
   await claimedHook?.(tx, { attempt: attempts })
-  return { kind: 'claimed', fence: safeInteger(fence), attempt: attempts, leftMs: step.leaseMs }
+  return { kind: 'claimed', fence: safeInteger(fence), attempt: attempts, again: true, leftMs: step.leaseMs }
 }
 
 type KeyRow = {

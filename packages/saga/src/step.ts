@@ -88,7 +88,7 @@ async function execute<V, R, F>(
     key: step.key,
     idempotencyKey: derivedKey([step.scope, step.key]),
     fencingToken: step.fencingToken ?? claimed.fence,
-    attempt: claimed.attempt,
+    attempt: claimed.again ? Math.max(2, claimed.attempt) : 1,
     signal: lease.signal,
   }
   let answer: Answer<V> | undefined
