@@ -157,3 +157,14 @@ test('work that loses its connection is still executed once', async () => {
   expect(answer).toEqual({ replayed: false, result: 'ok' })
   expect(await effectsOf('lost')).toBe(1)
 })
+
+// Bug: the time counted from the claim, so a rival that had waited for long work found an expired key, and did it again.
+test('a key is kept from the end of its work on', async () => {
+  const ttlMs = 3_600_000
+  await withIdempotency(kit, { scope: 'kept', key: 'k', request: {}, ttlMs }, async (tx) => {
+    // As if the work had taken that long.
+    await tx.query(`UPDATE ${kit.schema}.idempotency_keys SET expires_at = now() WHERE scope = 'kept'`)
+  })
+  const kept = `idempotency_keys WHERE scope = 'kept' AND expires_at >= updated_at + interval '1 hour'`
+  expect(await countOf(kit, kept)).toBe(1)
+})

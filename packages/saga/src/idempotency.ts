@@ -105,9 +105,12 @@ async function attempt<T>(
           : await claim(tx, kit.schema, request, hash)
       if (!mine) return replay<T>(tx, kit.schema, scope, key, hash)
       const text = serialised(await work(tx))
+      // It is kept from its end on: rivals have waited for it, and it may have taken longer than that.
       await tx.query(
-        `UPDATE ${kit.schema}.idempotency_keys SET result = $3::text::json, updated_at = clock_timestamp() WHERE scope = $1 AND key = $2`,
-        [scope, key, text],
+        `UPDATE ${kit.schema}.idempotency_keys
+         SET result = $3::text::json, updated_at = clock_timestamp(), expires_at = clock_timestamp() + $4 * interval '1 millisecond'
+         WHERE scope = $1 AND key = $2`,
+        [scope, key, text, ttlOf(request)],
       )
       return { replayed: false, result: JSON.parse(text) as T }
     })
