@@ -68,6 +68,15 @@ describe('once', () => {
     expect(await client.read('once:releases')).toMatchObject({ state: 'FREE' })
   })
 
+  // Bug: it was completed with what the work returned, so a retry was told that the payment was made, and replayed nothing.
+  test('work that abandons its reservation and returns records nothing: the next one learns that it is not the first', async () => {
+    const client = createClient({ url: api.origin })
+    const abandoning = client.once('once:abandons', async (held) => held.abandon(), { leaseMs: 200 })
+    expect(await abandoning).toEqual({ replayed: false, result: undefined })
+    const next = await client.once('once:abandons', async ({ attempt }) => attempt, { waitMs: 8_000 })
+    expect(next).toEqual({ replayed: false, result: 2 })
+  })
+
   test('a duplicate that the work itself meets is its error, and not the result', async () => {
     const client = createClient({ url: api.origin })
     await client.once('once:inner', async () => 'inner')

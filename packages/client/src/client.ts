@@ -12,7 +12,7 @@
 
 import { type ClientOptions, transportOf } from './client-options.ts'
 import { DuplicateError } from './errors.ts'
-import { holdReservation, isEnded, type Reservation } from './reservation.ts'
+import { holdReservation, isDecided, type Reservation } from './reservation.ts'
 import { A_DAY_MS, duration } from './times.ts'
 import { call, notFencepost } from './transport.ts'
 
@@ -109,8 +109,8 @@ export interface Client {
     options?: WithReservationOptions,
   ): Promise<Once<T>>
   /**
-   * Works under a reservation, completes it with the result of the work, and returns that result. Work that completes or releases the
-   * reservation itself is left at that.
+   * Works under a reservation, completes it with the result of the work, and returns that result. Work that completes, releases
+   * or abandons the reservation itself is left at that.
    */
   withReservation<T>(
     intent: Intent,
@@ -204,8 +204,8 @@ async function workUnder<T>(
     await reservation[Symbol.asyncDispose]()
     throw error
   }
-  // The work recorded its own outcome, or said that there is none: a second completion would be refused as somebody else's.
-  if (isEnded(reservation)) return result
+  // The work recorded its own outcome, or said that there is none, or that nobody knows it: what it returned is no result to replay.
+  if (isDecided(reservation)) return result
   try {
     await reservation.complete(result)
   } finally {

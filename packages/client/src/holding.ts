@@ -56,9 +56,9 @@ export class Holding {
     return this.#id
   }
 
-  /** The holder completed or released it, and the nodes recorded that. */
-  get ended(): boolean {
-    return this.#state === 'ended'
+  /** The holder completed or released it, and the nodes recorded that; or gave it up, because the outcome is unknown. */
+  get isDecided(): boolean {
+    return this.#state === 'ended' || this.#state === 'abandoned'
   }
 
   get signal(): AbortSignal {

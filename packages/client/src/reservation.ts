@@ -42,9 +42,9 @@ export interface Reservation extends AsyncDisposable {
 
 const HOLDINGS = new WeakMap<Reservation, Holding>()
 
-/** Its holder completed or released it, and the nodes recorded that. */
-export function isEnded(reservation: Reservation): boolean {
-  return HOLDINGS.get(reservation)?.ended === true
+/** Its holder completed, released or abandoned it: there is nothing left to say about its outcome. */
+export function isDecided(reservation: Reservation): boolean {
+  return HOLDINGS.get(reservation)?.isDecided === true
 }
 
 /** Its functions also work detached from the object: `const { extend, signal } = reservation`. */
