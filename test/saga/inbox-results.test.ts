@@ -137,6 +137,21 @@ test.each([
   },
 )
 
+// Bug: it was told as a dead letter that waits for a person, and there was none.
+test('a last attempt that fails after another delivery has succeeded is told as its duplicate', async () => {
+  const inboxOf = (outside: () => Promise<unknown>) =>
+    new Inbox({ kit, consumerId: 'twice', handlers: { Asked: { outside } }, retry: { maxAttempts: 1 } })
+  const asked = message()
+  const late = inboxOf(async () => {
+    await inboxOf(async () => 1).receive(asked)
+    throw new Error('too late')
+  })
+  kit.seen.length = 0
+  expect(await late.receive(asked)).toEqual({ kind: 'ack' })
+  expect(kit.seenOf('consumed').map(({ outcome }) => outcome)).toEqual(['processed', 'duplicate'])
+  expect(kit.seenOf('parked')).toEqual([])
+})
+
 test('without onProcessed no result is stored', async () => {
   const inbox = new Inbox({ kit, consumerId: 'quiet', handlers: { Asked: async () => ({ large: true }) } })
   await inbox.receive(message())

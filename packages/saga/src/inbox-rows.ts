@@ -222,7 +222,7 @@ export type Cause = { readonly code: string; readonly message: string }
 
 /**
  * Makes the message a dead letter, so that its broker can forget it. A message that was processed meanwhile stays
- * processed. Another body under the same id is another message, of unknown sequence: it becomes a dead letter under an
+ * processed: then it returns false. Another body under the same id is another message, of unknown sequence: it becomes a dead letter under an
  * id of its own, and the first one continues.
  */
 export async function deadLetterInbound(
@@ -231,7 +231,7 @@ export async function deadLetterInbound(
   entry: Entry,
   cause: Cause,
   parkSequence: boolean,
-): Promise<void> {
+): Promise<boolean> {
   const { consumerId, message, hash, orderingKey, retentionMs } = entry
   const s = kit.schema
   const { rows } = await tx.query<{ attempts: number }>(
@@ -242,13 +242,15 @@ export async function deadLetterInbound(
      RETURNING attempts`,
     [consumerId, message.messageId, hash, orderingKey, retentionMs],
   )
-  if (rows[0] !== undefined)
-    return writeLetter(tx, s, entry, cause, parkSequence ? orderingKey : null, rows[0].attempts)
+  if (rows[0] !== undefined) {
+    await writeLetter(tx, s, entry, cause, parkSequence ? orderingKey : null, rows[0].attempts)
+    return true
+  }
   const first = await tx.query<{ request_hash: Uint8Array }>(
     `SELECT request_hash FROM ${s}.inbox WHERE consumer_id = $1 AND message_id = $2`,
     [consumerId, message.messageId],
   )
-  if (first.rows[0] === undefined || sameHash(first.rows[0].request_hash, hash)) return
+  if (first.rows[0] === undefined || sameHash(first.rows[0].request_hash, hash)) return false
   const other: Entry = { ...entry, message: { ...message, messageId: idOfReuse(message.messageId, hash) } }
   const written = await tx.query(
     `INSERT INTO ${s}.inbox (consumer_id, message_id, request_hash, status, expires_at)
@@ -257,6 +259,7 @@ export async function deadLetterInbound(
   )
   const reused = `${cause.message} (it came under the id ${message.messageId}, which belongs to another body)`
   if (rowsWritten(written) === 1) await writeLetter(tx, s, other, { ...cause, message: reused }, null, 0)
+  return true
 }
 
 /** Derived from the body: a further delivery makes no second letter. A UUID of version 8 (RFC 9562). */

@@ -315,7 +315,13 @@ export class Inbox {
       return { kind: 'ack' }
     }
     const cause = { code: errorCode(error), message }
-    await kit.transaction((tx) => deadLetterInbound(kit, tx, entry, cause, onExhausted === 'park-sequence'))
+    const died = await kit.transaction((tx) =>
+      deadLetterInbound(kit, tx, entry, cause, onExhausted === 'park-sequence'),
+    )
+    if (!died) {
+      tell('duplicate', error)
+      return { kind: 'ack' }
+    }
     kit.emit({ kind: 'parked', what: `message ${entry.message.messageId}`, error })
     tell('dead_letter', error)
     return { kind: 'ack' }
