@@ -604,7 +604,10 @@ test.each([
   ['524288kb', '1024Mi'],
   ['2gb', '4Gi'],
 ])('a node may use %s of %s', (maxmemory, memory) => {
-  const set = ['--set', `redis.bundled.maxmemory=${maxmemory},redis.bundled.memory=${memory}`]
+  const set = [
+    '--set',
+    `redis.bundled.maxmemory=${maxmemory},redis.bundled.memory=${memory},redis.bundled.storage=8Gi`,
+  ]
   expect(rendered('fencepost', [...TOKEN, ...set]).map(({ kind }) => kind)).toContain('StatefulSet')
 })
 

@@ -20,7 +20,7 @@
 {{- include "fencepost.lostNodesGuard" . }}
 {{- include "fencepost.operatorGuards" .Values }}
 {{- include "fencepost.imageGuards" .Values }}
-{{- include "fencepost.memoryGuard" .Values }}
+{{- include "fencepost.sizesGuard" .Values }}
 {{- $settings := .Values.settings | default dict }}
 {{- $secretFiles := .Values.secretFiles | default dict }}
 {{- $config := .Values.config | default dict }}
@@ -227,11 +227,15 @@ script is a probe that always succeeds.
 {{- end }}
 
 {{- /* A rewrite of the append-only file, and what the node does not count, need the other half: beyond the limit the kernel kills it. */ -}}
-{{- define "fencepost.memoryGuard" -}}
+{{- define "fencepost.sizesGuard" -}}
 {{- if eq .redis.mode "bundled" }}
 {{- with .redis.bundled }}
 {{- if gt (mul 2 (include "fencepost.bytes" .maxmemory | int64)) (include "fencepost.bytes" .memory | int64) }}
 {{- fail (printf "redis.bundled.maxmemory is %s, more than half of redis.bundled.memory %s: the kernel would kill a node before it refuses writes. Lower the first or raise the second." .maxmemory .memory) }}
+{{- end }}
+{{- /* The file grows to twice the data before it is rewritten, and the new one stands beside it. What is written meanwhile needs the rest. */}}
+{{- if gt (mul 4 (include "fencepost.bytes" .maxmemory | int64)) (include "fencepost.bytes" .storage | int64) }}
+{{- fail (printf "redis.bundled.storage is %s, less than four times redis.bundled.maxmemory %s: the append-only file takes three times the data while it is rewritten, and a node ends when its volume is full, all of them at about the same time. Raise the first (docs/operations/deploy.md, larger volumes) or lower the second." .storage .maxmemory) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -239,7 +243,7 @@ script is a probe that always succeeds.
 
 {{- /* 512mb as Valkey writes it, 1Gi as Kubernetes does: both count by 1024. */ -}}
 {{- define "fencepost.bytes" -}}
-{{- $units := dict "kb" 1024 "mb" 1048576 "gb" 1073741824 "Mi" 1048576 "Gi" 1073741824 }}
+{{- $units := dict "kb" 1024 "mb" 1048576 "gb" 1073741824 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 }}
 {{- mul (regexFind "^[0-9]+" . | int64) (get $units (regexFind "[A-Za-z]+$" .) | int64) }}
 {{- end }}
 
