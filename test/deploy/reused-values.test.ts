@@ -73,8 +73,19 @@ test.each([
   ['service.autoscaling', 'redis.bundled', 'operator', 'probe', 'podMonitor', 'prometheusRule'],
   ['redis.bundled.storage', 'redis.bundled.readiness', 'redis.bundled.probes.startup', 'operator.ingress'],
   ['service.enabled', 'failureMode', 'probe.rate', 'networkPolicy.enabled', 'prometheusRule.runbookUrl'],
+  // Bug: it ended in `wrong type for value; expected bool`, also by --reuse-values of a chart from before there was this value.
+  ['redis.bundled.demandCertificates'],
 ])('without %s and others the chart is refused, and the message names them', (...paths) => {
   const told = charts.refusal('fencepost', [...ALL, ...emptied(...paths)])
   const [, named] = /: ([\w., ]+): a value that the chart needs is missing/.exec(told) ?? []
   expect(named?.split(', ').sort(), told).toEqual([...paths].sort())
+})
+
+// Bug: the refusal itself ended in `error calling len: len of nil pointer`.
+test('an empty list of external nodes is refused with a sentence', () => {
+  const told = charts.refusal('fencepost', [
+    '--set',
+    'service.tokenSecret=token,redis.mode=external,redis.nodes=null',
+  ])
+  expect(told).toContain('redis.nodes has 0 entries with redis.mode external: ')
 })

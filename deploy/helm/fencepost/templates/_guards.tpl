@@ -31,10 +31,10 @@
 {{- if and .redis.nodesFrom (or .redis.nodes .redis.groups) }}
 {{- fail "redis.nodesFrom and redis.nodes or redis.groups are both given: leave one of them out." }}
 {{- end }}
-{{- if and (eq .redis.mode "external") (not .redis.groups) (not .redis.nodesFrom) (lt (len .redis.nodes) 3) }}
-{{- fail (printf "redis.nodes has %d entries with redis.mode external: name 3, 5, 7 or 9 independent nodes." (len .redis.nodes)) }}
+{{- if and (eq .redis.mode "external") (not .redis.groups) (not .redis.nodesFrom) (lt (len (.redis.nodes | default list)) 3) }}
+{{- fail (printf "redis.nodes has %d entries with redis.mode external: name 3, 5, 7 or 9 independent nodes." (len (.redis.nodes | default list))) }}
 {{- end }}
-{{- if and (eq .redis.mode "external") (not .redis.groups) (not .redis.nodesFrom) (eq (mod (len .redis.nodes) 2) 0) }}
+{{- if and (eq .redis.mode "external") (not .redis.groups) (not .redis.nodesFrom) (eq (mod (len (.redis.nodes | default list)) 2) 0) }}
 {{- fail (printf "redis.nodes has %d entries: half of an even number decides nothing, name an odd number." (len .redis.nodes)) }}
 {{- end }}
 {{- if and (ne .redis.mode "external") .redis.nodes }}
@@ -184,7 +184,7 @@ it. Sections that may be empty are not among them.
 */ -}}
 {{- define "fencepost.missingGuard" -}}
 {{- $missing := list }}
-{{- range $path := list "image.repository" "image.pullPolicy" "service.enabled" "service.terminationGracePeriodSeconds" "service.autoscaling.enabled" "redis.mode" "redis.bundled.count" "redis.bundled.image" "redis.bundled.openToAll" "redis.bundled.maxmemory" "redis.bundled.memory" "redis.bundled.storage" "redis.bundled.zoneSpread" "redis.bundled.readiness" "redis.bundled.minReadySeconds" "redis.bundled.updateStrategy.type" "redis.bundled.probes.startup" "redis.bundled.probes.readiness" "redis.bundled.probes.liveness" "failureMode" "operator.enabled" "operator.ingress.enabled" "injection.enabled" "injection.resources.requests.memory" "injection.resources.limits.memory" "probe.enabled" "probe.rate" "probe.copies" "probe.tenant" "probe.retention" "networkPolicy.enabled" "networkPolicy.monitoringNamespace" "podMonitor.enabled" "podMonitor.interval" "prometheusRule.enabled" "prometheusRule.runbookUrl" "prometheusRule.grafanaUrl" "dashboards.enabled" }}
+{{- range $path := list "image.repository" "image.pullPolicy" "service.enabled" "service.terminationGracePeriodSeconds" "service.autoscaling.enabled" "redis.mode" "redis.bundled.count" "redis.bundled.image" "redis.bundled.openToAll" "redis.bundled.demandCertificates" "redis.bundled.maxmemory" "redis.bundled.memory" "redis.bundled.storage" "redis.bundled.zoneSpread" "redis.bundled.readiness" "redis.bundled.minReadySeconds" "redis.bundled.updateStrategy.type" "redis.bundled.probes.startup" "redis.bundled.probes.readiness" "redis.bundled.probes.liveness" "failureMode" "operator.enabled" "operator.ingress.enabled" "injection.enabled" "injection.resources.requests.memory" "injection.resources.limits.memory" "probe.enabled" "probe.rate" "probe.copies" "probe.tenant" "probe.retention" "networkPolicy.enabled" "networkPolicy.monitoringNamespace" "podMonitor.enabled" "podMonitor.interval" "prometheusRule.enabled" "prometheusRule.runbookUrl" "prometheusRule.grafanaUrl" "dashboards.enabled" }}
 {{- $value := $.Values }}
 {{- $at := list }}
 {{- range $name := splitList "." $path }}
