@@ -2,6 +2,7 @@
 import { rmSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { parseAllDocuments } from 'yaml'
 import { FETCH_MS_MAX, fetchProgram } from '../support/fetched-programs.ts'
 import { type Charts, prepareCharts } from '../support/helm-charts.ts'
 import { schemaFaults } from '../support/kubernetes-objects.ts'
@@ -73,6 +74,34 @@ test.each<[what: string, values: object]>([
   const manifests = charts.rendered('fencepost', ['--namespace', '1234567', '--values', file])
   expect(await schemaFaults(manifests, 'v1.37.0')).toEqual([])
   rmSync(file)
+})
+
+/** Without a service and nodes of its own a release may have any name that Helm takes. */
+const MONITORING = [
+  '--set',
+  'service.enabled=false,redis.mode=external,podMonitor.enabled=true,prometheusRule.enabled=true',
+  '--set',
+  'redis.nodes={redis://a:6379,redis://b:6379,redis://c:6379}',
+]
+
+// Bug: the name of the release stood without quotes, so that names and labels were true, null or 1000, and an API server refused every object.
+test.each([
+  ['fencepost', 'on', ['--set', `${OPEN},probe.enabled=true,podMonitor.enabled=true`]],
+  ['fencepost', 'null', ['--set', `${OPEN},service.autoscaling.enabled=true`]],
+  ['fencepost', '1e3', MONITORING],
+  ['example', 'no', []],
+  ['example', '1e3', []],
+])('the chart %s may be released as %s', async (chart, name, args) => {
+  const { status, stdout } = charts.helm('template', name, chart, '--kube-version', '1.37.0', ...args)
+  expect(status).toBe(0)
+  // Helm and kubectl read YAML 1.1.
+  const manifests = parseAllDocuments(stdout, { version: '1.1' }).map((document) => document.toJS())
+  const ours = manifests.filter((manifest) => manifest !== null)
+  expect(await schemaFaults(ours, 'v1.37.0')).toEqual([])
+  const text = JSON.stringify(
+    ours.map(({ metadata, spec }) => [metadata, spec?.selector, spec?.template?.metadata]),
+  )
+  expect(text).not.toMatch(/"(name|app\.kubernetes\.io\/\w+)":[^"{]/)
 })
 
 // Bug: an annotation of the nodes' pods was named after the Secret, and such a name has at most 63 characters.

@@ -13,17 +13,17 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- regexReplaceAll "[^A-Za-z0-9]+$" (replace "+" "_" . | trunc 63) "" | quote }}
 {{- end }}
 
-{{/* The name of its objects. In a chart of charts give each a fullnameOverride: all of them have one release. */}}
+{{/* The name of its objects, in quotes wherever it stands alone: a release may be called on, no or null. In a chart of charts give each a fullnameOverride: all of them have one release. */}}
 {{- define "fencepost.fullname" -}}{{ .Values.fullnameOverride | default .Release.Name }}{{- end }}
 
 {{- define "fencepost.selector" -}}
 app.kubernetes.io/name: fencepost
-app.kubernetes.io/instance: {{ include "fencepost.fullname" . }}
+app.kubernetes.io/instance: {{ include "fencepost.fullname" . | quote }}
 {{- end }}
 
 {{- define "fencepost.nodesSelector" -}}
 app.kubernetes.io/name: fencepost-redis
-app.kubernetes.io/instance: {{ include "fencepost.fullname" . }}
+app.kubernetes.io/instance: {{ include "fencepost.fullname" . | quote }}
 {{- end }}
 
 {{/* Shortened before the ending, not with it: it must differ from the name of the release, and not end with a dash. */}}
