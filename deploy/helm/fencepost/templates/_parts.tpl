@@ -1,16 +1,19 @@
+{{/* Of every object. */}}
 {{- define "fencepost.labels" -}}
-helm.sh/chart: {{ include "fencepost.asLabel" (printf "%s-%s" .Chart.Name .Chart.Version) }}
-app.kubernetes.io/part-of: fencepost
-app.kubernetes.io/version: {{ include "fencepost.asLabel" .Chart.AppVersion }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
+{{- include "fencepost.labelsAnd" (dict "of" . "more" dict) }}
 {{- end }}
+
+{{/* Those, and `more` of one kind of object. One mapping: a key that is given for both stands there once, as it is given for the kind. */}}
+{{- define "fencepost.labelsAnd" -}}
+{{- $own := dict "app.kubernetes.io/part-of" "fencepost" "app.kubernetes.io/managed-by" .of.Release.Service
+  "helm.sh/chart" (include "fencepost.asLabel" (printf "%s-%s" .of.Chart.Name .of.Chart.Version))
+  "app.kubernetes.io/version" (include "fencepost.asLabel" .of.Chart.AppVersion) }}
+{{- merge dict (.more | default dict) (.of.Values.commonLabels | default dict) $own | toYaml }}
 {{- end }}
 
 {{/* A version may have a commit behind it, 0.1.0+4a5b6c7; a label takes no plus, and 63 characters. */}}
 {{- define "fencepost.asLabel" -}}
-{{- regexReplaceAll "[^A-Za-z0-9]+$" (replace "+" "_" . | trunc 63) "" | quote }}
+{{- regexReplaceAll "[^A-Za-z0-9]+$" (replace "+" "_" . | trunc 63) "" }}
 {{- end }}
 
 {{/* The name of its objects, in quotes wherever it stands alone: a release may be called on, no or null. In a chart of charts give each a fullnameOverride: all of them have one release. */}}
