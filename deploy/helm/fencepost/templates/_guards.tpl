@@ -102,7 +102,8 @@
 {{- if and (eq .failureMode "fail-open") (not .failureModeAcknowledged) }}
 {{- fail "failureMode is fail-open: while the nodes are away requests are carried out twice. Set failureModeAcknowledged to true where that is meant." }}
 {{- end }}
-{{- range $name := list "FENCEPOST_REDIS_NODES" "FENCEPOST_ON_QUORUM_LOSS" "FENCEPOST_API_LISTEN" "FENCEPOST_GATEWAY_LISTEN" "FENCEPOST_GATEWAY_GRPC_LISTEN" "FENCEPOST_PROXY_LISTEN" "FENCEPOST_CONFIG" "FENCEPOST_API_TOKEN_FILE" "FENCEPOST_INSTANCE" "FENCEPOST_REDIS_USERNAME" "FENCEPOST_REDIS_PASSWORD_FILE" "FENCEPOST_REDIS_CA_FILE" "FENCEPOST_REDIS_CERT_FILE" "FENCEPOST_REDIS_KEY_FILE" }}
+{{- $own := list "FENCEPOST_REDIS_NODES" "FENCEPOST_ON_QUORUM_LOSS" "FENCEPOST_API_LISTEN" "FENCEPOST_GATEWAY_LISTEN" "FENCEPOST_GATEWAY_GRPC_LISTEN" "FENCEPOST_PROXY_LISTEN" "FENCEPOST_CONFIG" "FENCEPOST_API_TOKEN_FILE" "FENCEPOST_INSTANCE" "FENCEPOST_REDIS_USERNAME" "FENCEPOST_REDIS_PASSWORD_FILE" "FENCEPOST_REDIS_CA_FILE" "FENCEPOST_REDIS_CERT_FILE" "FENCEPOST_REDIS_KEY_FILE" }}
+{{- range $name := $own }}
 {{- if hasKey $settings $name }}
 {{- fail (printf "settings.%s is given: this chart sets it from a value of its own." $name) }}
 {{- end }}
@@ -110,6 +111,7 @@
 {{- fail (printf "secretFiles.%s is given: this chart sets it from a value of its own." $name) }}
 {{- end }}
 {{- end }}
+{{- include "fencepost.configGuard" (dict "config" $config "own" $own "operator" .operator) }}
 {{- if hasKey $settings "FENCEPOST_ADMIN_LISTEN" }}
 {{- fail "settings.FENCEPOST_ADMIN_LISTEN is given: probes and Prometheus ask port 9090 of the pod. Leave it out; where pods have IPv6 addresses set listenHost." }}
 {{- end }}
@@ -129,6 +131,24 @@
 {{- $seconds := divf (include "fencepost-lib.amount" $drain | float64) 1000 | ceil | int }}
 {{- if and .service.enabled (lt (int .service.terminationGracePeriodSeconds) (add $seconds 10 | int)) }}
 {{- fail (printf "service.terminationGracePeriodSeconds is %d with a drain (FENCEPOST_DRAIN_TIMEOUT, limits.drain) of %s: the pod would be killed at its work. Give it %d or more: 5 before the drain, 5 after it." (int .service.terminationGracePeriodSeconds) $drain (add $seconds 10)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* The chart gives its own settings by the environment, which wins over the file: what stands there, too, would be passed over without a word. */ -}}
+{{- define "fencepost.configGuard" -}}
+{{- $own := .own }}
+{{- if .operator.enabled }}{{ $own = concat $own (list "FENCEPOST_OPERATOR_LISTEN" "FENCEPOST_OPERATOR_TOKENS_FILE") }}{{ end }}
+{{- if .operator.tlsSecret }}{{ $own = concat $own (list "FENCEPOST_TLS_LISTENERS" "FENCEPOST_TLS_CERT_FILE" "FENCEPOST_TLS_KEY_FILE") }}{{ end }}
+{{- $table := include "fencepost-lib.settingsTable" . | fromJson }}
+{{- range $name := $own }}
+{{- $path := dig $name "path" "" $table }}
+{{- $value := $.config }}
+{{- range $member := splitList "." $path }}
+{{- $value = ternary (get ($value | default dict) $member) "" (kindIs "map" $value) }}
+{{- end }}
+{{- if not (or (kindIs "invalid" $value) (eq (toString $value) "")) }}
+{{- fail (printf "config.%s is given (%s): this chart sets it from a value of its own, which would win. Leave it out." $path $name) }}
 {{- end }}
 {{- end }}
 {{- end }}
