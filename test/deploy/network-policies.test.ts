@@ -154,6 +154,9 @@ describe('the application of the example', () => {
     expect(names.ports.map(({ protocol, port }: Manifest) => `${protocol} ${port}`)).toEqual([
       'UDP 53',
       'TCP 53',
+      // Bug: OpenShift's name servers listen on this port behind their Service, and the sidecar found no node there.
+      'UDP 5353',
+      'TCP 5353',
     ])
     expect(others).toEqual([])
     expect(reached(policiesOf('nodes'), to(), target)).toEqual([6379])
