@@ -15,7 +15,7 @@ const SET = 'service.tokenSecret=token,redis.bundled.openToAll=true'
 
 const nodes = (
   name: string,
-  { release = 'rel', chart = 'fencepost-0.1.0', app = 'fencepost-redis' } = {},
+  { release = 'rel', chart = 'fencepost-0.1.0', app = 'fencepost-redis', replicas = 5 } = {},
 ) => ({
   apiVersion: 'apps/v1',
   kind: 'StatefulSet',
@@ -25,6 +25,7 @@ const nodes = (
     annotations: { 'meta.helm.sh/release-name': release, 'meta.helm.sh/release-namespace': 'shop' },
     labels: { 'helm.sh/chart': chart, 'app.kubernetes.io/name': app },
   },
+  spec: { replicas },
 })
 const upgraded = (objects: readonly Manifest[], set = SET, ...more: string[]) =>
   renderedAmong(objects, charts.folder, 'fencepost', ['--is-upgrade', '--set', set, ...more])
@@ -49,7 +50,16 @@ test.each([
   )
 })
 
+// Bug: two of five nodes ended at once, under sidecars that need three of five. `fencepost nodes change-members` refuses the same.
+test('an upgrade to fewer nodes than the release has is refused', async () => {
+  await expect(upgraded([nodes('rel-redis')], `${SET},redis.bundled.count=3`)).rejects.toThrow(
+    /this release has 5 nodes, and redis\.bundled\.count 3 would end the others at once.*uninstall the release first/s,
+  )
+})
+
 test.each<[what: string, objects: readonly Manifest[], set: string]>([
+  ['more nodes', [nodes('rel-redis', { replicas: 3 })], SET],
+  ['the only three nodes', [nodes('rel-redis', { replicas: 3 })], `${SET},redis.bundled.count=3`],
   ['the nodes that there are', [nodes('rel-redis')], SET],
   ['no node yet', [], SET],
   ['nodes of another release', [nodes('other-redis', { release: 'other' })], SET],

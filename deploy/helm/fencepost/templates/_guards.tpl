@@ -182,11 +182,13 @@ chart of charts each has its own name in the label of the chart. Without a clust
 {{- $name := include "fencepost.nodesName" . }}
 {{- $mode := .Values.redis.mode }}
 {{- $ours := list }}
+{{- $replicas := 0 }}
 {{- range (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items }}
 {{- $labels := .metadata.labels | default dict }}
 {{- $chart := regexReplaceAll "-[0-9]+[.][0-9]+[.][0-9]+.*$" (get $labels "helm.sh/chart") "" }}
 {{- if and (eq (get $labels "app.kubernetes.io/name") "fencepost-redis") (eq $chart $.Chart.Name) (eq (get (.metadata.annotations | default dict) "meta.helm.sh/release-name") $.Release.Name) }}
 {{- $ours = append $ours .metadata.name }}
+{{- if eq .metadata.name $name }}{{ $replicas = dig "spec" "replicas" 0 . | int }}{{ end }}
 {{- end }}
 {{- end }}
 {{- if and $ours (ne $mode "bundled") }}
@@ -194,6 +196,9 @@ chart of charts each has its own name in the label of the chart. Without a clust
 {{- end }}
 {{- if and $ours (not (has $name $ours)) }}
 {{- fail (printf "the nodes of this release are called %s, and would be called %s: those would be empty, and requests that were executed would be executed again. Keep the name: set fullnameOverride to %s, or leave it out where that is the name of the release. Where the records may be lost, uninstall the release first." (first $ours) $name (first $ours | trimSuffix "-redis")) }}
+{{- end }}
+{{- if and (eq $mode "bundled") (lt (int .Values.redis.bundled.count) $replicas) }}
+{{- fail (printf "this release has %d nodes, and redis.bundled.count %d would end the others at once: what a majority of %d knows may be known to one of those that stay, and requests that were executed would be executed again. Leave it as it is. Where the records may be lost, uninstall the release first." $replicas (int .Values.redis.bundled.count) $replicas) }}
 {{- end }}
 {{- end }}
 {{- end }}
