@@ -9,6 +9,7 @@ import type { Random } from '../core/clock.ts'
 import { Connector } from './connector.ts'
 import { type DialError, dialFault } from './dial-fault.ts'
 import type { NodeTls } from './node-tls.ts'
+import { whyNoInfo } from './server-program.ts'
 
 export type RedisAddress = {
   /** `redis://[user:password@]host:port[/db]`, `rediss://…`, or the path of a Unix socket. */
@@ -68,8 +69,16 @@ export function createRedisClient(address: RedisAddress, connectTimeoutMs: numbe
   })
 }
 
-/** Tells why there is no connection, each time: a wrong password or an unknown host ends it, and the end itself says less than that. */
-export function onDown(client: Redis, { tls }: RedisAddress, tell: (reason: string) => void): void {
+/**
+ * Tells why there is no connection, each time: a wrong password or an unknown host ends it, and the end itself says less than that.
+ *
+ * @param tell `isUnsuitable`: no other dial will find a node there
+ */
+export function onDown(
+  client: Redis,
+  { tls }: RedisAddress,
+  tell: (reason: string, isUnsuitable: boolean) => void,
+): void {
   let failure: string | undefined
   // Connected, and not yet ready: the first answer is awaited.
   let connected = false
@@ -81,13 +90,15 @@ export function onDown(client: Redis, { tls }: RedisAddress, tell: (reason: stri
     connected = false
   })
   client.on('close', () => {
-    tell(failure ?? faultOf())
+    tell(failure ?? faultOf(), false)
     failure = undefined
     connected = false
   })
   // Without a listener a refused connection would end the process.
   client.on('error', (error: DialError) => {
-    failure = faultOf(error)
-    tell(failure)
+    // ioredis asks for INFO before it calls a connection ready.
+    const unsuitable = whyNoInfo(error)
+    failure = unsuitable ?? faultOf(error)
+    tell(failure, unsuitable !== undefined)
   })
 }

@@ -85,7 +85,9 @@ function guessOf(code: string | undefined, closed: boolean, dial: Dial): string 
       : undefined
   if (!closed && code !== 'ECONNRESET' && code !== 'EPIPE') return undefined
   if (tls === undefined)
-    return stream?.bytesRead === 0 ? 'it may speak TLS alone (then write rediss://)' : undefined
+    return stream?.bytesRead === 0
+      ? 'it may speak TLS alone (then write rediss://), or be a proxy that knows no INFO (then use the server behind it)'
+      : undefined
   return tls.showsCertificate
     ? `it may refuse the certificate of ${CERT}`
     : `it may demand a certificate, and ${CERT} is not set`

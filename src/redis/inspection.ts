@@ -1,8 +1,8 @@
 /**
  * What a Redis node must be to be usable: a master of its own that never forgets by itself.
  *
- * Owns the inspection of one node and the judgement of its fitness. Whether a fit node may vote is
- * `core/nodes/enrolment-rules.ts`.
+ * Owns the inspection of one node and the judgement of its fitness. Which program may be one is `server-program.ts`;
+ * whether a fit node may vote is `core/nodes/enrolment-rules.ts`.
  */
 
 import type { Redis } from 'ioredis'
@@ -22,6 +22,14 @@ import type { NodeMemory } from '../core/nodes/node-memory.ts'
 import { inTime } from './in-time.ts'
 import { callMembership } from './membership.ts'
 import { type Life, readDurable, readLife } from './pulse.ts'
+import {
+  askWhyUnsuitable,
+  fieldsOf,
+  type InfoField,
+  serverOf,
+  UnsuitableServer,
+  whyUnsuitable,
+} from './server-program.ts'
 
 /** What a node reports of itself. */
 export type NodeFacts = Membership &
@@ -43,9 +51,6 @@ export type NodeFacts = Membership &
 
 export type Fitness = { readonly kind: 'fit' } | { readonly kind: 'unfit'; readonly reason: string }
 
-/** A server that answers, and that no setting of ours makes a node. Its message is the reason. */
-export class UnsuitableServer extends Error {}
-
 /**
  * @throws UnsuitableServer
  * @throws Error where the node does not answer, refuses what the ACL of `docs/operations/nodes.md` lists, or lacks the
@@ -55,36 +60,10 @@ export async function inspectNode(client: Redis): Promise<NodeFacts> {
   try {
     return await readFacts(client)
   } catch (cause) {
-    // Such a server refuses some command of a look, in words that say nothing of why. This one each of them answers.
-    const info = await client.info('server').catch(() => '')
-    const unsuitable = whyUnsuitable(fieldsOf(info))
+    if (cause instanceof UnsuitableServer) throw cause
+    const unsuitable = await askWhyUnsuitable(client)
     throw unsuitable === undefined ? cause : new UnsuitableServer(unsuitable)
   }
-}
-
-function whyUnsuitable(field: InfoField): string | undefined {
-  const { program, version } = serverOf(field)
-  const mode = field('redis_mode') || field('server_mode')
-  if (mode === 'sentinel')
-    return 'it is a Sentinel, which keeps no data: use the address of an independent master'
-  if (mode === 'cluster')
-    return `it is a node of a ${program} Cluster, which shares keys out among servers that follow each other: use an independent master`
-  if (program === 'Redis' && Number.parseInt(version, 10) < OLDEST_REDIS)
-    return `it is Redis ${version}, and fencepost needs ${OLDEST_REDIS}.0 or later: upgrade it`
-  return undefined
-}
-
-const OLDEST_REDIS = 7
-
-/** Valkey says in `redis_version` which Redis its commands are those of. */
-export function serverOf(field: InfoField): {
-  readonly program: 'Redis' | 'Valkey'
-  readonly version: string
-} {
-  const valkey = field('valkey_version')
-  return valkey === ''
-    ? { program: 'Redis', version: field('redis_version') }
-    : { program: 'Valkey', version: valkey }
 }
 
 async function readFacts(client: Redis): Promise<NodeFacts> {
@@ -100,6 +79,8 @@ async function readFacts(client: Redis): Promise<NodeFacts> {
       db === 0 ? undefined : client.select(db),
     ])
   })
+  const unsuitable = whyUnsuitable(field)
+  if (unsuitable !== undefined) throw new UnsuitableServer(unsuitable)
   const membership = membershipOf(looked)
   return {
     ...membership,
@@ -127,22 +108,6 @@ function inOneWrite<T>({ stream }: Redis, send: () => T): T {
     return send()
   } finally {
     stream?.uncork()
-  }
-}
-
-/** A field of a reply to INFO; empty where it has none. */
-export type InfoField = (name: string) => string
-
-/** Each line is `name:value\r\n`. A look reads a dozen of 150 lines, so the text stays one. */
-export function fieldsOf(info: string): InfoField {
-  return (name) => {
-    const isFirst = info.startsWith(`${name}:`)
-    const lineBefore = isFirst ? -1 : info.indexOf(`\n${name}:`)
-    if (lineBefore < 0 && !isFirst) return ''
-    const begin = lineBefore + name.length + 2
-    const end = info.indexOf('\n', begin)
-    const value = info.slice(begin, end < 0 ? undefined : end)
-    return value.endsWith('\r') ? value.slice(0, -1) : value
   }
 }
 
@@ -179,6 +144,14 @@ export function hasEvicted({ evictionPolicy, evictedKeys }: NodeFacts): boolean 
 /** Whether a node is usable at all. */
 export function fitnessOf(facts: NodeFacts): Fitness {
   const unfit = (reason: string): Fitness => ({ kind: 'unfit', reason })
+  const hidden = [
+    ...(facts.role === '' ? ['role'] : []),
+    ...(facts.evictionPolicy === '' ? ['maxmemory_policy'] : []),
+  ]
+  if (hidden.length > 0)
+    return unfit(
+      `INFO shows no ${hidden.join(' and no ')}, so it may be a replica or forget records: use a server that shows them`,
+    )
   if (facts.role !== 'master')
     return unfit(
       `its role is ${facts.role}, and a replica loses what was not copied yet: use an independent master`,

@@ -4,9 +4,10 @@ import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
 import type { NodeDetails, Validity } from '../core/health/checkup.ts'
 import { type Offset, offsetOf } from '../core/nodes/clock-samples.ts'
-import { fieldsOf, forCommand, memoryOf, serverOf } from './inspection.ts'
+import { forCommand, memoryOf } from './inspection.ts'
+import { fieldsOf, serverOf, whyUnsuitable } from './server-program.ts'
 
-/** Undefined where it does not answer in time. */
+/** Undefined where it does not answer in time, or is no Redis or Valkey: then nothing that it says counts. */
 export async function readNodeDetails(client: Redis, clock: Clock): Promise<NodeDetails | undefined> {
   if (client.status !== 'ready') return undefined
   try {
@@ -14,6 +15,7 @@ export async function readNodeDetails(client: Redis, clock: Clock): Promise<Node
     const readings: Offset[] = []
     while (readings.length < CLOCK_READINGS) readings.push(await clockOf(client, clock))
     const field = fieldsOf(info)
+    if (whyUnsuitable(field) !== undefined) return undefined
     const { program, version } = serverOf(field)
     return {
       version: `${program} ${version}`,

@@ -10,7 +10,7 @@ import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
 import type { NodeLook } from '../core/nodes/node-stats.ts'
 import { within } from '../core/retry.ts'
-import { fieldsOf } from './inspection.ts'
+import { fieldsOf } from './server-program.ts'
 
 /** Entries of the slow log that one look reads: some 40 KiB at most, with arguments that Redis shortens. */
 export const SLOW_COMMANDS_MAX = 10

@@ -22,13 +22,14 @@ import { NodeContinuity } from './continuity.ts'
 import { Enroller } from './enroller.ts'
 import { RedisEnrolmentNode } from './enrolment.ts'
 import { Glances } from './glance.ts'
-import { hasEvicted, inspectNode, type NodeFacts, UnsuitableServer, unfitnessOf } from './inspection.ts'
+import { hasEvicted, inspectNode, type NodeFacts, unfitnessOf } from './inspection.ts'
 import { KnownCluster } from './known-cluster.ts'
 import { LookTimer } from './look-timer.ts'
 import { type LookListener, type Member, type NodeState, tellChange, votingState } from './member.ts'
 import { NO_EPOCH, RedisNode } from './node.ts'
 import { answerOrRedial, INSPECT_DEADLINE_MS } from './redial.ts'
 import { loadBatchScript, type Script } from './scripts.ts'
+import { UnsuitableServer } from './server-program.ts'
 
 /** How often a connection may be unready before it is redialled: two seconds, far above loading's own "not yet". */
 const UNREADY_LOOKS_MAX = 3
@@ -100,7 +101,10 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     await Promise.all(
       this.members.map(async (member, index) => {
         const { client } = member
-        onDown(client, this.options.addresses[index]!, (reason) => this.#down(member, reason))
+        onDown(client, this.options.addresses[index]!, (reason, isUnsuitable) => {
+          if (isUnsuitable) this.#unfit(member, reason)
+          this.#down(member, reason)
+        })
         client.on('ready', () => void this.inspect(member))
         // A suspended process accepts the connection and never gets ready.
         const ready = within(clock, readyMs, client.connect(), 'not ready in time')

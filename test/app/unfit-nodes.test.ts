@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { serve } from '../../src/cli/serve.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
+import { answering } from '../support/stand-in.ts'
 
 /** Starts the sidecar as its command does; it must return at once, because it refuses to run. */
 async function startOn(nodes: readonly string[]) {
@@ -32,6 +33,16 @@ test('serve refuses a replica and a node that evicts, each with the reason', asy
   expect(refused.exitCode).toBe(78)
   expect(refused.stderr).toContain('redis-1: its maxmemory-policy is volatile-lru')
   expect(refused.stderr).toContain('redis-2: its role is slave')
+})
+
+// Bug: it was down, with the words of the server alone, and the sidecar started and dialled on.
+test('serve refuses a server that does not know INFO, and says what to use', async () => {
+  await using servers = await startRedisServers(2)
+  const refused = await startOn([...servers.urls, await answering("-ERR unknown command 'info'\r\n")])
+  expect(refused.exitCode).toBe(78)
+  expect(refused.stderr).toMatch(
+    /redis-2: it does not answer INFO as Redis does \(ERR unknown command .*\): .* use Redis 7\.0 or later, or Valkey, by its own address/,
+  )
 })
 
 test('serve refuses an even number of nodes', async () => {

@@ -1,7 +1,7 @@
 /** The looks at the nodes of one sidecar: one timer for all of them, and scripts that are called by their digests. */
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
-import { fieldsOf } from '../../src/redis/inspection.ts'
+import { fieldsOf } from '../../src/redis/server-program.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'

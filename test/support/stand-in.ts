@@ -1,0 +1,22 @@
+/** A server that speaks Redis' protocol and is none: for what is said of programs that no test can start. */
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
+import { onTestFinished } from 'vitest'
+
+/**
+ * Until the test has finished.
+ *
+ * @param answer what it says to each command, as bytes of the protocol
+ * @returns its URL
+ */
+export async function answering(answer: string): Promise<string> {
+  const server = createServer((socket) => {
+    socket.on('error', () => {})
+    socket.setEncoding('latin1').on('data', (text: string) => {
+      for (const _command of text.matchAll(/^\*\d+\r$/gm)) socket.write(answer)
+    })
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  onTestFinished(() => void server.close())
+  return `redis://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
