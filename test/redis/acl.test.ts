@@ -85,3 +85,14 @@ test.each(['set', 'getrange', 'setrange', 'strlen', 'pttl', 'exists', 'del', 'hs
     operator.disconnect()
   },
 )
+
+// Bug: it was down with `Invalid command passed to redis.acl_check_cmd() script: 7997ca5e…`, which names no command.
+test('a node whose commands were renamed is down, and says which', async () => {
+  const renamed = ['rename-command SCAN ""', 'rename-command DEL deleted']
+  await using servers = await startRedisServers(3, { config: (index) => (index === 0 ? renamed : []) })
+  await using sidecar = await joinCluster(servers.urls)
+  expect(sidecar.nodes.states()[0]?.state).toEqual({
+    kind: 'down',
+    reason: 'RENAMED this server has no command of the name: del, scan',
+  })
+})

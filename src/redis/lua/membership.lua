@@ -23,6 +23,7 @@ Answers
               what the node answers to a write that changes nothing: 0, or why it refuses every write
   others      1 done; 0 the nonce, claim or list does not stand, or it is not this node's turn
   NOPERM is an error of `look`: commands that its user may not run
+  RENAMED is an error of `look`: commands that the server does not have
   RUN_CHANGED is an error: another process than the one that was meant
   NEWER is an error: a later version has raised the format, and no act of this one may change what stands there
 ]]
@@ -76,10 +77,13 @@ end
 
 -- What requests and enrolment need besides the commands that have led here. Without one of them nodes would seem well while each request, or
 -- each one of a kind, is refused. The node itself judges; one that can't is asked nothing.
-local function forbidden()
-  local found = {}
+local function lacking()
+  local forbidden, unknown = {}, {}
   local function check(...)
-    if not redis.acl_check_cmd(...) then found[#found + 1] = string.lower((...)) end
+    -- An error: `rename-command` has taken it away.
+    local is_known, allowed = pcall(redis.acl_check_cmd, ...)
+    local list = is_known and forbidden or unknown
+    if not (is_known and allowed) then list[#list + 1] = string.lower((...)) end
   end
   if redis.acl_check_cmd then
     check('SET', EPOCH, '')
@@ -93,12 +97,14 @@ local function forbidden()
     check('HSETNX', CLUSTER, 'id', '')
     check('SCAN', '0')
   end
-  return table.concat(found, ', ')
+  if #forbidden > 0 then return 'NOPERM the user of this sidecar may not run: ' .. table.concat(forbidden, ', ') end
+  if #unknown > 0 then return 'RENAMED this server has no command of the name: ' .. table.concat(unknown, ', ') end
+  return nil
 end
 
 if act == 'look' then
-  local lacks = forbidden()
-  if lacks ~= '' then return redis.error_reply('NOPERM the user of this sidecar may not run: ' .. lacks) end
+  local lacks = lacking()
+  if lacks then return redis.error_reply(lacks) end
   -- A disk that is full, or replicas that are missing, are refused with words of their own, and only to a write. Nothing is deleted.
   local write = redis.pcall('DEL', KEYS[6])
   return { RUN, NOW, redis.call('GET', EPOCH), redis.call('HGETALL', QUARANTINE),
