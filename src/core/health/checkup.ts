@@ -188,7 +188,7 @@ function aboutDetails(of: Installation): Finding[] {
       'persistence',
       known.filter(({ appendOnly, appendOnlyOk }) => !appendOnly || !appendOnlyOk),
       'warning',
-      'no working append-only file, so a restart forgets every record: set `appendonly yes`, and check the disk',
+      'no working append-only file: `CONFIG SET appendonly yes` while it runs, then the same in its configuration (started with that first, it leaves its RDB file unread and has forgotten every record); where it has one, check the disk',
       'each node writes an append-only file',
     ),
     some(

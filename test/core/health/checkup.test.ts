@@ -124,7 +124,7 @@ test.each<[verdict: Finding['verdict'], check: string, nodes: readonly NodeSeen[
     'warning',
     'persistence',
     with2(node(2, {}, { appendOnly: false })),
-    /^redis-2: no working append-only file/,
+    /^redis-2: no working append-only file: `CONFIG SET appendonly yes` while it runs/,
   ],
   [
     'warning',
