@@ -69,6 +69,12 @@ export type Outcome =
     }
   /** Passed to the application without protection (`fail-open`). */
   | { readonly kind: 'unprotected'; readonly response: ApplicationResponse; readonly found?: Found }
+  /** The same, and no whole answer came back. It may have been executed, and a retry is executed again. */
+  | {
+      readonly kind: 'unprotected_no_answer'
+      readonly cause: 'reset' | 'timeout' | 'malformed'
+      readonly found?: Found
+    }
   /** The key was used for another request. */
   | { readonly kind: 'mismatch'; readonly found?: Found }
   /** The same content was sent under another key. */
@@ -176,11 +182,8 @@ export function unprotected(result: ForwardResult, of: { readonly found?: Found 
       return { kind: 'unprotected', response: result.response, ...of }
     case 'never_sent':
       return result
-    case 'no_answer': {
-      const execution = { token: 0, attempt: 1, lockId: '' }
-      const retryAfterMs = UNAVAILABLE_RETRY_AFTER_MS
-      return { kind: 'indeterminate', cause: result.cause, retryAfterMs, execution }
-    }
+    case 'no_answer':
+      return { kind: 'unprotected_no_answer', cause: result.cause, ...of }
   }
 }
 

@@ -497,7 +497,7 @@ describe('without a quorum', () => {
     ],
     [
       { kind: 'no_answer', cause: 'reset', detail: 'x' },
-      { kind: 'indeterminate', cause: 'reset', execution: { lockId: '' } },
+      { kind: 'unprotected_no_answer', cause: 'reset' },
     ],
   ])(
     'without a quorum a route that fails open forwards the request unprotected: %j',

@@ -61,6 +61,7 @@ export function problemAnswer(problem: Problem, context: ProblemContext, status?
 
 function decisionOf(code: ProblemCode, status: IdempotencyStatus | undefined): Decision {
   if (status === 'bypassed') return 'bypassed'
+  if (status === 'unprotected') return 'fail_open'
   switch (code) {
     case 'request-in-progress':
     case 'entity-busy':

@@ -45,6 +45,7 @@ export function answerFor(
     case 'unavailable':
     case 'damaged':
     case 'never_sent':
+    case 'unprotected_no_answer':
       return problemAnswer(problemFor(outcome, answerWithinMs), context, STATUS_OF[outcome.kind])
     case 'indeterminate': {
       if (outcome.cause === 'answer')
@@ -53,8 +54,7 @@ export function answerFor(
           execution: outcome.execution,
         })
       const answer = problemAnswer(problemFor(outcome, answerWithinMs), context, STATUS_OF[outcome.kind])
-      // The application was called under this claim; without one (`fail-open`) there is none to name.
-      return outcome.execution.lockId === '' ? answer : { ...answer, execution: outcome.execution }
+      return { ...answer, execution: outcome.execution }
     }
   }
 }
@@ -78,6 +78,7 @@ const STATUS_OF: Partial<Record<Unsuccessful['kind'], IdempotencyStatus>> = {
   undecided: 'indeterminate',
   too_many_waiters: 'in-progress',
   indeterminate: 'indeterminate',
+  unprotected_no_answer: 'unprotected',
 }
 
 function problemFor(outcome: Unsuccessful, answerWithinMs: number | undefined): Problem {
@@ -138,6 +139,14 @@ function problemFor(outcome: Unsuccessful, answerWithinMs: number | undefined): 
           'No connection to the application. Nothing was carried out; send the request again, unchanged.',
         retryAfterMs: 0,
       }
+    case 'unprotected_no_answer': {
+      // Without `Retry-After`: clients that obey it would have the request executed twice.
+      const { code, detail } = noAnswer(outcome.cause, answerWithinMs)
+      return {
+        code,
+        detail: `${detail} The request may have been carried out, and it was not protected: too few nodes answer. If you send it again, it may be carried out a second time. Find out first whether it was.`,
+      }
+    }
     case 'indeterminate': {
       const { code, detail } = noAnswer(outcome.cause, answerWithinMs)
       return {

@@ -133,6 +133,7 @@ function madeNewRecord(outcome: Outcome): boolean {
     case 'released':
     case 'unstored':
     case 'unprotected':
+    case 'unprotected_no_answer':
     case 'never_sent':
     case 'indeterminate':
       return true

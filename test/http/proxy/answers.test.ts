@@ -146,6 +146,22 @@ test.each<[policy: 'fail-closed' | 'fail-open' | 'local', first: string, second:
   expect(application.seen.length).toBe(called)
 })
 
+test('nobody is asked to send an unprotected request again that the application did not answer', async () => {
+  await using application = await startApplication((_request, response) => {
+    response.destroy()
+  })
+  await using proxy = await startProxy(application.origin, { routes: [route({ onQuorumLoss: 'fail-open' })] })
+  for (const node of proxy.nodes.slice(0, 3)) node.stop()
+  const answer = await proxy.post('k')
+  expect(told(answer)).toBe('502 unprotected')
+  expect(answer.headers.get('retry-after')).toBeNull()
+  expect(await answer.json()).toMatchObject({
+    code: 'application-reset',
+    detail: expect.stringContaining('If you send it again, it may be carried out a second time.'),
+  })
+  expect(application.seen.length).toBe(1)
+})
+
 test('with two of five nodes down requests are answered as before', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin)
