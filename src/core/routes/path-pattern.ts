@@ -40,6 +40,12 @@ export type ParsedPattern =
 
 const PARAMETER = /^\{([A-Za-z_][A-Za-z0-9_]*)(\*?)\}$/
 
+/**
+ * How other routers write a parameter (`:id`, `<id>`, `[id]`), and regular expressions (`(\d+)`, `\w+`, `.+`, `v1$`). Taken as text they match no
+ * request, and what the route was to protect would pass through. As text they are written with an escape, `%3Aid`.
+ */
+const OTHER_SYNTAX = /^[:<[(]|[\\^|]|\.\+|\$$/
+
 export function parsePathPattern(text: string): ParsedPattern {
   const malformed = (reason: string): ParsedPattern => ({ kind: 'malformed', reason })
   if (!text.startsWith('/')) return malformed('it does not begin with "/"')
@@ -51,6 +57,10 @@ export function parsePathPattern(text: string): ParsedPattern {
     const parameter = PARAMETER.exec(part)
     if (parameter === null) {
       if (/[{}*]/.test(part)) return malformed(`"${part}" is neither plain text nor {name} nor {name*}`)
+      if (OTHER_SYNTAX.test(part))
+        return malformed(
+          `"${part}" is the syntax of another router; a parameter is {name}, the rest of a path {name*}`,
+        )
       // A request has the bytes of UTF-8, escaped.
       segments.push({ kind: 'literal', text: unescaped(Buffer.from(part).toString('latin1')) })
       continue

@@ -64,6 +64,7 @@ describe('a path', () => {
     ['/api/payments', '/api%2Fpayments', {}],
     ['/api/payments', '/%2fapi%2Fpayments', {}],
     ['/api/{id}/pay', '/api%2F7%2Fpay', { id: '7' }],
+    ['/%3Asend', '/:send', {}],
     ['/messages:send', '/messages%3Asend', {}],
     ['/messages:send', '/messages%3asend;a=1', {}],
     ['/messages%3Asend', '/messages:send', {}],
@@ -92,6 +93,10 @@ describe('a path', () => {
     ['/a?b', 'it contains "?", "#" or a space'],
     ['/a/{b', '"{b" is neither plain text nor {name} nor {name*}'],
     ['/a*', '"a*" is neither plain text nor {name} nor {name*}'],
+    ...[':id', '<id>', '<int:id>', '[id]', '(\\d+)', '\\w+', '.+', 'v1$'].map((part): [string, string] => [
+      `/a/${part}`,
+      `"${part}" is the syntax of another router; a parameter is {name}, the rest of a path {name*}`,
+    ]),
     ['/{a}/{a}', 'the parameter "a" appears twice'],
     ['/{a*}/b', '{a*} is not the last segment'],
   ])('the pattern %s is malformed', (text, reason) => {
