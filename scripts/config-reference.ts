@@ -70,7 +70,8 @@ with where it comes from, \`fencepost config schema\` prints the JSON Schema of 
 
 const ROUTES_TEXT = `\`routes\` is a list, tried in order; the first match decides. Paths are compared after escapes have been
 undone and empty and dot segments removed, and \`/payments\` is also the path of \`/payments;jsessionid=1\`, so that another spelling of a path does not slip past;
-a slash at the end makes no difference. \`{name}\` is one segment, \`{name*}\` at the end is whatever is left.
+a slash at the end makes no difference. \`{name}\` is one segment, \`{name*}\` at the end is whatever is left. The syntax of other routers (\`:id\`, \`<id>\`, \`[id]\`, regular
+expressions) is refused; \`%3Aid\` stands for the text \`:id\`. A route that is never reached, because one before it matches all of its requests, is refused, too.
 
 Servers do not agree whether \`%2F\` and a backslash divide a path, and whether the case of letters counts (not in Express, Koa and ASP.NET). A path is matched as each of them may
 read it: the first route that protects it in any reading decides. Where none does, it has the route of the reading by the standard (RFC 3986), in which case counts and they do not

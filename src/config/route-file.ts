@@ -6,6 +6,7 @@
  */
 
 import { compileRules } from '../core/request/fingerprint.ts'
+import { covers } from '../core/routes/covering.ts'
 import type { ProtectedRoute, Route, RouteMatch } from '../core/routes/route.ts'
 import { defaultRoute } from './builtin-policy.ts'
 import type { ConfigError } from './errors.ts'
@@ -28,6 +29,7 @@ export function routesFrom(
   }
   const names = new Set<string>()
   reportUnreachable(file.routes, report)
+  const before: { readonly at: string; readonly name: string; readonly match: RouteMatch }[] = []
   return file.routes.flatMap((node, index) => {
     const at = `routes[${index}]`
     const each = ROUTE_SHAPE.read(node, at, report)
@@ -41,6 +43,18 @@ export function routesFrom(
       })
     if (each.name !== undefined) names.add(each.name)
     const route = routeFrom(each, settings as Settings, at, report)
+    if (route !== undefined) {
+      const first = before.find(({ match }) => Object.keys(match).length > 0 && covers(match, route.match))
+      if (first !== undefined)
+        report({
+          kind: 'refused',
+          name: `${at}.match`,
+          given: route.name,
+          accepts: 'a place before that route, or a condition that it does not have',
+          reason: `${first.at}, ${first.name}, matches all of its requests, so that this route is never reached`,
+        })
+      before.push({ at, name: route.name, match: route.match })
+    }
     return route === undefined ? [] : [route]
   })
 }

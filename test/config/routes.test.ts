@@ -31,7 +31,9 @@ function errorsOf(...routes: unknown[]): string[] {
 const least = { name: 'a', match: { methods: ['POST'] }, mode: 'header' }
 
 test('a route with only its required fields gets every default', () => {
-  expect(accepted([least, { ...least, name: 'b', mode: 'content' }])).toMatchObject([
+  expect(
+    accepted([least, { ...least, match: { methods: ['PUT'] }, name: 'b', mode: 'content' }]),
+  ).toMatchObject([
     {
       name: 'a',
       required: false,
@@ -318,7 +320,13 @@ describe('what is refused', () => {
   })
 
   test('two routes of one name are refused; the errors of all routes are shown together', () => {
-    expect(errorsOf(least, { ...least, lease: '0s' }, { ...least, name: 'c', mode: 'x' })).toEqual([
+    expect(
+      errorsOf(
+        least,
+        { ...least, match: { paths: ['/b'] }, lease: '0s' },
+        { ...least, name: 'c', mode: 'x' },
+      ),
+    ).toEqual([
       expect.stringContaining('routes[1].lease: "0s" is not accepted'),
       'routes[1].name: "a" is not accepted; accepted is a name that no other route has',
       expect.stringContaining('routes[2].mode: "x" is not accepted'),
@@ -330,6 +338,39 @@ describe('what is refused', () => {
       'routes[0].match: "{}" is not accepted (it matches everything, so that no route behind it is ever reached); accepted is a condition, or the last place in the list',
     ])
     expect(errorsOf({ ...least, name: 'b' }, { ...least, match: {} })).toEqual([])
+  })
+
+  // Bug: a payment route behind a wider one that lets all pass was accepted, and its payments were not protected.
+  test.each<[earlier: object, later: object]>([
+    [{ paths: ['/payments'] }, { methods: ['POST'], paths: ['/payments'] }],
+    [{ paths: ['/{all*}'] }, { paths: ['/payments/{id}', '/orders'] }],
+    [{ paths: ['/payments/{id}'] }, { paths: ['/payments/new'] }],
+    [{ paths: ['/a/{x*}'] }, { paths: ['/a', '/a/b/{c*}'] }],
+    [{ methods: ['POST', 'PUT'] }, { methods: ['POST'] }],
+    [{ hosts: ['*.example.com'] }, { hosts: ['a.example.com', '*.b.example.com'] }],
+    [{ headers: { 'x-event': 'present' } }, { headers: { 'x-event': { equals: 'paid' }, 'x-b': 'absent' } }],
+  ])('a route that another one covers is refused: %j before %j', (earlier, later) => {
+    const routes = [
+      { ...least, match: earlier },
+      { ...least, name: 'b', match: later },
+    ] as const
+    expect(errorsOf(...routes)).toEqual([
+      'routes[1].match: "b" is not accepted (routes[0], a, matches all of its requests, so that this route is never reached); accepted is a place before that route, or a condition that it does not have',
+    ])
+    expect(errorsOf(routes[1], routes[0])).toEqual([])
+  })
+
+  test.each<[earlier: object, later: object]>([
+    [{ paths: ['/payments'] }, { methods: ['POST'] }],
+    [{ methods: ['POST'], paths: ['/payments'] }, { paths: ['/payments'] }],
+    [{ paths: ['/payments'] }, { paths: ['/payments', '/orders'] }],
+    [{ paths: ['/payments/{id}'] }, { paths: ['/payments/{rest*}'] }],
+    [{ paths: ['/payments/{id}'] }, { paths: ['/payments'] }],
+    [{ hosts: ['*.example.com'] }, { hosts: ['example.com'] }],
+    [{ headers: { 'x-event': { equals: 'a' } } }, { headers: { 'x-event': { equals: 'b' } } }],
+    [{ headers: { 'x-event': 'absent' } }, { headers: { 'x-event': 'present' } }],
+  ])('a route that another one covers in part is accepted: %j before %j', (earlier, later) => {
+    expect(errorsOf({ ...least, match: earlier }, { ...least, name: 'b', match: later })).toEqual([])
   })
 
   test('routes that are no list, or too many, are refused', () => {
