@@ -57,13 +57,16 @@ export function parseIdempotencyKey(lines: readonly string[], options: KeyOption
   const [line] = lines
   if (line === undefined) return { kind: 'missing' }
   if (lines.length > 1)
-    return invalidKey('several_lines', `${lines.length} header lines, at most 1 is accepted`)
+    return invalidKey('several_lines', `the key has ${lines.length} header lines, at most 1 is accepted`)
 
   const value = trimOws(line)
   if (value.startsWith('"')) {
     const key = parseStringItem(value)
     if (key === undefined)
-      return invalidKey('not_a_structured_string', 'begins with a quote and is no structured-field string')
+      return invalidKey(
+        'not_a_structured_string',
+        'the key begins with a quote and is no structured-field string',
+      )
     return checkKey(key, options)
   }
   if (value === '') return invalidKey('empty', 'the key is empty, at least 1 character is expected')
@@ -80,9 +83,12 @@ export function checkKey(key: string, options: KeyOptions): ParsedKey {
   if (key === '') return invalidKey('empty', 'the key is empty, at least 1 character is expected')
   const { bytesMax = KEY_BYTES_MAX } = options
   if (key.length > bytesMax)
-    return invalidKey('too_long', `${key.length} bytes, at most ${bytesMax} are accepted`)
+    return invalidKey('too_long', `the key has ${key.length} bytes, at most ${bytesMax} are accepted`)
   if (key.length < options.minLength)
-    return invalidKey('too_short', `${key.length} characters, at least ${options.minLength} are expected`)
+    return invalidKey(
+      'too_short',
+      `the key has ${key.length} characters, at least ${options.minLength} are expected`,
+    )
   if (options.format === 'uuid' && !UUID.test(key)) return invalidKey('not_a_uuid', 'the key is not a UUID')
   return { kind: 'key', key }
 }

@@ -24,7 +24,7 @@ function all<T>(
   covering: (wide: T, narrow: T) => boolean,
 ): boolean {
   if (wide === undefined) return true
-  return narrow !== undefined && narrow.every((one) => wide.some((other) => covering(other, one)))
+  return narrow?.every((one) => wide.some((other) => covering(other, one))) === true
 }
 
 function coversHost(wide: string, narrow: string): boolean {

@@ -20,6 +20,7 @@ import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import { otherSpellings, sidecarHeaderNames } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
+import { inProgress, KEY_REUSED, RECORD_DAMAGED, undecided } from '../message/record-problems.ts'
 import { whyUnavailable } from '../message/unavailable.ts'
 import type { Checked, Decided, Granted } from './check.ts'
 import type { Dialect, Original } from './original-request.ts'
@@ -158,18 +159,9 @@ function problemFor(decided: Exclude<Decided, { kind: 'granted' | 'passed' | 'un
     case 'refused':
       return decided.problem
     case 'conflict':
-      return {
-        code: 'request-in-progress',
-        detail: 'The same request is being carried out. Send it again, unchanged, after the time given.',
-        retryAfterMs: decided.retryAfterMs,
-      }
+      return inProgress(decided.retryAfterMs)
     case 'undecided':
-      return {
-        code: 'outcome-undecided',
-        detail:
-          'An earlier attempt may have been carried out, and this route does not allow another one before somebody has decided what became of it.',
-        retryAfterMs: decided.retryAfterMs,
-      }
+      return undecided(decided.retryAfterMs)
     case 'duplicate':
       return {
         code: 'reservation-duplicate',
@@ -177,16 +169,9 @@ function problemFor(decided: Exclude<Decided, { kind: 'granted' | 'passed' | 'un
         ...originalStatus(decided.outcome),
       }
     case 'mismatch':
-      return {
-        code: 'key-reused',
-        detail:
-          'This key was first used for a request with another method, target or content. Send a new request with a new key; to retry the first one send it unchanged.',
-      }
+      return KEY_REUSED
     case 'damaged':
-      return {
-        code: 'record-damaged',
-        detail: 'The record of this request is damaged. It is not carried out again.',
-      }
+      return RECORD_DAMAGED
     case 'unavailable':
     case 'unsettled':
       return {

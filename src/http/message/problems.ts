@@ -118,7 +118,7 @@ export const PROBLEMS = {
   'tenant-new-records': { status: 429, title: 'This tenant makes new records too fast', retryable: true },
   'session-reservations': { status: 429, title: 'This session holds too many reservations', retryable: true },
   // The sidecar and its nodes
-  'internal-error': { status: 500, title: 'The sidecar failed', retryable: false },
+  'internal-error': { status: 500, title: 'The sidecar failed', retryable: true },
   'record-damaged': { status: 502, title: 'The record of this request is damaged', retryable: false },
   'token-unverifiable': {
     status: 503,

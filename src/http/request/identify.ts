@@ -255,7 +255,10 @@ export function fingerprintProblem(fault: FingerprintFault): Problem {
 
 function refuseMissing(route: ProtectedRoute): Identification {
   const where = route.key.parts.length > 0 ? 'all parts of its key' : route.key.headers.join(' or ')
-  return refuse({ code: 'key-missing', detail: `This route requires ${where}. Nothing was carried out.` })
+  return refuse({
+    code: 'key-missing',
+    detail: `This route requires ${where}. Nothing was carried out. Send it with a key: a new one for a new request, the same one for each retry.`,
+  })
 }
 
 function refuse(problem: Problem, clientKey?: string): Identification {

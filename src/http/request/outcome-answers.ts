@@ -12,6 +12,7 @@ import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import { type Answer, type IdempotencyStatus, type ProblemContext, problemAnswer } from '../message/answer.ts'
 import { CREATED_AT_HEADER, REPLAYED_HEADER, STATUS_HEADER, towardsClient } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
+import { inProgress, KEY_REUSED, RECORD_DAMAGED, undecided } from '../message/record-problems.ts'
 import { whyUnavailable } from '../message/unavailable.ts'
 
 /** @param answerWithinMs the application's time limit; undefined if a gateway sets it */
@@ -84,11 +85,7 @@ const STATUS_OF: Partial<Record<Unsuccessful['kind'], IdempotencyStatus>> = {
 function problemFor(outcome: Unsuccessful, answerWithinMs: number | undefined): Problem {
   switch (outcome.kind) {
     case 'mismatch':
-      return {
-        code: 'key-reused',
-        detail:
-          'This key was first used for a request with another method, target or content. Send a new request with a new key; to retry the first one send it unchanged.',
-      }
+      return KEY_REUSED
     case 'duplicate_content':
       return {
         code: 'duplicate-content',
@@ -96,11 +93,7 @@ function problemFor(outcome: Unsuccessful, answerWithinMs: number | undefined): 
           'A request with the same content was sent under another key. Retry with that key to get its answer; change the content if another request is meant.',
       }
     case 'in_progress':
-      return {
-        code: 'request-in-progress',
-        detail: 'The same request is being carried out. Send it again, unchanged, after the time given.',
-        retryAfterMs: outcome.retryAfterMs,
-      }
+      return inProgress(outcome.retryAfterMs)
     case 'entity_busy':
       return {
         code: 'entity-busy',
@@ -109,12 +102,7 @@ function problemFor(outcome: Unsuccessful, answerWithinMs: number | undefined): 
         retryAfterMs: outcome.retryAfterMs,
       }
     case 'undecided':
-      return {
-        code: 'outcome-undecided',
-        detail:
-          'An earlier attempt may have been carried out, and this route does not allow another one before somebody has decided what became of it.',
-        retryAfterMs: outcome.retryAfterMs,
-      }
+      return undecided(outcome.retryAfterMs)
     case 'too_many_waiters':
       return {
         code: 'too-many-waiters',
@@ -128,10 +116,7 @@ function problemFor(outcome: Unsuccessful, answerWithinMs: number | undefined): 
         retryAfterMs: outcome.retryAfterMs,
       }
     case 'damaged':
-      return {
-        code: 'record-damaged',
-        detail: 'The record of this request is damaged. It is neither replayed nor carried out again.',
-      }
+      return RECORD_DAMAGED
     case 'never_sent':
       return {
         code: 'application-unreachable',
@@ -151,7 +136,7 @@ function problemFor(outcome: Unsuccessful, answerWithinMs: number | undefined): 
       const { code, detail } = noAnswer(outcome.cause, answerWithinMs)
       return {
         code,
-        detail: `${detail} The request may have been carried out. Send it again, unchanged, after the time given.`,
+        detail: `${detail} The request may have been carried out. Send it again, unchanged, after the time given, and not under another key.`,
         retryAfterMs: outcome.retryAfterMs,
       }
     }

@@ -19,7 +19,7 @@ export const NO_UPGRADE: Problem = {
 export function overloaded(limit: number, what: 'requests' | 'checks'): Problem {
   return {
     code: 'too-many-requests-in-flight',
-    detail: `${limit} ${what} are under way, which is the limit. Nothing was carried out.`,
+    detail: `${limit} ${what} are under way, which is the limit. Nothing was carried out; send the request again, unchanged, after the time given.`,
     retryAfterMs: RETRY_SOON_MS,
   }
 }
@@ -34,6 +34,6 @@ export type FailurePorts = {
 export function failureAnswer(error: unknown, what: 'request' | 'check', ports: FailurePorts): Answer {
   const instance = ports.newInstance()
   ports.onFailure(error, instance)
-  const detail = `The sidecar failed at this ${what}; its log says why.`
+  const detail = `The sidecar failed at this ${what}; its log says why. It is not known whether the request was carried out. Where a route protects it, send it again, unchanged and under the same key.`
   return problemAnswer({ code: 'internal-error', detail }, { instance: () => instance })
 }

@@ -32,8 +32,8 @@ test('every accepted key is 1 to 255 bytes of printable ASCII', () => {
 
 test('a detail has the numbers and never the key', () => {
   const parsed = parseIdempotencyKey(['secret'.repeat(50)], RELAXED)
-  expect(parsed).toMatchObject({ detail: `300 bytes, at most ${KEY_BYTES_MAX} are accepted` })
+  expect(parsed).toMatchObject({ detail: `the key has 300 bytes, at most ${KEY_BYTES_MAX} are accepted` })
   expect(parseIdempotencyKey(['secret'], { strict: false, minLength: 16 })).toMatchObject({
-    detail: '6 characters, at least 16 are expected',
+    detail: 'the key has 6 characters, at least 16 are expected',
   })
 })

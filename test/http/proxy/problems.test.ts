@@ -11,6 +11,12 @@ import {
   type ProblemCode,
   problemDocument,
 } from '../../../src/http/message/problems.ts'
+import {
+  inProgress,
+  KEY_REUSED,
+  RECORD_DAMAGED,
+  undecided,
+} from '../../../src/http/message/record-problems.ts'
 import { startApplication, startRawApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
@@ -290,6 +296,13 @@ describe('every code is reached, with status and title of the table', () => {
     expect(document.instance).toMatch(/^urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
     expect(document.retry_after === undefined ? null : String(document.retry_after)).toBe(retryAfter)
   })
+})
+
+test('each problem about a record says that a new key is no retry, or when it is one', () => {
+  for (const { detail } of [RECORD_DAMAGED, inProgress(1), undecided(1)])
+    expect(detail).toMatch(/not .*under another key/)
+  // Bug: method and path are a part of what a key belongs to, so that another one is no other use of the key.
+  expect(KEY_REUSED.detail).toContain('another query, header or body')
 })
 
 test('docs/reference/problems.md lists exactly the codes, with their statuses', () => {
