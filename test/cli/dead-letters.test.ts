@@ -116,6 +116,19 @@ test('a decision that is repeated leaves a newer claim alone, says so, and ends 
   expect(await sidecar.claim('again')).toMatchObject({ kind: 'granted', lease: { attempt: 2 } })
 })
 
+// Bug: the dry run promised that the next request is a first attempt again, of a record with an outcome.
+test('a dry run about a record that was completed meanwhile says that it has moved on', async () => {
+  const entry = await lapse('completed-meanwhile')
+  const claimed = await sidecar.claim('completed-meanwhile', { leaseMs: 60_000, retentionMs: 60_000 })
+  if (claimed.kind !== 'granted') throw new Error(claimed.kind)
+  const outcome = { kind: 'tombstone', status: 200, completedAtWallMs: 1 } as const
+  expect(await sidecar.leases.complete(claimed.lease, outcome)).toMatchObject({ kind: 'recorded' })
+  const { exit, out } = await run('requeue', entry.id, ...because)
+  expect(exit).toBe(64)
+  expect(out).toContain('Its record has moved on')
+  expect(out).not.toContain('first attempt again')
+})
+
 test('with --json a script reads what the operator API answers: preview, decision, moved on, and refusal', async () => {
   const entry = await lapse('json')
   const replies = []

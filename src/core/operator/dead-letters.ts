@@ -45,7 +45,10 @@ export async function decideLetter(request: LetterRequest, ports: LetterPorts): 
     return unavailable(`${read.answered} nodes answered and ${read.required} are required.`)
   const entry = read.entries.find(({ id }) => id === request.id)
   if (entry === undefined) return { kind: 'unknown' }
-  if (request.dryRun) return { kind: 'would', effects: effectsOf(request) }
+  if (request.dryRun) {
+    const effects = (await hasMovedOn(request, entry, ports)) ? MOVED_ON : effectsOf(request)
+    return { kind: 'would', effects }
+  }
   if (!(await note(request, entry, 'begun', ports)))
     return unavailable('Too few nodes took the note of who decides and why. Nothing was decided.')
   const because = await settle(request, entry, ports)
@@ -73,6 +76,22 @@ async function settle(
   if (settled.kind === 'settled') return undefined
   return settled.kind === 'unavailable' ? 'unavailable' : settled.because
 }
+
+/** As far as a look tells: the decision itself claims the record first. */
+async function hasMovedOn(
+  { act, completed }: LetterRequest,
+  { recordKey, fields }: AuditEntry,
+  { leases }: LetterPorts,
+): Promise<boolean> {
+  if (act === 'discard' && !completed) return false
+  const now = await leases.read(recordKey)
+  return now.kind === 'completed' || (now.kind === 'claimed' && now.token > Number(fields.token))
+}
+
+const MOVED_ON = [
+  'Its record has moved on: an outcome is recorded, or a later attempt was made. Nothing is decided about it.',
+  'The entry is dropped.',
+]
 
 function effectsOf({ act, completed }: LetterRequest): readonly string[] {
   if (act === 'requeue')
