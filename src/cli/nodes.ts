@@ -204,7 +204,12 @@ function changeTheGroups(io: Io, { confirm, by, to }: GroupsOptions): Promise<Ex
           EXIT.ok,
         )
       case 'same':
-        return say(`Nothing to change: the groups are ${changed.groups.join(', ')} already.`, EXIT.ok)
+        return say(
+          changed.groups.length === 0
+            ? 'Nothing to change: the nodes are in no groups, and the configuration names none.'
+            : `Nothing to change: the groups are ${changed.groups.join(', ')} already.`,
+          EXIT.ok,
+        )
       case 'refused':
         return say(`${changed.reason}. Nothing was changed.`, EXIT.usage)
       case 'too_few':

@@ -9,7 +9,7 @@ const SECOND_MS = 1_000
 export function recordLines(records: readonly Reply[]): string {
   const rows = records.map((one) => [
     text(one.state),
-    one.claimed_for_ms === undefined ? '' : `for ${age(one.claimed_for_ms)}`,
+    one.claimed_for_ms === undefined ? '' : `claimed ${age(one.claimed_for_ms)} ago`,
     one.attempt === undefined ? '' : `attempt ${text(one.attempt)}`,
     text(one.record),
   ])

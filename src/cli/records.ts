@@ -102,7 +102,7 @@ function command(parser: Parser, usage: string, what: string): Parser {
     .description(what)
     .option('--tenant <name>', 'whose it is; default: that of the configuration')
     .option('--api-version <name>', 'default: that of the configuration')
-    .option('--path <path>', 'of the request, without its query')
+    .option('--path <path>', 'of the request, from its first slash, without its query', pathGiven)
     .option('--method <method>', 'of the request', 'POST')
     .option('--key <key>', 'its idempotency key')
     .option(
@@ -125,12 +125,28 @@ function command(parser: Parser, usage: string, what: string): Parser {
 
 function decision(parser: Parser, name: string, what: string): Parser {
   return reasoned(command(parser, `${name} [reference]`, what))
-    .option('--even-though <promise>', 'live, completed or damaged: the promise that it breaks, said out')
+    .option(
+      '--even-though <promise>',
+      'live, completed or damaged: the promise that it breaks, said out',
+      promiseGiven,
+    )
     .option(
       '--fencing-token <token>',
       'the token that you saw; a record that has another one by now stays as it is',
       tokenGiven,
     )
+}
+
+function promiseGiven(text: string): string {
+  if (!['live', 'completed', 'damaged'].includes(text))
+    throw new InvalidArgumentError('Accepted is live, completed or damaged.')
+  return text
+}
+
+function pathGiven(text: string): string {
+  if (!/^\/[^?#\s]*$/.test(text))
+    throw new InvalidArgumentError('Accepted is a path such as /payments, without a query.')
+  return text
 }
 
 function tokenGiven(text: string): number {

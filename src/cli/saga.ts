@@ -184,14 +184,24 @@ async function onKit(
     io.stderr.write('Which database? Give --database postgres://… or set DATABASE_URL.\n')
     return EXIT.usage
   }
+  if (!/^postgres(ql)?:\/\//.test(url)) {
+    io.stderr.write(
+      'The database is given as postgres://user:password@host/database, and this begins otherwise.\n',
+    )
+    return EXIT.usage
+  }
   try {
     await using open = openSagaKit(url, schema, partitions)
     return await act(open.kit).catch((error: unknown) => Promise.reject(explained(open.kit, error)))
   } catch (error) {
     // Without the URL, which contains a password.
     const { code, message } = error as { code?: string; message?: string }
-    io.stderr.write(`${message || code || 'the database did not answer'}\n`)
-    return error instanceof SagaKitError ? EXIT.failure : EXIT.unavailable
+    if (error instanceof SagaKitError) {
+      io.stderr.write(`${message}\n`)
+      return EXIT.failure
+    }
+    io.stderr.write(`The database did not do it: ${message || code || 'no answer'}\n`)
+    return EXIT.unavailable
   }
 }
 

@@ -42,9 +42,9 @@ export function readYaml(path: string | undefined, readFile: ReadFile, errors: C
   })
   if (document.errors.some(({ code }) => code === 'MULTIPLE_DOCS'))
     return fail('it has more than one document, and only one is read: leave out the line --- between them')
-  const faults = [...document.errors, ...document.warnings]
-  if (faults.length > 0)
-    return fail(`it is not YAML: ${faults.map((fault) => fault.message.split('\n')[0]).join('; ')}`)
+  // The others follow from the first: one tab or one wrong indent makes a fault of every line behind it.
+  const [fault] = [...document.errors, ...document.warnings]
+  if (fault !== undefined) return fail(`it is not YAML: ${fault.message.split('\n')[0]?.replace(/:$/, '')}`)
   let content: unknown
   try {
     content = document.toJS({ maxAliasCount: 0 })
@@ -52,6 +52,7 @@ export function readYaml(path: string | undefined, readFile: ReadFile, errors: C
     return fail(cause instanceof Error ? cause.message : String(cause))
   }
   if (content === null || content === undefined) return {}
-  if (typeof content !== 'object' || Array.isArray(content)) return fail('its top level is not a mapping')
+  if (typeof content !== 'object' || Array.isArray(content))
+    return fail('its top level is not a mapping, such as `routes:` and below it the list')
   return content as YamlFile
 }
