@@ -17,7 +17,7 @@ const frontPage: Command = (args, io) =>
   withArguments('', args, io, (parser) => {
     parser
       .description(
-        'Carries one logical HTTP request out once: a deduplication sidecar on a quorum of Redis nodes.',
+        'Makes one logical HTTP request happen once: a deduplication sidecar on a quorum of Redis nodes.',
       )
       .version(io.version, '-V, --version', 'print the version')
       .addHelpText(
