@@ -26,7 +26,7 @@ type ActOptions = Deciding & { readonly by?: string; readonly completed?: true }
 export const deadLetters: Command = (args, io) =>
   withArguments('dead-letters', args, io, (parser, done) => {
     parser.description(
-      'Requests of which nobody knows whether they were carried out; the nodes come from FENCEPOST_REDIS_NODES.',
+      'Requests of which nobody knows whether they were carried out; run it with the settings of a sidecar, which say where the nodes are.',
     )
     for (const [name, stream, what] of [
       ['list', 'dead-letters', 'show what waits for a decision, oldest first'],

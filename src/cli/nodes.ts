@@ -18,7 +18,9 @@ type DeclareOptions = ChangeOptions & { readonly wait: boolean }
 
 export const nodes: Command = (args, io) =>
   withArguments('nodes', args, io, (parser, done) => {
-    parser.description('Looks after the Redis nodes that vote; they come from FENCEPOST_REDIS_NODES.')
+    parser.description(
+      'Looks after the Redis nodes that vote; run it with the settings of a sidecar, which say where they are.',
+    )
     parser
       .command('status')
       .description('show which nodes vote and why the others do not; exit 69 where no majority does')

@@ -1,5 +1,7 @@
 /** One request of the probe, and its whole answer: an answer that breaks off is none. */
 
+import { whyNoAnswer } from './why.ts'
+
 export type Reply =
   | { readonly kind: 'reply'; readonly status: number; readonly headers: Headers; readonly text: string }
   | { readonly kind: 'none'; readonly why: string }
@@ -54,7 +56,7 @@ export async function replyOf(answering: Promise<EnvoyAnswer>): Promise<Reply> {
 }
 
 function noReply(cause: unknown): Reply {
-  return { kind: 'none', why: cause instanceof Error ? cause.message : String(cause) }
+  return { kind: 'none', why: whyNoAnswer(cause) }
 }
 
 export async function post(

@@ -4,6 +4,8 @@
  * Owns reading and arithmetic; `cli/top.ts` decides how often, and draws the screen.
  */
 
+import { whyNoAnswer } from './why.ts'
+
 export type Sample = {
   readonly atMs: number
   /** By name and labels as written in the exposition; undefined if the sidecar did not answer. */
@@ -21,8 +23,7 @@ export async function sampleOf(admin: string, timeoutMs: number): Promise<Sample
     const { ready, reasons, nodes } = (await readiness.json()) as Pick<Sample, 'ready' | 'reasons' | 'nodes'>
     return { atMs, series: seriesOf(await metrics.text()), ready, reasons, nodes }
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause)
-    return { atMs, series: undefined, ready: false, reasons: [why], nodes: [] }
+    return { atMs, series: undefined, ready: false, reasons: [whyNoAnswer(cause)], nodes: [] }
   }
 }
 

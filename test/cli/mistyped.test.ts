@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { expect, test } from 'vitest'
 import { program } from '../../src/cli/program.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
+import { freePort } from '../support/free-port.ts'
 
 async function run(...args: string[]) {
   const { io, stdout, stderr } = bufferedIo({})
@@ -63,4 +64,13 @@ test('a port that is taken', async () => {
   const answer = await run('probe', '--once', '--prometheus', taken)
   server.close()
   expect(answer).toMatchObject({ code: 78, lines: [expect.stringContaining('EADDRINUSE')] })
+})
+
+// Bug: "fetch failed", which says neither that nobody listens nor that a name is unknown.
+test('top and probe say why a sidecar does not answer', async () => {
+  const address = `http://127.0.0.1:${await freePort()}`
+  const top = await run('top', '--once', address)
+  expect([top.code, top.stdout]).toEqual([1, expect.stringContaining('ECONNREFUSED')])
+  const probe = await run('probe', '--once', '--api', address)
+  expect([probe.code, probe.stdout]).toEqual([1, expect.stringContaining('ECONNREFUSED')])
 })
