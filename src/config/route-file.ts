@@ -32,6 +32,7 @@ export function routesFrom(
   const before: { readonly at: string; readonly name: string; readonly match: RouteMatch }[] = []
   return file.routes.flatMap((node, index) => {
     const at = `routes[${index}]`
+    const errorsBefore = errors.length
     const each = ROUTE_SHAPE.read(node, at, report)
     if (each === undefined) return []
     if (each.name !== undefined && names.has(each.name))
@@ -43,7 +44,8 @@ export function routesFrom(
       })
     if (each.name !== undefined) names.add(each.name)
     const route = routeFrom(each, settings as Settings, at, report)
-    if (route !== undefined) {
+    // Of a condition with an error only a part is known, which may match more than its author meant.
+    if (route !== undefined && errors.length === errorsBefore) {
       const first = before.find(({ match }) => Object.keys(match).length > 0 && covers(match, route.match))
       if (first !== undefined)
         report({

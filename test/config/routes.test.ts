@@ -373,6 +373,12 @@ describe('what is refused', () => {
     expect(errorsOf({ ...least, match: earlier }, { ...least, name: 'b', match: later })).toEqual([])
   })
 
+  test('a route with an error in its condition covers no other', () => {
+    const wrong = { ...least, match: { methods: ['POST'], paths: ['/payments/:id'] } }
+    const other = { ...least, name: 'b', match: { methods: ['POST'], paths: ['/search'] } }
+    expect(errorsOf(wrong, other)).toEqual([expect.stringMatching(/^routes\[0\]\.match\.paths\[0\]: /)])
+  })
+
   test('routes that are no list, or too many, are refused', () => {
     expect(load({ a: 1 })).toMatchObject({ kind: 'invalid', errors: [{ name: 'routes' }] })
     const many = Array.from({ length: 1_001 }, (_, index) => ({ ...least, name: `r${index}` }))
