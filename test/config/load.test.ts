@@ -345,7 +345,10 @@ describe('the file', () => {
     ['', []],
     ['# nothing\n', []],
     ['record:\n', []],
-    ['- a', ['FENCEPOST_CONFIG: /c.yaml: its top level is not a mapping, such as `routes:` and below it the list']],
+    [
+      '- a',
+      ['FENCEPOST_CONFIG: /c.yaml: its top level is not a mapping, such as `routes:` and below it the list'],
+    ],
     ['a: [', [expect.stringMatching(/^FENCEPOST_CONFIG: \/c.yaml: it is not YAML: /)]],
     [
       'record: { lease: 3s }\nrecord: { lease: 4s }',
