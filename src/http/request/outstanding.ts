@@ -12,6 +12,11 @@ import type { InFlight } from '../server/in-flight.ts'
 
 export interface Outstanding {
   held(reservation: Reservation, validity: Pick<Validity, 'validUntilMonoMs'>): void
+  /**
+   * What a renewal calls when it is answered; ask for it before it is sent. One that ended meanwhile is not held again: an answer of the
+   * nodes may come after that of its end.
+   */
+  renewing(reservation: Reservation): (validity: Pick<Validity, 'validUntilMonoMs'>) => void
   ended(reservation: Reservation): void
   /**
    * Undefined if the session may hold another one, else its limit.
@@ -52,16 +57,27 @@ export function trackOutstanding(clock: Clock, perSessionMax: number): Outstandi
     return latest
   }
 
+  function hold(reservation: Reservation, { validUntilMonoMs }: Pick<Validity, 'validUntilMonoMs'>): void {
+    // Lapsed ones are dropped now and then: doing it at each call would be a scan for each call.
+    if (size % 1_024 === 1_023) forgetLapsed()
+    const session = sessionOf(reservation)
+    const held = sessions.get(session) ?? new Map<string, Held>()
+    sessions.set(session, held)
+    if (!held.has(keyOf(reservation))) size += 1
+    const recordKey = reservation.intents[0]?.recordKey ?? ''
+    held.set(keyOf(reservation), { untilMonoMs: validUntilMonoMs, recordKey })
+  }
+
+  const isHeld = (reservation: Reservation): boolean =>
+    sessions.get(sessionOf(reservation))?.has(keyOf(reservation)) === true
+
   return {
-    held: (reservation: Reservation, validity: Pick<Validity, 'validUntilMonoMs'>): void => {
-      // Lapsed ones are dropped now and then: doing it at each call would be a scan for each call.
-      if (size % 1_024 === 1_023) forgetLapsed()
-      const session = sessionOf(reservation)
-      const held = sessions.get(session) ?? new Map<string, Held>()
-      sessions.set(session, held)
-      if (!held.has(keyOf(reservation))) size += 1
-      const recordKey = reservation.intents[0]?.recordKey ?? ''
-      held.set(keyOf(reservation), { untilMonoMs: validity.validUntilMonoMs, recordKey })
+    held: hold,
+    renewing: (reservation: Reservation) => {
+      const wasHeld = isHeld(reservation)
+      return (validity) => {
+        if (!wasHeld || isHeld(reservation)) hold(reservation, validity)
+      }
     },
     ended: (reservation: Reservation): void => {
       forget(sessionOf(reservation), keyOf(reservation))

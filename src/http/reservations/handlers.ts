@@ -57,9 +57,10 @@ export function createHandlers(options: HandlerOptions, ports: HandlerPorts) {
       const leaseMs = durationOf('lease', input.lease, reservation.leaseMs, LEASE_MIN_MS, options.maxLeaseMs)
       if (typeof leaseMs !== 'number') return refusal(leaseMs)
       if (input.fencing_token !== reservation.token) return wrongTokenAnswer('extend')
+      const renewed = outstanding.renewing(reservation)
       const keptMs = () => ports.heartbeats.leaseMsFor(reservation, leaseMs)
       const extended = await extend(reservation, keptMs, leases)
-      if (extended.kind === 'extended') outstanding.held(extended.reservation, extended.validity)
+      if (extended.kind === 'extended') renewed(extended.validity)
       return extendedAnswer(extended, (one) => reservationIdOf(one, secret), clock)
     },
 

@@ -27,7 +27,7 @@ export type HeartbeatPorts = {
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
-  readonly onRenewed: (reservation: Reservation, validity: Validity) => void
+  readonly renewing: (reservation: Reservation) => (validity: Validity) => void
 }
 
 type EndReason = Extract<HeartbeatLineOutput, { event: 'ended' }>['reason']
@@ -67,12 +67,13 @@ export function createHeartbeats(ports: HeartbeatPorts): Heartbeats {
           response.write(`${JSON.stringify(line)}\n`)
           if (response.writableLength > UNREAD_BYTES_MAX) response.destroy()
         }
+        const stillHeld = ports.renewing(reservation)
         const stream = { key: keyOf(reservation), leaseMs: reservation.leaseMs }
         const renewer = renewReservation(
           { reservation, validity, leaseMs: () => stream.leaseMs },
           {
             renewed: (renewed) => {
-              ports.onRenewed(reservation, renewed)
+              stillHeld(renewed)
               write({ event: 'renewed', ...times(renewed, clock) })
             },
             done: () => end('settled'),

@@ -39,7 +39,7 @@ export type ReservationApiOptions = HandlerOptions &
   }
 
 export type ReservationApiPorts = Omit<HandlerPorts, 'heartbeats'> &
-  Omit<HeartbeatPorts, 'onRenewed'> &
+  Omit<HeartbeatPorts, 'renewing'> &
   JsonListenerPorts & {
     readonly events: Events
     readonly tracing: Tracing
@@ -67,7 +67,7 @@ export function createReservationApi(
   const { limits } = options
   const inFlight = trackInFlight(ports.clock)
   const { outstanding } = ports
-  const heartbeats = createHeartbeats({ ...ports, onRenewed: outstanding.held })
+  const heartbeats = createHeartbeats({ ...ports, renewing: outstanding.renewing })
   const ended = (reservation: Reservation): void => {
     outstanding.ended(reservation)
     heartbeats.settled(reservation)

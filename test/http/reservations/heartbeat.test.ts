@@ -1,9 +1,15 @@
 /** `heartbeat: true`: the sidecar renews for a caller that cannot run timers, for as long as its connection stands. */
 import { expect, test } from 'vitest'
+import { createLeases } from '../../../src/core/claims/leases.ts'
+import type { Leases } from '../../../src/core/ports.ts'
 import { UNTRACED } from '../../../src/core/tracing.ts'
+import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
+import { createRedlockQuorum } from '../../../src/redlock/rounds.ts'
+import { systemClock } from '../../../src/system/clock.ts'
 import { eventually } from '../../support/eventually.ts'
 import { runningClock } from '../../support/held-clock.ts'
 import { startReservationApi, type TestApi } from '../../support/reservation-api.ts'
+import { seededRandom, seedOfRun } from '../../support/seeded-random.ts'
 
 type Line = Record<string, unknown> & { readonly reservation?: Record<string, unknown> }
 
@@ -177,5 +183,46 @@ test.each([
     expect(standing.body.remaining_lease_ms).toBeGreaterThan(15_000)
     stream.hangUp()
     await stream.closed
+  },
+)
+
+/** Leases whose next renewal is sent and answered, and its answer is kept back until `letGo`. */
+function lateRenewal() {
+  const letGo = Promise.withResolvers<void>()
+  const answered = Promise.withResolvers<void>()
+  const random = seededRandom(seedOfRun('late renewal'))
+  const events = { publish: () => {} }
+  const nodes = createEmbeddedNodes(5, systemClock, 10_000, events)
+  const quorum = createRedlockQuorum({ nodes, clock: systemClock, events })
+  const leases = createLeases({ quorum, clock: systemClock, random, events })
+  let late = false
+  const renew: Leases['renew'] = async (lease) => {
+    const renewed = await leases.renew(lease)
+    if (late) return renewed
+    late = true
+    answered.resolve()
+    await letGo.promise
+    return renewed
+  }
+  return { nodes, leases: { ...leases, renew }, answered: answered.promise, letGo: letGo.resolve }
+}
+
+// Bug: the renewal counted it anew until its lease would have ended, against its session and in a drain.
+test.each(['its stream', 'its caller'])(
+  'a completed reservation does not count again with a late renewal by %s',
+  async (by) => {
+    const renewal = lateRenewal()
+    await using api = await startReservationApi({ ...renewal, perSessionMax: 1 })
+    const stream = by === 'its stream' ? await open(api, { lease: '2s' }) : undefined
+    const one = stream ?? (await api.reserve({ session_id: 's', reserved_value: 'v' }))
+    const path = `/v1/reservations/${one.id}`
+    const extended =
+      stream === undefined ? api.call(`${path}/extend`, { fencing_token: one.token }) : undefined
+    await renewal.answered
+    expect(await api.call(`${path}/complete`, { fencing_token: one.token })).toMatchObject({ status: 200 })
+    await stream?.closed
+    renewal.letGo()
+    await extended
+    await api.reserve({ session_id: 's', reserved_value: 'another' })
   },
 )
