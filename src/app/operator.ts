@@ -13,6 +13,7 @@ import type { OverviewFacts } from '../http/operator/overview.ts'
 import { createOperatorApi, type OperatorApi } from '../http/operator/server.ts'
 import type { Application } from '../http/proxy/application.ts'
 import { decisionTermsOf } from './decision-terms.ts'
+import { jsonBytesMax } from './json-limits.ts'
 import { readPage } from './operator-page.ts'
 import { walkOver } from './record-walk.ts'
 import type { Secrets } from './secrets.ts'
@@ -40,9 +41,6 @@ export type OperatorListenerPorts = {
 
 /** A token that support has is mostly expired, and here it only says whose record is looked for. */
 const BELIEVED: VerifyToken = async () => ({ kind: 'verified' })
-
-/** A body in base64, and as much again as a head may have. */
-const AROUND_BYTES = 64 * 1024
 
 /**
  * The operator API, or undefined if it is off.
@@ -78,7 +76,7 @@ export function openOperatorApi(
       page: readPage(),
       ...(tls === undefined ? {} : { tls }),
       limits: {
-        bodyBytesMax: Math.ceil(config.storedResponseLimitBytes * 1.4) + AROUND_BYTES,
+        bodyBytesMax: jsonBytesMax(config.storedResponseLimitBytes),
         headerBytesMax: config.headerLimitBytes,
         headersTimeoutMs: config.headersTimeoutMs,
         requestTimeoutMs: config.requestTimeoutMs,

@@ -6,6 +6,7 @@ import { createWaiters } from '../core/claims/waiters.ts'
 import type { PrincipalRules } from '../core/request/principal.ts'
 import { operatorPaths } from '../http/operator/openapi.ts'
 import { createReservationApi, type ReservationApiPorts } from '../http/reservations/server.ts'
+import { jsonBytesMax } from './json-limits.ts'
 import type { Secrets } from './secrets.ts'
 
 /** The reservation API, or undefined if it is off. */
@@ -43,7 +44,7 @@ export function openReservationApi(
       hosts: at.kind === 'unix' || tls !== undefined ? 'any' : 'local',
       ...(tls === undefined ? {} : { tls }),
       limits: {
-        bodyBytesMax: Math.max(1, config.bodyLimitBytes),
+        bodyBytesMax: callBytesMax(config),
         headerBytesMax: config.headerLimitBytes,
         headersTimeoutMs: config.headersTimeoutMs,
         requestTimeoutMs: config.requestTimeoutMs,
@@ -66,4 +67,10 @@ export function openReservationApi(
     leave: () => api.leave(),
     close: (graceMs: number) => api.close(graceMs),
   }
+}
+
+/** A call carries a request that some route takes, or a result, and neither depends on what the limit of the other is. */
+function callBytesMax({ routes, storedResponseLimitBytes }: Config): number {
+  const ofRoutes = routes.map((route) => (route.mode === 'bypass' ? 0 : route.bodyLimitBytes))
+  return jsonBytesMax(Math.max(storedResponseLimitBytes, ...ofRoutes))
 }

@@ -18,11 +18,10 @@ import type { StoredOutcome } from '../core/record/stored-outcome.ts'
 import { dispositionOf, type StoringPolicy, storedOutcomeOf } from '../core/routes/settlement.ts'
 import { type ReportedAnswer, reportedAnswerIn } from '../http/message/reported-answer.ts'
 import type { Application } from '../http/proxy/application.ts'
+import { jsonBytesMax } from './json-limits.ts'
 
 /** Time limit for the application's reply about an orphan; the next round sends the question again. */
 const REPLY_WITHIN_MS = 5_000
-/** Of a reply besides the answer's body, which is base64 in it. */
-const AROUND_BYTES = 64 * 1024
 
 export type SettlePorts = {
   /** Undefined where the proxy is off. */
@@ -83,7 +82,7 @@ function rulesOf({ routes, storedResponseLimitBytes }: Parameters<typeof askOf>[
   return {
     policies: protecting.length === 0 ? [WITHOUT_ROUTES] : protecting,
     bodyBytesMax,
-    replyBytesMax: Math.ceil(bodyBytesMax * 1.4) + AROUND_BYTES,
+    replyBytesMax: jsonBytesMax(bodyBytesMax),
   }
 }
 
