@@ -38,6 +38,14 @@ export type OrphanSettled =
  */
 export type DecisionTerms = { readonly leaseMs: number; readonly retentionMs: number }
 
+/** As long as the record would have been kept. At its very end, too, for as long as a late holder may send its own outcome. */
+export function lastingAs(
+  keptForMs: number | undefined,
+  { leaseMs, retentionMs: otherwiseMs }: DecisionTerms,
+): DecisionTerms {
+  return { leaseMs, retentionMs: keptForMs === undefined ? otherwiseMs : Math.max(leaseMs, keptForMs) }
+}
+
 const BUDGET_MS = 2_000
 
 /**
@@ -98,14 +106,12 @@ type Claimed = Extract<ClaimResult, { kind: 'granted' }>['lease']
 async function decide(
   { recordKey: key, fingerprint }: Orphan,
   now: ReadResult,
-  { leaseMs, retentionMs: otherwiseMs }: DecisionTerms,
+  terms: DecisionTerms,
   leases: Leases,
   act: (lease: Claimed) => Promise<'done' | 'fenced' | 'later' | 'unavailable'>,
 ): Promise<OrphanSettled> {
-  const keptForMs = 'keptForMs' in now ? now.keptForMs : undefined
-  // At its very end, too, it lasts for as long as a late holder may send its own outcome.
-  const retentionMs = keptForMs === undefined ? otherwiseMs : Math.max(leaseMs, keptForMs)
-  const claimed = await leases.claim({ key, fingerprint, leaseMs, retentionMs, budgetMs: BUDGET_MS })
+  const lasting = lastingAs('keptForMs' in now ? now.keptForMs : undefined, terms)
+  const claimed = await leases.claim({ key, fingerprint, ...lasting, budgetMs: BUDGET_MS })
   // Contended: no holder is known, and the question is as open as before.
   if (claimed.kind === 'unavailable' || claimed.kind === 'contended') return { kind: 'unavailable' }
   if (claimed.kind !== 'granted') return { kind: 'not_an_orphan', because: claimed.kind }

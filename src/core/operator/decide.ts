@@ -12,6 +12,7 @@ import {
   concludeOrphan,
   type DecisionTerms,
   forgetOrphan,
+  lastingAs,
   type Orphan,
   type OrphanSettled,
 } from '../coordination/settle-orphan.ts'
@@ -146,9 +147,11 @@ type Levelled = { readonly kind: 'levelled'; readonly token: Token; readonly vie
 async function decideLocked(
   request: DecisionRequest,
   lock: Lease,
-  ports: DecisionPorts,
+  givenPorts: DecisionPorts,
 ): Promise<Decided | Levelled> {
-  const before = await ports.inspect(request.recordKey)
+  const before = await givenPorts.inspect(request.recordKey)
+  // Whatever is written lasts as the record does: each route has a retention of its own, and a record does not name its route.
+  const ports = { ...givenPorts, terms: lastingAs(before.retentionRemainingMs, givenPorts.terms) }
   const ruled = ruledOn(request, before)
   if (ruled.kind !== 'would') return ruled
   // Another claimant may have come with a larger token since the lock was raised, or this process stood still for longer

@@ -21,8 +21,11 @@ const key = keyOf('order')
 const asked = { key, fingerprint: fingerprintOf('order'), ...terms, budgetMs: 1_000 }
 const byHand: StoredOutcome = { kind: 'result', result: 'by hand', completedAtWallMs: 1 }
 
-/** @param behindMs how far the clock of the operator's sidecar is behind */
-function setting(behindMs = 0) {
+/**
+ * @param behindMs how far the clock of the operator's sidecar is behind
+ * @param longestRetentionMs of any route
+ */
+function setting(behindMs = 0, longestRetentionMs = terms.retentionMs) {
   const clock = new VirtualClock()
   const cluster = createCluster(clock, seededRandom(7))
   const auditLog = memoryAuditLog()
@@ -45,7 +48,7 @@ function setting(behindMs = 0) {
     inspect,
     leases,
     auditLog,
-    terms,
+    terms: { ...terms, retentionMs: longestRetentionMs },
     clock,
     ask: undefined,
     forgetHere: () => {},
@@ -90,6 +93,27 @@ test('the next attempt after an ended claim is the second, above the token of th
   if (next.kind !== 'granted') throw new Error(next.kind)
   expect([next.lease.attempt, next.lease.token > (decided.after.token ?? 0)]).toEqual([2, true])
 })
+
+// Bug: it lasted as long as any route keeps a record, so a request that is new after five minutes was a duplicate for a day.
+test.each([
+  ['live', 'end', {}],
+  ['live', 'complete', { outcome: byHand }],
+  ['completed', 'complete', { outcome: byHand }],
+  ['completed', 'forget', {}],
+] as const)(
+  'what is decided on a %s record lasts as the record would have: %s',
+  async (state, decision, more) => {
+    const { clock, cluster, granted, decideNow, claim, inspect } = setting(0, 86_400_000)
+    const holder = await granted()
+    if (state === 'completed') await clock.during(cluster.leases.complete(holder, outcomeOf('done')))
+    const { retentionRemainingMs: before = 0 } = await inspect(key)
+    expect((await decideNow(decision, { ...more, evenThough: state })).kind).toBe('done')
+    const { retentionRemainingMs: after = 0 } = await inspect(key)
+    expect(after).toBeLessThanOrEqual(before + terms.leaseMs)
+    await clock.advance(after + 1)
+    expect(await claim()).toMatchObject({ kind: 'granted', lease: { attempt: 1 } })
+  },
+)
 
 test('the attempts before the ended one are not forgotten', async () => {
   const { clock, granted, decideNow, claim } = setting()
