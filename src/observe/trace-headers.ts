@@ -17,6 +17,8 @@ import type { ClaimTrace } from '../core/tracing.ts'
 import { foreignCaller, foreignLines } from './foreign-traces.ts'
 
 export const SAMPLED = 1
+/** Trace Context Level 2: the digits at the end of the id are random, so that samplers may count on them. */
+const RANDOM = 2
 /** Version, trace, parent, flags; a later version than the first may append more. */
 const TRACEPARENT =
   /^(?:00(?=.{53}$)|(?!00|ff)[0-9a-f]{2})-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/
@@ -57,19 +59,22 @@ export function inheritedOr(headers: HeaderList, random: Pick<Random, 'fraction'
   return [['traceparent', `00-${randomHex(4, random)}-${randomHex(2, random)}-00`]]
 }
 
-/** Of our span, in W3C's form and in those in which its caller named its own. */
+/**
+ * Of our span, in W3C's form and in those in which its caller named its own. What the caller says of the whole trace goes on as it came:
+ * its `tracestate`, of which the library keeps only 512 characters or nothing, and that the trace's id is random.
+ */
 export function linesOfSpan(
-  { traceId, spanId, traceFlags, traceState }: SpanContext,
+  { traceId, spanId, traceFlags }: Pick<SpanContext, 'traceId' | 'spanId' | 'traceFlags'>,
   headers: HeaderList,
 ): TraceLines {
-  const lines: [string, string][] = [
-    ['traceparent', `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`],
-  ]
-  const tracestate = traceState?.serialize() ?? ''
-  if (tracestate !== '') lines.push(['tracestate', tracestate])
   const read = readerOf(headers)
-  if (TRACEPARENT.test(read('traceparent') ?? '')) return lines
-  return [...lines, ...foreignLines({ traceId, spanId, recorded: (traceFlags & SAMPLED) !== 0 }, read)]
+  const [, , , callersFlags] = TRACEPARENT.exec(read('traceparent') ?? '') ?? []
+  const flags = traceFlags | (Number.parseInt(callersFlags ?? '0', 16) & RANDOM)
+  const ours = ['traceparent', `00-${traceId}-${spanId}-${flags.toString(16).padStart(2, '0')}`] as const
+  if (callersFlags === undefined)
+    return [ours, ...foreignLines({ traceId, spanId, recorded: (traceFlags & SAMPLED) !== 0 }, read)]
+  const tracestate = read('tracestate')
+  return tracestate === undefined ? [ours] : [ours, ['tracestate', tracestate]]
 }
 
 /** Several lines are one list, and several `traceparent` are none. */

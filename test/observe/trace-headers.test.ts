@@ -1,4 +1,5 @@
 // The headers of a trace: whether it is recorded, and what the application gets.
+import { createTraceState } from '@opentelemetry/api'
 import { describe, expect, test } from 'vitest'
 import { callerOf, inheritedOr, isRecorded, linesOfSpan, withTrace } from '../../src/observe/trace-headers.ts'
 import { seededRandom, seedOfRun } from '../support/seeded-random.ts'
@@ -106,6 +107,21 @@ describe('the trace of a caller that has no traceparent', () => {
     if (recorded === false) return
     const lines = withTrace([...came, ['x-other', 'y']], linesOfSpan(span, came), {})
     expect(lines).toEqual([['x-other', 'y'], ['traceparent', `00-${TRACE}-${OURS}-01`], ...goes])
+  })
+
+  // Bug: a tracestate of more than 512 characters was dropped whole, and the flag of a random id (Level 2) was cleared: only where the
+  // request was recorded.
+  test('by W3C goes on with its whole tracestate, and with the flag of a random id', () => {
+    const tracestate = `one=${'x'.repeat(200)},two=${'y'.repeat(200)},three=${'z'.repeat(200)}`
+    const came = [
+      ['traceparent', `00-${TRACE}-${PARENT}-03`],
+      ['tracestate', tracestate],
+    ] as const
+    const traced = { ...span, traceState: createTraceState(tracestate) }
+    expect(withTrace(came, linesOfSpan(traced, came), {})).toEqual([
+      ['traceparent', `00-${TRACE}-${OURS}-03`],
+      ['tracestate', tracestate],
+    ])
   })
 
   test('with the shorter ids of Zipkin keeps their length', () => {
