@@ -15,6 +15,7 @@ import { ownAddress, sharedAddresses } from './listener-addresses.ts'
 import { checkPrincipals } from './principal.ts'
 import { checkRelations } from './relations.ts'
 import { routesFrom } from './route-file.ts'
+import { scopeHeaders } from './scope-headers.ts'
 import {
   CONFIG_FILE_ENV,
   NAMES_OF_OTHERS,
@@ -63,6 +64,7 @@ export function loadConfig(env: Environment, readFile: ReadFile): LoadedConfig {
     ...ownAddress(settings),
     ...sharedAddresses(settings),
     ...unevenNames(settings),
+    ...scopeHeaders(settings),
     ...clearText(settings),
     ...checkPrincipals(routes, settings, readFile),
     ...relations.errors,
