@@ -10,6 +10,7 @@ import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { isInDoubt, sentenceOf } from './api.ts'
 import { Failure } from './pieces.tsx'
 import type { Decided } from './shapes.ts'
+import { toldOf } from './words.ts'
 
 export type DecisionProps = {
   /** On the button that decides, such as "End the claim". */
@@ -23,7 +24,7 @@ export type DecisionProps = {
   readonly members?: (form: FormData) => Record<string, unknown> | string
   readonly send: (body: Record<string, unknown>) => Promise<Decided>
   /** What came of it stays on the page, also where nothing is left to decide. */
-  readonly onDecided: (name: string) => void
+  readonly onDecided: (name: string, decided: Decided) => void
 }
 
 type Stage =
@@ -59,8 +60,9 @@ export function Decision({ name, because, hint, children, members, send, onDecid
   }
   const decide = (body: Record<string, unknown>) =>
     attempt(async () => {
-      setStage({ kind: 'done', decided: await send(body).catch(doubted) })
-      onDecided(name)
+      const decided = await send(body).catch(doubted)
+      setStage({ kind: 'done', decided })
+      onDecided(name, decided)
     })
   if (because !== undefined)
     return stage.kind === 'done' ? (
@@ -166,14 +168,11 @@ function Confirm({ name, stage: { body, preview }, busy, onDecide }: ConfirmProp
 }
 
 function Done({ name, decided }: { readonly name: string; readonly decided: Decided }) {
-  const { effects = [], verdict, audited, because } = decided
+  const { effects = [], verdict, audited } = decided
   return (
     <div class="done" role="status">
       <p>
-        <strong>
-          {name}: {decided.decided ? 'done' : 'not decided'}.
-        </strong>{' '}
-        {because === undefined ? '' : `It had moved on: ${because}. `}
+        <strong>{toldOf(name, decided)}</strong>{' '}
         {verdict === undefined ? '' : `The application answered: ${verdict}. `}
         {audited === false
           ? 'Too few nodes took the note of the result; that it was begun is written down.'

@@ -7,6 +7,7 @@ import { Answer, Time } from './pieces.tsx'
 import { linkTo } from './route.ts'
 import type { Session } from './session.ts'
 import type { AuditEntry, Decided } from './shapes.ts'
+import { toldOf } from './words.ts'
 
 /** Of a page. */
 const QUESTIONS = 200
@@ -14,8 +15,8 @@ const QUESTIONS = 200
 export function QuestionsView({ session }: { readonly session: Session }) {
   const { loaded, again, newest, older } = usePages(session, '/dead-letters', QUESTIONS)
   const [told, setTold] = useState('')
-  const decided = (name: string) => {
-    setTold(`${name}: done.`)
+  const decided = (name: string, what: Decided) => {
+    setTold(toldOf(name, what))
     again()
   }
   return (
@@ -45,7 +46,7 @@ export function QuestionsView({ session }: { readonly session: Session }) {
 type QuestionProps = {
   readonly entry: AuditEntry
   readonly session: Session
-  readonly onDecided: (name: string) => void
+  readonly onDecided: (name: string, decided: Decided) => void
 }
 
 function Question({ entry, session, onDecided }: QuestionProps) {

@@ -1,6 +1,7 @@
 /** What can be decided about a record, each with the form that decides it. */
 
 import { useState } from 'preact/hooks'
+import { headersIn } from './answer-given.ts'
 import { Decision } from './decision.tsx'
 import type { Session } from './session.ts'
 import type { Decided, RecordShown } from './shapes.ts'
@@ -162,17 +163,7 @@ function givenIn(form: FormData): Record<string, unknown> | string {
       return 'The result is no JSON. A text stands in quotes: "paid".'
     }
   }
-  const lines = text('headers')
-    .split('\n')
-    .map((line) => line.trim())
-    .filter((line) => line !== '')
-  const wrong = lines.find((line) => !/^[^\s:]+:/.test(line))
-  if (wrong !== undefined) return `A header is NAME: VALUE, and this line is not: ${wrong}`
-  const headers = lines.map((line) => {
-    const colon = line.indexOf(':')
-    return [line.slice(0, colon), line.slice(colon + 1).trim()] as const
-  })
-  return {
-    answer: { status: Number(text('status')), headers: Object.fromEntries(headers), body: text('body') },
-  }
+  const headers = headersIn(text('headers'))
+  if (typeof headers === 'string') return headers
+  return { answer: { status: Number(text('status')), headers, body: text('body') } }
 }

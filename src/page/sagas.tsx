@@ -6,7 +6,7 @@ import { Answer, Badge, Facts, Heading, TableOf, Time, useAnswer, Verbatim } fro
 import { linkTo } from './route.ts'
 import type { Session } from './session.ts'
 import type { Decided, Message, Overview, Saga, SagaState, SagaSummary } from './shapes.ts'
-import { asText, duration, visible } from './words.ts'
+import { asText, duration, toldOf, visible } from './words.ts'
 
 const STATES: readonly SagaState[] = ['parked', 'compensating', 'running']
 
@@ -113,8 +113,8 @@ function Messages({ session }: { readonly session: Session }) {
   const [told, setTold] = useState('')
   const send = (act: string) => (body: Record<string, unknown>) =>
     session.api.post<Decided>(`${path}/${act}`, body)
-  const decided = (letter: Message) => (name: string) => {
-    setTold(`${name}: done, message ${letter.id}.`)
+  const decided = (letter: Message) => (name: string, what: Decided) => {
+    setTold(`Message ${letter.id}. ${toldOf(name, what)}`)
     again()
   }
   return (
@@ -165,7 +165,7 @@ function MessageFacts({ letter }: { readonly letter: Message }) {
 type MessageDecisionsProps = {
   readonly letter: Message
   readonly send: (act: string) => (body: Record<string, unknown>) => Promise<Decided>
-  readonly onDecided: (name: string) => void
+  readonly onDecided: (name: string, decided: Decided) => void
 }
 
 function MessageDecisions({ letter, send, onDecided }: MessageDecisionsProps) {

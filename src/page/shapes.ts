@@ -122,6 +122,8 @@ export type Decided = {
   readonly verdict?: string
   readonly audited?: boolean
   readonly because?: string
+  /** Of messages of the saga kit: how many it was about. */
+  readonly messages?: number
   /** Of a record: as it was when the preview was made. */
   readonly before?: { readonly fencing_token?: number }
 }

@@ -1,5 +1,7 @@
 /** Numbers, times and texts as a person reads them. */
 
+import type { Decided } from './shapes.ts'
+
 /** `840 ms`, `21 s`, `3 min 4 s`, `2 h 10 min`, `5 d`. */
 export function duration(ms: number): string {
   if (ms < 1_000) return `${Math.round(ms)} ms`
@@ -39,6 +41,16 @@ export function timeOf(iso: string): string {
  */
 export function visible(text: string): string {
   return text.replace(/[^\P{C}\n\t]/gu, (one) => `\\u{${one.codePointAt(0)?.toString(16) ?? ''}}`)
+}
+
+/** What came of a decision, in one line. */
+export function toldOf(
+  name: string,
+  { decided, because, messages }: Pick<Decided, 'decided' | 'because' | 'messages'>,
+): string {
+  if (messages === 0) return `${name}: nothing was left to decide. Somebody else has decided about it.`
+  if (decided) return `${name}: done.`
+  return `${name}: not decided.${because === undefined ? '' : ` It had moved on: ${because}.`}`
 }
 
 export function asText(value: unknown): string {
