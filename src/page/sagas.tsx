@@ -4,6 +4,7 @@ import { useState } from 'preact/hooks'
 import { Decision } from './decision.tsx'
 import { Answer, Badge, Facts, Heading, TableOf, Time, useAnswer, Verbatim } from './pieces.tsx'
 import { linkTo } from './route.ts'
+import { sagaRulings } from './saga-rulings.ts'
 import type { Session } from './session.ts'
 import type { Decided, Message, Overview, Saga, SagaState, SagaSummary } from './shapes.ts'
 import { asText, duration, toldOf, visible } from './words.ts'
@@ -206,20 +207,14 @@ export function SagaView({ id, session }: { readonly id: string; readonly sessio
                 <h3>The cause is gone</h3>
                 <Decision
                   name="Let it go on"
-                  because={
-                    saga.status === 'parked' ? undefined : 'It is not parked, so it goes on by itself.'
-                  }
+                  because={sagaRulings(saga).retry}
                   send={send('retry')}
                   onDecided={again}
                 />
                 <h3>It shall not go on</h3>
                 <Decision
                   name="Turn it back"
-                  because={
-                    ['running', 'parked'].includes(saga.status)
-                      ? undefined
-                      : 'Only a saga that is running or parked can be turned back.'
-                  }
+                  because={sagaRulings(saga).compensate}
                   send={send('compensate')}
                   onDecided={again}
                 />

@@ -209,6 +209,9 @@ export type Saga = {
   readonly lastError: string | null
   readonly nextAttemptAt: string | null
   readonly traceId: string | null
+  readonly drivenBy: 'runner' | 'messages'
+  /** Messages of its steps that were given up. */
+  readonly deadLetters: readonly unknown[]
   readonly input?: unknown
   readonly steps: readonly {
     readonly name: string

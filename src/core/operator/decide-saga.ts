@@ -30,7 +30,9 @@ export type SagaDecided =
 export type SagaPorts = { readonly sagas: SagaAdmin; readonly auditLog: AuditLog; readonly clock: Clock }
 
 const EFFECTS: Readonly<Record<SagaAct['act'], readonly string[]>> = {
-  'retry-saga': ['The saga goes on where it was parked: the refused step is called again, now.'],
+  'retry-saga': [
+    'The saga goes on where it stood: a refused step is called again, and messages of its steps that were given up come again, now.',
+  ],
   'compensate-saga': [
     'The saga is turned back: each step that was done is compensated, the last one first.',
     'It does not go forward again.',

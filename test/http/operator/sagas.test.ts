@@ -24,7 +24,7 @@ test.each(['/sagas/order-1', '/messages/dead-letters'])(
 
 test('a dry run says what would happen, moves nothing and writes nothing down', async () => {
   const { body } = await api.operator.call('/sagas/order-1/retry', { reason: 'ticket 1', dry_run: true })
-  expect(body).toEqual({ decided: false, effects: [expect.stringContaining('goes on where it was parked')] })
+  expect(body).toEqual({ decided: false, effects: [expect.stringContaining('goes on where it stood')] })
   expect([sagas.moved, audited()]).toEqual([[], []])
 })
 
