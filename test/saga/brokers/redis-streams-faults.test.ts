@@ -5,6 +5,7 @@ import {
   createRedisStreamsPublisher,
   createRedisStreamsSubscriber,
 } from '../../../packages/saga/src/brokers/redis-streams.ts'
+import { BrokerUnavailableError } from '../../../packages/saga/src/errors.ts'
 import type { Delivery } from '../../../packages/saga/src/messages.ts'
 import { eventually } from '../../support/eventually.ts'
 import { startRedisServers } from '../../support/redis-servers.ts'
@@ -78,3 +79,26 @@ test('a header named body is a header, and does not replace the body, also after
     redis.disconnect()
   }
 })
+
+// Bug: the publisher waited as long as the relay did, which counted it against the message: an outage made dead letters.
+test('a server that does not answer has refused nothing: it costs the message no attempt', async () => {
+  await using servers = await startRedisServers(1)
+  const publisher = createRedisStreamsPublisher({ url: servers.urls[0]! })
+  const { signal } = new AbortController()
+  try {
+    await publisher.publish(outbound('silent', 1), signal)
+    servers.pause(0)
+    const sent = publisher.publish(outbound('silent', 2), signal)
+    await expect(sent).rejects.toBeInstanceOf(BrokerUnavailableError)
+    servers.resume(0)
+    await eventually('the next message', () =>
+      publisher.publish(outbound('silent', 3), signal).then(
+        () => true,
+        () => false,
+      ),
+    )
+  } finally {
+    servers.resume(0)
+    await publisher.close()
+  }
+}, 20_000)

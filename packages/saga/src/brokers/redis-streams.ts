@@ -22,6 +22,17 @@ export type RedisStreamsOptions = {
   readonly keyPrefix?: string
 }
 
+/** Of publishers and subscribers. */
+const connections = {
+  // RESP 3 has another form for the reply to XREADGROUP.
+  protocol: 2,
+  lazyConnect: true,
+  connectTimeout: 5_000,
+  // A server that says nothing for so long is away: shorter than the relay waits, which would count it against the message.
+  socketTimeout: 5_000,
+  retryStrategy: (attempt: number) => Math.min(50 * attempt, 1_000),
+} as const
+
 export type RedisStreamsPublisherOptions = RedisStreamsOptions & {
   /**
    * Writing cuts streams to about this length: a group that has not read the older entries by then loses them.
@@ -35,13 +46,10 @@ export function createRedisStreamsPublisher(options: RedisStreamsPublisherOption
   const { url, keyPrefix = '', aboutMaxLength } = options
   requireWhole({ aboutMaxLength })
   const redis = new Redis(url, {
+    ...connections,
     // A command reaches the server now or fails now: the outbox keeps the message, not a queue in memory.
-    protocol: 2,
     enableOfflineQueue: false,
     maxRetriesPerRequest: 0,
-    lazyConnect: true,
-    connectTimeout: 5_000,
-    retryStrategy: (attempt) => Math.min(50 * attempt, 1_000),
   })
   redis.on('error', () => {})
   let connecting: Promise<void> | undefined
@@ -145,15 +153,7 @@ class RedisStreamsSession implements Session {
 
   constructor(options: RedisStreamsSubscriberOptions, deliveries: Deliveries) {
     const { url, keyPrefix = '', stream, group, visibilityMs = 30_000 } = options
-    const settings = {
-      // RESP 3 has another form for the reply to XREADGROUP.
-      protocol: 2 as const,
-      enableOfflineQueue: true,
-      maxRetriesPerRequest: 1,
-      lazyConnect: true,
-      connectTimeout: 5_000,
-      retryStrategy: (attempt: number) => Math.min(50 * attempt, 1_000),
-    }
+    const settings = { ...connections, enableOfflineQueue: true, maxRetriesPerRequest: 1 }
     this.#deliveries = deliveries
     this.#redis = new Redis(url, settings)
     this.#blocking = new Redis(url, settings)
