@@ -7,6 +7,7 @@ import {
 } from '../../../packages/saga/src/brokers/redis-streams.ts'
 import { BrokerUnavailableError } from '../../../packages/saga/src/errors.ts'
 import type { Delivery } from '../../../packages/saga/src/messages.ts'
+import { openDoor } from '../../support/door.ts'
 import { eventually } from '../../support/eventually.ts'
 import { startRedisServers } from '../../support/redis-servers.ts'
 import { outbound } from './conformance.ts'
@@ -100,5 +101,47 @@ test('a server that does not answer has refused nothing: it costs the message no
   } finally {
     servers.resume(0)
     await publisher.close()
+  }
+}, 20_000)
+
+// Bug: a server that became a replica keeps its connections, and the connection was kept: nothing was published or read until a restart.
+test('behind an address that leads to another server now, the publisher and the consumer follow it', async () => {
+  await using servers = await startRedisServers(2)
+  const [before, after] = servers.urls.map((url) => new Redis(url, { protocol: 2 }))
+  let port = Number(new URL(servers.urls[0]!).port)
+  const door = await openDoor({
+    host: '127.0.0.1',
+    get port() {
+      return port
+    },
+  })
+  const url = `redis://127.0.0.1:${door.port}`
+  const got: string[] = []
+  const publisher = createRedisStreamsPublisher({ url })
+  const subscription = await createRedisStreamsSubscriber({ url, stream: 'moved', group: 'test' }).subscribe(
+    async ({ body }) => {
+      got.push(body)
+      return { kind: 'ack' }
+    },
+    { concurrency: 1, onError: () => {} },
+  )
+  const { signal } = new AbortController()
+  try {
+    await publisher.publish(outbound('moved', 1), signal)
+    await eventually('the first message', () => got.length === 1)
+    port = Number(new URL(servers.urls[1]!).port)
+    await before!.replicaof('127.0.0.1', port)
+    await eventually('the second message', () =>
+      publisher.publish(outbound('moved', 2), signal).then(
+        () => true,
+        () => false,
+      ),
+    )
+    await eventually('the second message at the consumer', () => got.length === 2)
+  } finally {
+    await subscription.close()
+    await publisher.close()
+    before!.disconnect()
+    after!.disconnect()
   }
 }, 20_000)

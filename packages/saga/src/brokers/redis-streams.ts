@@ -31,6 +31,8 @@ const connections = {
   // A server that says nothing for so long is away: shorter than the relay waits, which would count it against the message.
   socketTimeout: 5_000,
   retryStrategy: (attempt: number) => Math.min(50 * attempt, 1_000),
+  // A server that became a replica keeps its connections; the address leads to its successor by now, or will soon.
+  reconnectOnError: ({ message }: Error) => message.includes('READONLY'),
 } as const
 
 export type RedisStreamsPublisherOptions = RedisStreamsOptions & {
