@@ -97,6 +97,26 @@ test('a durable consumer that is there with another ackWaitMs gets the new one, 
   }
 })
 
+// Bug: the client waited for the consumer to come back, without a word, and nothing was handled any more.
+test('a durable consumer that is deleted is told', async () => {
+  const connection = { servers: server.url }
+  const errors: string[] = []
+  const options = { connection, stream: 'deleted', subjects: ['deleted'], durable: 'deleted' }
+  const subscription = await createNatsSubscriber(options).subscribe(async () => ({ kind: 'ack' }), {
+    concurrency: 2,
+    onError: (error) => errors.push(String(error)),
+  })
+  const admin = await connect(connection)
+  try {
+    const manager = await jetstreamManager(admin)
+    await manager.consumers.delete('deleted', 'deleted')
+    await eventually('an error that names it', () => errors.some((text) => /consumer not found/.test(text)))
+  } finally {
+    await admin.close()
+    await subscription.close()
+  }
+})
+
 // Bug: NATS was called out of reach, though it had answered what is wrong.
 test.each([
   [

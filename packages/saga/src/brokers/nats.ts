@@ -26,7 +26,6 @@ import {
 import { processClock } from '../ambient.ts'
 import { bodyOf } from '../body.ts'
 import type { Clock } from '../core.ts'
-import { pause } from '../core.ts'
 import { errorText } from '../error-json.ts'
 import { BrokerDeclarationRefusedError, BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import { type Delivery, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
@@ -175,8 +174,11 @@ const declarationErrors = [
 /** JetStream's number for a consumer that is there with other settings. Servers before 2.10 change it instead. */
 const consumerExists = 10148
 
-/** Pause after a fault, and after an iteration that ended unexpectedly. */
+/** Pause after a fault. */
 const againMs = 250
+
+/** How long the server keeps a pull that it has no messages for. */
+const pullMs = 5_000
 
 class NatsSession implements Session {
   readonly #options: NatsSubscriberOptions
@@ -233,18 +235,23 @@ class NatsSession implements Session {
     }
   }
 
-  /** Pulls no more messages than there is room for. */
+  /**
+   * Pulls no more messages than there is room for: one that waited in the client would count as lost after `ackWaitMs`.
+   */
   async #read(connection: NatsConnection): Promise<void> {
     const { stream, durable } = this.#options
     const deliveries = this.#deliveries
     const consumer = await jetstream(connection).consumers.get(stream, durable)
-    this.#messages = await consumer.consume({ max_messages: deliveries.concurrency, expires: 5_000 })
-    if (deliveries.stopped) this.#messages.stop()
-    for await (const message of this.#messages) {
-      deliveries.begin(message, () => this.#deliver(message))
+    while (!deliveries.stopped) {
       await deliveries.untilRoom()
+      this.#messages = await consumer.fetch({ max_messages: deliveries.room, expires: pullMs })
+      if (deliveries.stopped) this.#messages.stop()
+      for await (const message of this.#messages) {
+        // A pull is made anew when the client has reconnected.
+        await deliveries.untilRoom()
+        deliveries.begin(message, () => this.#deliver(message))
+      }
     }
-    if (!deliveries.stopped) await pause(this.#clock, againMs)
   }
 
   async #deliver(raw: JsMsg): Promise<void> {
