@@ -11,12 +11,14 @@ import { existsSync } from 'node:fs'
 import { chown, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createConnection } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { freePort } from './free-port.ts'
 import { unprivileged } from './postgres-server.ts'
 import { TestProcess } from './processes.ts'
 import { requireProgram } from './programs.ts'
 import { started } from './started.ts'
+
+const plentyOfMemory = '4GB'
 
 const behindDebiansWrapper = '/usr/lib/rabbitmq/bin/rabbitmq-server'
 
@@ -35,7 +37,7 @@ export async function startRabbitMq(): Promise<RabbitMqServer> {
     // The machine of a test has little memory and disk to spare: its alarms would block publishers.
     [
       'loopback_users = none',
-      'vm_memory_high_watermark.absolute = 4GB',
+      `vm_memory_high_watermark.absolute = ${plentyOfMemory}`,
       'disk_free_limit.absolute = 10MB',
       // So that a small message can be too large.
       'max_message_size = 1048576',
@@ -46,6 +48,7 @@ export async function startRabbitMq(): Promise<RabbitMqServer> {
     for (const path of [folder, join(folder, 'home')]) await chown(path, account.uid, account.gid)
   const [port, distPort, epmdPort] = [await freePort(), await freePort(), await freePort()]
   const nodeName = `fencepost_${randomBytes(4).toString('hex')}@localhost`
+  const cookie = randomBytes(8).toString('hex')
   const env = {
     HOME: join(folder, 'home'),
     ERL_EPMD_PORT: String(epmdPort),
@@ -62,7 +65,7 @@ export async function startRabbitMq(): Promise<RabbitMqServer> {
     RABBITMQ_CONF_ENV_FILE: join(folder, 'env.conf'),
     // Makes the script exec the node instead of waiting for it, so that a signal reaches the node.
     RABBITMQ_ALLOW_INPUT: 'true',
-    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: `-noinput -setcookie ${randomBytes(8).toString('hex')} +S 1:1 +sbwt none`,
+    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: `-noinput -setcookie ${cookie} +S 1:1 +sbwt none`,
   }
   const prefix = account?.prefix ?? []
   const launch = (command: readonly string[], name: string) => {
@@ -70,18 +73,27 @@ export async function startRabbitMq(): Promise<RabbitMqServer> {
     return new TestProcess(first!, args, { name, env, cwd: folder })
   }
   const names = launch([epmd, '-port', String(epmdPort), '-address', '127.0.0.1'], 'epmd')
-  const server = new RabbitMqServer(port, folder, names, () => launch([program], 'rabbitmq-server'))
+  const server = new RabbitMqServer(port, folder, names, {
+    node: () => launch([program], 'rabbitmq-server'),
+    control: (args) =>
+      launch([join(dirname(program), 'rabbitmqctl'), '--erlang-cookie', cookie, ...args], 'rabbitmqctl'),
+  })
   return started(server)
+}
+
+type Launch = {
+  readonly node: () => TestProcess
+  readonly control: (args: readonly string[]) => TestProcess
 }
 
 export class RabbitMqServer implements AsyncDisposable {
   readonly port: number
   readonly #folder: string
   readonly #epmd: TestProcess
-  readonly #launch: () => TestProcess
+  readonly #launch: Launch
   #process: TestProcess | undefined
 
-  constructor(port: number, folder: string, epmd: TestProcess, launch: () => TestProcess) {
+  constructor(port: number, folder: string, epmd: TestProcess, launch: Launch) {
     this.port = port
     this.#folder = folder
     this.#epmd = epmd
@@ -98,13 +110,21 @@ export class RabbitMqServer implements AsyncDisposable {
   }
 
   async start(withinMs = 300_000): Promise<void> {
-    const process = this.#launch()
+    const process = this.#launch.node()
     this.#process = process
     await process.until('an AMQP listener', () => greets(this.port), { withinMs, everyMs: 50 })
   }
 
   async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
     await this.#process?.end({ signal })
+  }
+
+  /** While its memory counts as full, the node reads no more from a connection that has published. */
+  async memoryAlarm(on: boolean): Promise<void> {
+    const watermark = on ? '1' : plentyOfMemory
+    const control = this.#launch.control(['set_vm_memory_high_watermark', 'absolute', watermark])
+    const { code } = await control.exited
+    if (code !== 0) throw new Error(`rabbitmqctl failed: ${control.output}`)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

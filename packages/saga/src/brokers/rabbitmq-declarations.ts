@@ -5,10 +5,8 @@
  * Source: RabbitMQ documentation, "Quorum Queues" (delivery limit) and "Single Active Consumer".
  */
 import { delayBucketsMs } from './delay-buckets.ts'
-import { type Link, laneOn } from './rabbitmq-link.ts'
+import { type Link, laneOn, type Route } from './rabbitmq-link.ts'
 import { lacksDeliveryLimit, limitedDeliveries } from './rabbitmq-refusals.ts'
-
-export type Route = { readonly exchange: string; readonly routingKey: string }
 
 export type Declaration = {
   /** Declared as a durable quorum queue, beside one delay queue for each delay. */

@@ -6,8 +6,11 @@
  * Source: AMQP 0-9-1, "Constants" (soft errors) and channel.close.
  */
 import type { Socket } from 'node:net'
-import amqp, { type ChannelModel, type ConfirmChannel } from 'amqplib'
-import { BrokerUnavailableError } from '../errors.ts'
+import amqp, { type ChannelModel, type ConfirmChannel, IllegalOperationError, type Options } from 'amqplib'
+import { errorText } from '../error-json.ts'
+import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
+
+export type Route = { readonly exchange: string; readonly routingKey: string }
 
 export type RabbitMqOptions = {
   /** `amqp://user:password@host:5672/vhost`; `amqps:` for TLS. */
@@ -103,4 +106,45 @@ export async function connect({ url, heartbeatSeconds = 10 }: RabbitMqOptions): 
   }
   lane.closed.catch(close)
   return { ...lane, model }
+}
+
+export function confirmed(
+  { channel, unconfirmed, gather }: Lane,
+  { exchange, routingKey }: Route,
+  body: Buffer,
+  options: Options.Publish,
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    unconfirmed.add(reject)
+    gather()
+    try {
+      channel.publish(exchange, routingKey, body, options, (error) => {
+        unconfirmed.delete(reject)
+        if (error === null || error === undefined) resolve()
+        else reject(new PublishRefusedError('RabbitMQ refused the message', { cause: error }))
+      })
+    } catch (error) {
+      unconfirmed.delete(reject)
+      reject(notSent(error))
+    }
+  })
+}
+
+/** It was not sent, and the channel is as it was. */
+export class NotCarriedError extends PublishRefusedError {}
+
+/**
+ * amqplib throws where the channel is closed, and where it can't encode the message: one byte holds the length of a type,
+ * an exchange, a routing key and a header's name, and 64 KiB all headers. Only the first passes.
+ */
+function notSent(cause: unknown): Error {
+  return cause instanceof IllegalOperationError
+    ? new BrokerUnavailableError('the channel to RabbitMQ is closed', { cause })
+    : new NotCarriedError(`RabbitMQ's protocol cannot carry the message: ${errorText(cause)}`, { cause })
+}
+
+/** Without the handshake, which a node that blocks the connection does not read. */
+export function cut({ model }: Link, reason: Error): void {
+  const { stream } = model.connection as typeof model.connection & { readonly stream?: Partial<Socket> }
+  stream?.destroy?.(reason)
 }

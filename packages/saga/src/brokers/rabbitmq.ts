@@ -4,17 +4,16 @@
  * A publish is `mandatory`: a message that no queue takes is returned and then confirmed all the same, so the return
  * decides. When the node closes the channel (no such exchange, too large), every message in flight is sent once more on
  * a channel of its own, which shows the one to blame. "Again later" is a copy into a delay queue (fixed time to live,
- * dead-lettered back into the main queue, at least once), confirmed before the original is acknowledged; this needs
- * RabbitMQ 3.10, and leaves counting attempts to the inbox. Connections (`rabbitmq-link.ts`) are made when needed, and
+ * dead-lettered back into the main queue, at least once), confirmed before the original is acknowledged
+ * (`rabbitmq-copies.ts`); this needs RabbitMQ 3.10, and leaves counting attempts to the inbox. Connections (`rabbitmq-link.ts`) are made when needed, and
  * forgotten when they break.
  *
  * Source: RabbitMQ documentation, "Consumer Acknowledgements and Publisher Confirms", "Quorum Queues".
  */
-import { type ConsumeMessage, IllegalOperationError, type Options } from 'amqplib'
+import type { ConsumeMessage, Options } from 'amqplib'
 import { processClock } from '../ambient.ts'
 import type { Clock } from '../core.ts'
 import { pause } from '../core.ts'
-import { errorText } from '../error-json.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import {
   type MessagePublisher,
@@ -23,17 +22,19 @@ import {
   propertiesOf,
 } from '../messages.ts'
 import { requireNotNegative } from '../option-checks.ts'
-import { delayBucketMs } from './delay-buckets.ts'
 import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
-import { type Declaration, declare, delayQueue, type Route } from './rabbitmq-declarations.ts'
-import { copyHeader, copyOptions, deliveryOf } from './rabbitmq-delivery.ts'
+import { Copies, NotCopiedError } from './rabbitmq-copies.ts'
+import { type Declaration, declare } from './rabbitmq-declarations.ts'
+import { deliveryOf } from './rabbitmq-delivery.ts'
 import {
   ChannelRefusedError,
+  confirmed,
   connect,
   type Lane,
   type Link,
   laneOn,
   type RabbitMqOptions,
+  type Route,
 } from './rabbitmq-link.ts'
 import { refusalOf } from './rabbitmq-refusals.ts'
 
@@ -132,41 +133,6 @@ function optionsOf(message: OutboundMessage): Options.Publish {
   }
 }
 
-function confirmed(
-  { channel, unconfirmed, gather }: Lane,
-  { exchange, routingKey }: Route,
-  body: Buffer,
-  options: Options.Publish,
-): Promise<void> {
-  return new Promise((resolve, reject) => {
-    unconfirmed.add(reject)
-    gather()
-    try {
-      channel.publish(exchange, routingKey, body, options, (error) => {
-        unconfirmed.delete(reject)
-        if (error === null || error === undefined) resolve()
-        else reject(new PublishRefusedError('RabbitMQ refused the message', { cause: error }))
-      })
-    } catch (error) {
-      unconfirmed.delete(reject)
-      reject(notSent(error))
-    }
-  })
-}
-
-/** It was not sent, and the channel is as it was. */
-class NotCarriedError extends PublishRefusedError {}
-
-/**
- * amqplib throws where the channel is closed, and where it can't encode the message: one byte holds the length of a type,
- * an exchange, a routing key and a header's name, and 64 KiB all headers. Only the first passes.
- */
-function notSent(cause: unknown): Error {
-  return cause instanceof IllegalOperationError
-    ? new BrokerUnavailableError('the channel to RabbitMQ is closed', { cause })
-    : new NotCarriedError(`RabbitMQ's protocol cannot carry the message: ${errorText(cause)}`, { cause })
-}
-
 export type RabbitMqSubscriberOptions = RabbitMqOptions & Declaration & { readonly clock?: Clock }
 
 export function createRabbitMqSubscriber(options: RabbitMqSubscriberOptions): MessageSubscriber {
@@ -185,12 +151,14 @@ class RabbitMqSession implements Session {
   readonly #options: RabbitMqSubscriberOptions
   readonly #deliveries: Deliveries
   readonly #clock: Clock
+  readonly #copies: Copies
   #link: Link | undefined
   #consumerTag = ''
 
   constructor(options: RabbitMqSubscriberOptions, deliveries: Deliveries) {
     this.#options = options
     this.#deliveries = deliveries
+    this.#copies = new Copies(options, deliveries.concurrency)
     this.#clock = options.clock ?? processClock
   }
 
@@ -203,6 +171,7 @@ class RabbitMqSession implements Session {
   }
 
   async leave(): Promise<void> {
+    await this.#copies.close()
     await this.#link?.model.close().catch(() => {})
   }
 
@@ -211,8 +180,6 @@ class RabbitMqSession implements Session {
     try {
       await declare(link, this.#options, this.#deliveries.report)
       await link.channel.prefetch(this.#deliveries.concurrency)
-      // One for each delivery that is being delayed.
-      link.channel.setMaxListeners(this.#deliveries.concurrency + 10)
       const { consumerTag } = await link.channel.consume(
         this.#options.queue,
         (raw) => this.#receive(link, raw),
@@ -263,9 +230,9 @@ class RabbitMqSession implements Session {
     const verdict = await this.#deliveries.verdictOn(deliveryOf(raw))
     if (verdict.kind === 'again')
       try {
-        await this.#delay(link, raw, verdict.delayMs)
+        await this.#copies.send(raw, verdict.delayMs)
       } catch (error) {
-        if (error instanceof NotCarriedError) return await this.#wait(link, raw, verdict.delayMs)
+        if (error instanceof NotCopiedError) return await this.#wait(link, raw, verdict.delayMs)
         // Unacknowledged, it is redelivered on a new connection, which declares the queues anew.
         await link.model.close().catch(() => {})
         throw error
@@ -273,28 +240,8 @@ class RabbitMqSession implements Session {
     link.channel.ack(raw)
   }
 
-  /** A message of another system has so many headers that there is no room for those of the copy. */
   async #wait(link: Link, raw: ConsumeMessage, delayMs: number): Promise<void> {
     await this.#deliveries.pause(this.#clock, delayMs)
     link.channel.nack(raw, false, true)
-  }
-
-  /** The copy is confirmed before the original is acknowledged. */
-  async #delay(link: Link, raw: ConsumeMessage, delayMs: number): Promise<void> {
-    const { channel } = link
-    const queue = delayQueue(this.#options.queue, delayBucketMs(delayMs))
-    const copyId = crypto.randomUUID()
-    let returned = false
-    // A return precedes the confirm: the queue was deleted, and no queue has the copy.
-    const onReturn = ({ properties }: Pick<ConsumeMessage, 'properties'>) => {
-      returned ||= properties.headers?.[copyHeader.id] === copyId
-    }
-    channel.on('return', onReturn)
-    try {
-      await confirmed(link, { exchange: '', routingKey: queue }, raw.content, copyOptions(raw, copyId))
-    } finally {
-      channel.off('return', onReturn)
-    }
-    if (returned) throw new PublishRefusedError(`the queue ${queue} is gone`)
   }
 }
