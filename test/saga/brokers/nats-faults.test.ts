@@ -4,6 +4,7 @@ import { connect } from '@nats-io/transport-node'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createNatsPublisher, createNatsSubscriber } from '../../../packages/saga/src/brokers/nats.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../../../packages/saga/src/errors.ts'
+import { openDoor } from '../../support/door.ts'
 import { eventually } from '../../support/eventually.ts'
 import { type NatsServer, startNats } from '../../support/nats-server.ts'
 import { outbound } from './conformance.ts'
@@ -148,6 +149,18 @@ test.each([
     message: expect.stringMatching(words),
   })
 })
+
+// Bug: a try to connect took as long as the relay waits for a confirm, or longer, so it counted against the message.
+test('a server that does not answer a connection is given up before the relay gives up the message', async () => {
+  const door = await openDoor({ host: '127.0.0.1', port: server.port })
+  door.turn('held')
+  const publisher = createNatsPublisher({ connection: { servers: `nats://127.0.0.1:${door.port}` } })
+  const beganMs = performance.now()
+  const sent = publisher.publish(outbound('orders', 1), new AbortController().signal)
+  await expect(sent).rejects.toBeInstanceOf(BrokerUnavailableError)
+  expect(performance.now() - beganMs).toBeLessThan(9_000)
+  await publisher.close()
+}, 30_000)
 
 test('a server that does not answer has refused nothing: it costs the message no attempt', async () => {
   const publisher = createNatsPublisher({ connection: { servers: server.url }, timeoutMs: 300 })

@@ -447,6 +447,18 @@ test('a relay and a consumer that are stopped leave nothing that keeps their pro
   expect(program.output).toContain('stopped')
 })
 
+// Bug: a try to connect took as long as the relay waits for a confirm, so it counted against the message.
+test('a node that does not answer a connection is given up before the relay gives up the message', async () => {
+  const door = await openDoor({ host: '127.0.0.1', port: server.port })
+  door.turn('held')
+  const publisher = createRabbitMqPublisher({ url: server.url.replace(/:\d+$/, `:${door.port}`) })
+  const beganMs = performance.now()
+  const sent = publisher.publish(outbound('orders', 1), onTime())
+  await expect(sent).rejects.toBeInstanceOf(BrokerUnavailableError)
+  expect(performance.now() - beganMs).toBeLessThan(9_000)
+  await publisher.close()
+}, 30_000)
+
 // The last: the node is away afterwards.
 test('a node that shuts down has refused none of the messages in flight: it costs them no attempt', async () => {
   await declared('shutdown')

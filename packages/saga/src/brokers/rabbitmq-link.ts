@@ -90,7 +90,8 @@ function gathering({ connection }: ChannelModel): () => void {
 export async function connect({ url, heartbeatSeconds = 10 }: RabbitMqOptions): Promise<Link> {
   const model = await amqp.connect(url, {
     heartbeat: heartbeatSeconds,
-    timeout: 10_000,
+    // Shorter than the relay waits, which would count it against the message.
+    timeout: 5_000,
     noDelay: true,
   } as object)
   let lane: Lane | undefined
