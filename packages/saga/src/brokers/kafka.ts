@@ -223,7 +223,8 @@ function deliveryOf(
   redelivered: boolean,
 ): Delivery {
   return {
-    headers: Object.fromEntries(headers),
+    // A header of Kafka may have no value.
+    headers: Object.fromEntries([...headers].map(([name, value]) => [name, value ?? ''])),
     properties: { topic, ...(typeof key === 'string' ? { key } : {}) },
     // A record without a value is a tombstone.
     body: value ?? '',
@@ -238,7 +239,7 @@ type Raw = {
   readonly offset: bigint
   readonly timestamp: bigint
   readonly key: string | undefined
-  readonly headers: Map<string, string>
+  readonly headers: Map<string, string | undefined>
   readonly value: string | undefined
   commit(): void | Promise<void>
 }
