@@ -107,6 +107,29 @@ test('a message that comes again is read as before: its properties, and where it
   }
 })
 
+// Bug: the client rounds them, so messages with ids like these were one message, and the second one was dropped.
+test('a number in a header that has too many digits for the client is not taken for its neighbour', async () => {
+  const got: Delivery[] = []
+  const admin = await amqp.connect(server.url)
+  const channel = await admin.createConfirmChannel()
+  const subscription = await createRabbitMqSubscriber({ url: server.url, queue: 'long-ids' }).subscribe(
+    async (delivery) => {
+      got.push(delivery)
+      return { kind: 'ack' }
+    },
+    settings,
+  )
+  try {
+    for (const value of [9_007_199_254_740_992n, 9_007_199_254_740_993n, 9_007_199_254_740_991n])
+      channel.sendToQueue('long-ids', Buffer.from('{}'), { headers: { id: { '!': 'int64', value } } })
+    await eventually('three deliveries', () => got.length === 3)
+    expect(got.map(({ headers }) => headers)).toEqual([{}, {}, { id: '9007199254740991' }])
+  } finally {
+    await subscription.close()
+    await admin.close()
+  }
+})
+
 test('the copy that waits for its retry goes to its queue alone, not again to those that the sender named in CC', async () => {
   let deliveries = 0
   const admin = await amqp.connect(server.url)

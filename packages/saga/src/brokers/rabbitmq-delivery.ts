@@ -81,7 +81,13 @@ function textOf(name: string, value: unknown): string | undefined {
   if (typeof value === 'string') return value
   if (name.startsWith('x-')) return undefined
   if (value instanceof Uint8Array && isUtf8(value)) return Buffer.from(value).toString('utf8')
+  if (typeof value === 'number' && isRounded(value)) return undefined
   return typeof value === 'number' || typeof value === 'boolean' ? String(value) : undefined
+}
+
+/** The client has made a number of 64 bits that of a neighbour: as an id it would be that of another message. */
+function isRounded(value: number): boolean {
+  return Number.isInteger(value) && !Number.isSafeInteger(value) && Math.abs(value) <= 2 ** 63
 }
 
 function withoutOwn(headers: Record<string, unknown>): Record<string, unknown> {
