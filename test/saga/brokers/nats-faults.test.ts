@@ -150,6 +150,46 @@ test.each([
   })
 })
 
+// Bug: the client ends a connection for good whose user is refused twice, and both sides kept that one until a restart.
+test('users that are refused for a while (a reload, a rotation) are let in again afterwards', async () => {
+  let refusing = false
+  const door = await openDoor({ host: '127.0.0.1', port: server.port }, (bytes) =>
+    refusing && bytes.includes('PONG') ? Buffer.from("-ERR 'Authorization Violation'\r\n") : bytes,
+  )
+  const connection = { servers: `nats://127.0.0.1:${door.port}` }
+  const got: string[] = []
+  const options = { connection, stream: 'rotated', subjects: ['rotated'], durable: 'rotated' }
+  const subscription = await createNatsSubscriber(options).subscribe(
+    async ({ body }) => {
+      got.push(body)
+      return { kind: 'ack' }
+    },
+    { concurrency: 1, onError: () => {} },
+  )
+  const publisher = createNatsPublisher({ connection })
+  const send = (n: number) => publisher.publish(outbound('rotated', n), new AbortController().signal)
+  try {
+    await send(1)
+    refusing = true
+    const before = door.attempts()
+    door.turn('shut')
+    door.turn('open')
+    await eventually('each to be refused twice', () => door.attempts() >= before + 4)
+    await eventually('the door is empty', () => door.inside() === 0)
+    refusing = false
+    await eventually('another message', () =>
+      send(2).then(
+        () => true,
+        () => false,
+      ),
+    )
+    await eventually('it at the consumer', () => got.includes('{"n":2}'))
+  } finally {
+    await publisher.close()
+    await subscription.close()
+  }
+}, 30_000)
+
 // Bug: a try to connect took as long as the relay waits for a confirm, or longer, so it counted against the message.
 test('a server that does not answer a connection is given up before the relay gives up the message', async () => {
   const door = await openDoor({ host: '127.0.0.1', port: server.port })

@@ -39,6 +39,8 @@ const reconnecting: NodeConnectionOptions = {
   reconnect: true,
   maxReconnectAttempts: -1,
   reconnectTimeWait: 250,
+  // Otherwise two refusals of the user end the connection for good.
+  ignoreAuthErrorAbort: true,
   // Of one try to connect: shorter than the relay waits, which would count it against the message.
   timeout: 5_000,
 }
