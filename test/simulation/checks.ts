@@ -279,7 +279,7 @@ function checkGuards(history: History): void {
     if (
       open &&
       outcome.kind !== 'unprotected' &&
-      outcome.kind !== 'indeterminate' &&
+      outcome.kind !== 'unprotected_no_answer' &&
       outcome.kind !== 'never_sent'
     )
       wrong(`was forwarded without protection and told ${outcome.kind}`)
