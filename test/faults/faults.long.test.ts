@@ -24,7 +24,7 @@ const SHORT = [
   'F41',
   'F42',
   'F45',
-  'F46a',
+  // F46a is the same without a restart of the sidecars.
   'F46b',
 ] as const
 
