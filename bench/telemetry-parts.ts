@@ -89,8 +89,8 @@ function one(token: number, events: Events, tracing: Tracing, traceparent: strin
   const request = tracing.request({
     method: 'POST',
     route: 'unsafe-with-key',
-    scheme: 'http',
-    host: undefined,
+    scheme: () => 'http',
+    host: () => undefined,
     protocolVersion: '1.1',
     header,
   })

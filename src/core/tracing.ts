@@ -8,14 +8,15 @@ import type { DecidedEvent } from './events.ts'
 import type { HeaderList } from './header-list.ts'
 import type { Token } from './record/token.ts'
 
+/** What only a recorded request needs is asked for then, so that the others cost nothing. */
 export type TracedRequest = {
   readonly method: string
   /** Its template or the name of its route: never its path, which may carry a key. */
   readonly route: string | undefined
   /** Of the client's request; undefined where nobody says it. */
-  readonly scheme: 'http' | 'https' | undefined
+  readonly scheme: () => 'http' | 'https' | undefined
   /** That the client addressed, with its port where it named one. */
-  readonly host: string | undefined
+  readonly host: () => string | undefined
   /** Of the client's connection; undefined where only a gateway knows it. */
   readonly protocolVersion: string | undefined
   /** By lower-case name. */

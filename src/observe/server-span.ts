@@ -31,15 +31,16 @@ export function serverSpan({ method, route, scheme, host, protocolVersion }: Tra
 } {
   const known = KNOWN_METHODS.has(method)
   const verb = known ? method : 'HTTP'
+  const [statedScheme, addressed] = [scheme(), host()]
   return {
     name: route === undefined ? verb : `${verb} ${route}`,
     attributes: {
       'http.request.method': known ? method : '_OTHER',
       ...(known ? {} : { 'http.request.method_original': method }),
-      ...(scheme === undefined ? {} : { 'url.scheme': scheme }),
+      ...(statedScheme === undefined ? {} : { 'url.scheme': statedScheme }),
       ...(protocolVersion === undefined ? {} : { 'network.protocol.version': protocolVersion }),
       ...(route === undefined ? {} : { 'http.route': route }),
-      ...(host === undefined ? {} : addressOf(host)),
+      ...(addressed === undefined ? {} : addressOf(addressed)),
     },
   }
 }

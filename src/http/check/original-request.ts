@@ -12,8 +12,6 @@ export type Dialect = 'ext-authz' | 'auth-request' | 'forward-auth'
 export type Original = {
   readonly dialect: Dialect
   readonly request: AdmittedRequest
-  /** The scheme of the client's request, in the gateway's words. */
-  readonly scheme: string | undefined
   readonly hopId: string | undefined
   /** Whether the check has the whole body, a part of it, or does not show whether there is one. */
   readonly body: 'whole' | 'partial' | 'unknown'

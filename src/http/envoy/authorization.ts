@@ -66,9 +66,10 @@ export async function authorize(
   }
   // What is refused unread has no trace that it could belong to.
   if (question.kind === 'refused') return (await decide()).response
-  const { request: about, scheme } = question.original
+  const { request: about } = question.original
   const route = routeFor(about, options.routes)?.route.name
-  return (await tracedCheck(describedToTrace(about, route, scheme), ports.tracing, decide)).response
+  const traced = describedToTrace(about, route, () => forwardedScheme(about.headers))
+  return (await tracedCheck(traced, ports.tracing, decide)).response
 }
 
 /** The message for Envoy, and the equivalent answer for events. */
@@ -124,8 +125,7 @@ function questionFrom({ attributes }: CheckRequest, rules: AdmissionRules): Ques
       // Envoy repeats its own number of the request with every retry of a check, and no client can set it. Without one every
       // check is a new one: X-Request-Id may be a client's, and two of its requests would be let through under one claim.
       const hopId = id === undefined || id === '' ? undefined : `envoy\0${id}`
-      const scheme = forwardedScheme(lines)
-      const original = { dialect: 'ext-authz', request, scheme, hopId, body: known } as const
+      const original = { dialect: 'ext-authz', request, hopId, body: known } as const
       return {
         kind: 'question',
         original,

@@ -6,9 +6,8 @@
  * unknown, and its claim stays until the lease ends.
  */
 
-import { isDeepStrictEqual } from 'node:util'
 import { linesOf } from '../../core/formats/header-lines.ts'
-import type { HeaderList } from '../../core/header-list.ts'
+import type { HeaderLine, HeaderList } from '../../core/header-list.ts'
 import type { Route } from '../../core/routes/route.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
@@ -77,9 +76,8 @@ async function serve(
   const admission = admit({ method, target, httpVersion: '1.1', headers }, options.rules)
   const match = admission.kind === 'admitted' ? routeFor(admission.request, options.routes) : undefined
   const route = match?.route
-  const stated = forwardedScheme(headers) ?? pseudoHeader(head, ':scheme')
-  const host = linesOf(headers, 'host')[0]
-  const trace = ports.tracing.request(describedToTrace({ method, headers, host }, route?.name, stated))
+  const stated = () => forwardedScheme(headers) ?? pseudoHeader(head, ':scheme')
+  const trace = ports.tracing.request(describedToTrace({ method, headers }, route?.name, stated))
   const problem = (of: Problem): Answer => problemAnswer(of, { instance: ports.newInstance })
 
   async function decide(): Promise<Done> {
@@ -159,14 +157,21 @@ function changesTowards(
   claimed: Claimed | undefined,
   tracing: Tracing,
 ): HeaderChanges {
-  const traced = tracing.outgoing([...headers], claimed)
-  const names = [...new Set([...headers, ...traced].map(([name]) => name))]
-  const changed = new Set(
-    names.filter((name) => !isDeepStrictEqual(linesOf(headers, name), linesOf(traced, name))),
-  )
-  const lines = traced.filter(([name]) => changed.has(name))
+  const traced = tracing.outgoing(headers, claimed)
+  const came = new Set(headers.map(textOf))
+  const goes = new Set(traced.map(textOf))
+  const differing = [
+    ...headers.filter((line) => !goes.has(textOf(line))),
+    ...traced.filter((line) => !came.has(textOf(line))),
+  ]
+  const changed = new Set(differing.map(([name]) => name.toLowerCase()))
+  const lines = traced.filter(([name]) => changed.has(name.toLowerCase()))
   const set = [...(claimed === undefined ? [] : claimedLines(claimed)), ...lines]
   return { set, removed: [...changed].filter((name) => linesOf(traced, name).length === 0) }
+}
+
+function textOf([name, value]: HeaderLine): string {
+  return `${name}\0${value}`
 }
 
 function asksForUpgrade(headers: HeaderList): boolean {

@@ -16,7 +16,6 @@ import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
 import type { Dialect, Original } from '../check/original-request.ts'
 import { type AdmittedRequest, withHost } from '../request/admission.ts'
-import { forwardedScheme } from '../request/traced-request.ts'
 
 /** The gateway's own id of a request: a second check with it is a retry of the check, not a duplicate of the request. */
 const HOP_ID_HEADER = 'fencepost-hop-id'
@@ -38,12 +37,10 @@ export type OriginalRequest =
 /** @param bodyComes the check has bytes of a body */
 export function originalOf(check: AdmittedRequest, bodyComes: boolean): OriginalRequest {
   const { path } = check
-  const scheme = forwardedScheme(check.headers)
   if (path === EXT_AUTHZ || path.startsWith(`${EXT_AUTHZ}/`))
-    return original('ext-authz', extAuthz(check), scheme, bodyComes)
-  if (path === `${PREFIX}auth-request`) return described('auth-request', check, scheme, 'x-original-', false)
-  if (path === `${PREFIX}forward-auth`)
-    return described('forward-auth', check, scheme, 'x-forwarded-', bodyComes)
+    return original('ext-authz', extAuthz(check), bodyComes)
+  if (path === `${PREFIX}auth-request`) return described('auth-request', check, 'x-original-', false)
+  if (path === `${PREFIX}forward-auth`) return described('forward-auth', check, 'x-forwarded-', bodyComes)
   return { kind: 'not_a_check' }
 }
 
@@ -55,7 +52,6 @@ function extAuthz(check: AdmittedRequest): AdmittedRequest {
 function described(
   dialect: Dialect,
   check: AdmittedRequest,
-  scheme: string | undefined,
   prefix: string,
   bodyComes: boolean,
 ): OriginalRequest {
@@ -73,12 +69,7 @@ function described(
   const kept = headers.filter(([name]) => !name.toLowerCase().startsWith(prefix))
   // The Host line of a check may be the sidecar's own name.
   const addressed = host === undefined ? kept : withHost(kept, host)
-  return original(
-    dialect,
-    withTarget({ ...check, headers: addressed }, method, target, host),
-    scheme,
-    bodyComes,
-  )
+  return original(dialect, withTarget({ ...check, headers: addressed }, method, target, host), bodyComes)
 }
 
 function malformed(name: string): OriginalRequest {
@@ -86,19 +77,14 @@ function malformed(name: string): OriginalRequest {
   return { kind: 'malformed', detail }
 }
 
-function original(
-  dialect: Dialect,
-  request: AdmittedRequest,
-  scheme: string | undefined,
-  bodyComes: boolean,
-): OriginalRequest {
+function original(dialect: Dialect, request: AdmittedRequest, bodyComes: boolean): OriginalRequest {
   const [hopId] = linesOf(request.headers, HOP_IDS[dialect])
   const partial = linesOf(request.headers, 'x-envoy-auth-partial-body').some((value) => value !== 'false')
   // A missing body is no proof: Envoy sends `content-length: 0` also if it is configured to send no body.
   const body = partial ? 'partial' : bodyComes ? 'whole' : 'unknown'
   return {
     kind: 'original',
-    original: { dialect, request, scheme, hopId: hopId === '' ? undefined : hopId, body },
+    original: { dialect, request, hopId: hopId === '' ? undefined : hopId, body },
   }
 }
 

@@ -22,7 +22,7 @@ import { decidedEvent } from '../request/decided-event.ts'
 import { routeFor } from '../request/described-route.ts'
 import { nothingLeft, type Outstanding } from '../request/outstanding.ts'
 import { DRAINING, type FailurePorts, failureAnswer, NO_UPGRADE, overloaded } from '../request/refusals.ts'
-import { describedToTrace, tracedRequest } from '../request/traced-request.ts'
+import { describedToTrace, forwardedScheme, tracedRequest } from '../request/traced-request.ts'
 import type { BodyMemory } from '../server/body-memory.ts'
 import { hasBody, type Inbound, readBody } from '../server/inbound.ts'
 import type { ListenAt } from '../server/listen-address.ts'
@@ -95,7 +95,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
       case 'original': {
         const { original } = read
         const route = routeFor(original.request, options.routes)?.route.name
-        const traced = describedToTrace(original.request, route, original.scheme)
+        const traced = describedToTrace(original.request, route, () => forwardedScheme(request.headers))
         return (await tracedCheck(traced, ports.tracing, () => answerToCheck(inbound, original)))?.answer
       }
       case 'malformed':

@@ -74,7 +74,7 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     if (admission.kind !== 'admitted')
       return ports.tracing.request(tracedRequest(req, headerPairs(req.rawHeaders), route))
     const { headers } = admission.request
-    const stated = options.forwarded === 'replace' ? undefined : forwardedScheme(headers)
+    const stated = () => (options.forwarded === 'replace' ? undefined : forwardedScheme(headers))
     return ports.tracing.request(tracedRequest(req, headers, route, stated))
   }
 

@@ -9,28 +9,31 @@ import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
 import type { TracedRequest } from '../../core/tracing.ts'
 
-type Described = { readonly method: string; readonly headers: HeaderList; readonly host: string | undefined }
 type Scheme = 'http' | 'https'
+/** In words of whoever says it. */
+type Stated = () => string | undefined
 
 /** A request that came over its own connection. @param stated its scheme, as a hop before this one states it */
 export function tracedRequest(
   req: IncomingMessage,
   headers: HeaderList,
   route: string | undefined,
-  stated?: string,
+  stated: Stated = () => undefined,
 ): TracedRequest {
-  const request = { method: req.method ?? '', headers, host: linesOf(headers, 'host')[0] }
-  const scheme = schemeIn(stated) ?? ('encrypted' in req.socket ? 'https' : 'http')
-  return { ...described(request, route), scheme, protocolVersion: req.httpVersion }
+  return {
+    ...described({ method: req.method ?? '', headers }, route),
+    scheme: () => schemeIn(stated()) ?? ('encrypted' in req.socket ? 'https' : 'http'),
+    protocolVersion: req.httpVersion,
+  }
 }
 
 /** A request that a gateway describes. @param stated its scheme, in the gateway's words */
 export function describedToTrace(
   request: Described,
   route: string | undefined,
-  stated: string | undefined,
+  stated: Stated,
 ): TracedRequest {
-  return { ...described(request, route), scheme: schemeIn(stated), protocolVersion: undefined }
+  return { ...described(request, route), scheme: () => schemeIn(stated()), protocolVersion: undefined }
 }
 
 /** What the previous hop says in headers. */
@@ -38,13 +41,19 @@ export function forwardedScheme(headers: HeaderList): string | undefined {
   return linesOf(headers, 'x-forwarded-proto')[0]
 }
 
+type Described = { readonly method: string; readonly headers: HeaderList; readonly host?: string | undefined }
+
 function described(
   { method, headers, host }: Described,
   route: string | undefined,
 ): Pick<TracedRequest, 'method' | 'route' | 'host' | 'header'> {
-  // Several lines are one list (W3C Trace Context, section 3.3.1.5), and several `traceparent` are none.
-  const header = (name: string) => linesOf(headers, name).join(',') || undefined
-  return { method, route, host, header }
+  return {
+    method,
+    route,
+    host: () => host ?? linesOf(headers, 'host')[0],
+    // Several lines are one list (W3C Trace Context, section 3.3.1.5), and several `traceparent` are none.
+    header: (name) => linesOf(headers, name).join(',') || undefined,
+  }
 }
 
 /** The first of a list is the client's. */
