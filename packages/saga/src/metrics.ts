@@ -66,11 +66,13 @@ export function sagaMetrics({ Counter, Histogram }: PrometheusClient): SagaEvent
 
   return (event: SagaEvent) => {
     switch (event.kind) {
-      case 'published':
-        counters.publish.inc({ destination: shownDestination(event.destination), result: 'confirmed' })
-        publishing.observe({ destination: shownDestination(event.destination) }, event.durationMs / 1_000)
-        age.observe({ destination: shownDestination(event.destination) }, event.ageMs / 1_000)
+      case 'published': {
+        const destination = shownDestination(event.destination)
+        counters.publish.inc({ destination, result: 'confirmed' })
+        publishing.observe({ destination }, event.durationMs / 1_000)
+        age.observe({ destination }, event.ageMs / 1_000)
         return
+      }
       case 'publish_failed':
         counters.publish.inc({ destination: shownDestination(event.destination), result: 'failed' })
         return
