@@ -18,7 +18,12 @@ export function bodyMemoryBytes(
   memoryLimitBytes: number | undefined,
 ): number {
   if (given !== undefined) return given
-  const longest = Math.max(0, ...routes.map((route) => (route.mode === 'bypass' ? 0 : route.bodyLimitBytes)))
+  const longest = longestBodyBytes(routes)
   const share = memoryLimitBytes === undefined ? UNLIMITED_BYTES : Math.floor(memoryLimitBytes * SHARE)
   return Math.max(share, Math.ceil(longest / REQUESTS_SHARE))
+}
+
+/** That some route protects. */
+export function longestBodyBytes(routes: Config['routes']): number {
+  return Math.max(0, ...routes.map((route) => (route.mode === 'bypass' ? 0 : route.bodyLimitBytes)))
 }

@@ -6,6 +6,7 @@ import { createWaiters } from '../core/claims/waiters.ts'
 import type { PrincipalRules } from '../core/request/principal.ts'
 import { operatorPaths } from '../http/operator/openapi.ts'
 import { createReservationApi, type ReservationApiPorts } from '../http/reservations/server.ts'
+import { longestBodyBytes } from './body-memory.ts'
 import { jsonBytesMax } from './json-limits.ts'
 import type { Secrets } from './secrets.ts'
 
@@ -71,6 +72,5 @@ export function openReservationApi(
 
 /** A call carries a request that some route takes, or a result, and neither depends on what the limit of the other is. */
 function callBytesMax({ routes, storedResponseLimitBytes }: Config): number {
-  const ofRoutes = routes.map((route) => (route.mode === 'bypass' ? 0 : route.bodyLimitBytes))
-  return jsonBytesMax(Math.max(storedResponseLimitBytes, ...ofRoutes))
+  return jsonBytesMax(Math.max(storedResponseLimitBytes, longestBodyBytes(routes)))
 }
