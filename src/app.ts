@@ -258,8 +258,9 @@ async function connectedNodes(
   return nodes
 }
 
-/** The current state of all parts, for probes, scrapes and the operator's overview. */
 type WatchedParts = Pick<Parts, 'nodes' | 'listeners' | 'stack' | 'core' | 'sagas' | 'secrets'>
+
+/** The current state of all parts, for probes, scrapes and the operator's overview. */
 function watchedIn(parts: WatchedParts, state: State): Watched {
   const { nodes, listeners, stack, core, sagas, secrets } = parts
   return {

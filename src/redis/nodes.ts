@@ -102,6 +102,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       this.members.map(async (member, index) => {
         const { client } = member
         onDown(client, this.options.addresses[index]!, (reason, isUnsuitable) => {
+          // What is unfit stays so while it is down.
           if (isUnsuitable) this.#unfit(member, reason)
           this.#down(member, reason)
         })

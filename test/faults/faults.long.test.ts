@@ -28,7 +28,7 @@ const SHORT = [
   'F46b',
 ] as const
 
-test('no promise is broken, and every fault bites', { timeout: 500_000 }, () => breaksNoPromise(SHORT))
+test('no promise is broken, and every fault bites', { timeout: 400_000 }, () => breaksNoPromise(SHORT))
 
 test('each of the 243 combinations of nodes that are up, refused and hung is answered', {
   timeout: 400_000,
