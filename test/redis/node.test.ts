@@ -56,8 +56,7 @@ function claim(key: string, token = tokenAt(Date.now())): RecordCommand {
   }
 }
 
-function complete(key: string, outcome: Buffer): RecordCommand {
-  const token = tokenAt(Date.now())
+function complete(key: string, outcome: Buffer, token = tokenAt(Date.now())): RecordCommand {
   return {
     kind: 'complete',
     key,
@@ -70,14 +69,14 @@ function complete(key: string, outcome: Buffer): RecordCommand {
   }
 }
 
-/** One of each command, on one key. */
+/** One of each command, on one key, and all of one token: a millisecond may pass in between. */
 function everyCommand(key: string): RecordCommand[] {
   const token = tokenAt(Date.now())
   const claimant = { key, token, owner: OWNER, keyTtlMs: 60_000 }
   return [
-    claim(key),
+    claim(key, token),
     { kind: 'renew', ...claimant, leaseMs: 10_000, fingerprint: FINGERPRINT, attempt: 1 },
-    complete(key, Buffer.from('x')),
+    complete(key, Buffer.from('x'), token),
     { kind: 'release', ...claimant },
     { kind: 'read', key },
   ]
