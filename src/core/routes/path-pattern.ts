@@ -75,23 +75,28 @@ export function parsePathPattern(text: string): ParsedPattern {
 }
 
 /** Each way in which a server may read `path` (without its query). The first is by the standard. */
-export function* readingsOf(path: string): Generator<Reading, void> {
-  const ways: (readonly string[])[] = []
-  for (const segments of dividedWays(path)) {
-    ways.push(segments)
-    yield { segments, letters: 'as-written' }
-  }
-  for (const segments of ways) yield { segments, letters: 'any-case' }
+export function readingsOf(path: string): readonly Reading[] {
+  const ways = dividedWays(path)
+  return [...ways.map(asWritten), ...ways.map(inAnyCase)]
 }
 
-function* dividedWays(path: string): Generator<readonly string[], void> {
-  yield normalSegments(path)
-  if (path.includes('\\')) yield normalSegments(path.replaceAll('\\', '/'))
-  if (!ESCAPED_DIVIDER.test(path)) return
+function asWritten(segments: readonly string[]): Reading {
+  return { segments, letters: 'as-written' }
+}
+
+function inAnyCase(segments: readonly string[]): Reading {
+  return { segments, letters: 'any-case' }
+}
+
+function dividedWays(path: string): readonly (readonly string[])[] {
+  const ways = [normalSegments(path)]
+  if (path.includes('\\')) ways.push(normalSegments(path.replaceAll('\\', '/')))
+  if (!ESCAPED_DIVIDER.test(path)) return ways
   const divided = path.replaceAll(/%2f/gi, '/')
-  yield normalSegments(divided)
+  ways.push(normalSegments(divided))
   if (path.includes('\\') || ESCAPED_BACKSLASH.test(path))
-    yield normalSegments(divided.replaceAll(/\\|%5c/gi, '/'))
+    ways.push(normalSegments(divided.replaceAll(/\\|%5c/gi, '/')))
+  return ways
 }
 
 const ESCAPED_DIVIDER = /%(2f|5c)/i
@@ -105,12 +110,10 @@ export function matchReading(
   const { segments } = pattern
   const endsWithRest = segments.at(-1)?.kind === 'rest'
   if (endsWithRest ? path.length < segments.length - 1 : path.length !== segments.length) return undefined
-  if (
-    !segments.every(
-      (segment, index) => segment.kind !== 'literal' || isText(path[index] ?? '', segment.text, letters),
-    )
-  )
-    return undefined
+  for (let index = 0; index < segments.length; index += 1) {
+    const segment = segments[index]!
+    if (segment.kind === 'literal' && !isText(path[index] ?? '', segment.text, letters)) return undefined
+  }
   return parametersOf(segments, path)
 }
 
@@ -125,6 +128,8 @@ function isText(segment: string, text: string, letters: Letters): boolean {
 }
 
 function isNamed(name: string, text: string, letters: Letters): boolean {
+  // Every request comes here for every route: no text is made where lengths tell the answer. Letters of one byte have one length in both cases.
+  if (name.length !== text.length && name.length !== text.length + 1) return false
   if (name === text || name === `${text}\n`) return true
   return letters === 'any-case' && isNamed(name.toLowerCase(), text.toLowerCase(), 'as-written')
 }
@@ -143,7 +148,8 @@ export const NO_PARAMETERS: PathParameters = Object.freeze(Object.create(null))
 /** Of a path that matches. */
 function parametersOf(segments: readonly Segment[], path: readonly string[]): PathParameters {
   let parameters: Record<string, string> | undefined
-  for (const [index, segment] of segments.entries()) {
+  for (let index = 0; index < segments.length; index += 1) {
+    const segment = segments[index]!
     if (segment.kind === 'literal') continue
     parameters ??= Object.create(null) as Record<string, string>
     parameters[segment.name] = segment.kind === 'rest' ? path.slice(index).join('/') : path[index]!

@@ -6,7 +6,9 @@
  * configuration: every default is filled in, so that no caller writes `?? something`.
  */
 
+import { linesOf } from '../formats/header-lines.ts'
 import type { JsonPointer } from '../formats/json-pointer.ts'
+import type { HeaderList } from '../header-list.ts'
 import {
   matchReading,
   NO_PARAMETERS,
@@ -164,8 +166,8 @@ export type RequestFacts = {
   readonly host: string | undefined
   /** Path as it came, without query. */
   readonly path: string
-  /** Names in lower case, as Node gives them. */
-  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
+  /** As they came: Node's own object joins the lines of some, keeps the first of others, and so hides one that an application may read. */
+  readonly headers: HeaderList
 }
 
 export type RouteMatchResult = { readonly route: Route; readonly params: PathParameters }
@@ -199,7 +201,7 @@ function routeOfReading(
  * The routes that a request may have of which neither the host nor every header is known: in their order, to the first that it
  * has whatever those are; `undefined` last, where it may have none.
  *
- * @param headers those that are known; one that is known to be absent is there as undefined
+ * @param headers those that are known
  */
 export function possibleRoutes(
   routes: readonly Route[],
@@ -225,7 +227,7 @@ function possibleOfReading(
   const of: Route[] = []
   for (const route of routes) {
     const { hosts, headers: predicates = [], ...rest } = route.match
-    const known = predicates.filter(({ name }) => Object.hasOwn(headers, name))
+    const known = predicates.filter(({ name }) => linesOf(headers, name).length > 0)
     const asKnown = { ...rest, headers: known }
     if (matchRequest(asKnown, { method, path, headers, host: undefined }, reading) === undefined) continue
     of.push(route)
@@ -257,8 +259,7 @@ function matchesHost(pattern: string, host: string | undefined): boolean {
 }
 
 function matchesHeader(predicate: HeaderPredicate, request: RequestFacts): boolean {
-  const given = Object.hasOwn(request.headers, predicate.name) ? request.headers[predicate.name] : undefined
-  const values = given === undefined ? [] : typeof given === 'string' ? [given] : given
+  const values = linesOf(request.headers, predicate.name)
   switch (predicate.kind) {
     case 'present':
       return values.length > 0

@@ -27,10 +27,9 @@ import {
 } from '../../core/reservations/reservations.ts'
 import { type ReserveResult, reserve } from '../../core/reservations/reserve.ts'
 import { termsOf } from '../../core/routes/claim-terms.ts'
-import type { ProtectedRoute, Route } from '../../core/routes/route.ts'
+import { matchRoute, type ProtectedRoute, type Route } from '../../core/routes/route.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { type Problem, quotaProblem } from '../message/problems.ts'
-import { routeFor } from '../request/described-route.ts'
 import { type Identification, identify, type ScopeRules, type Subject, scopeOf } from '../request/identify.ts'
 import type { Outstanding } from '../request/outstanding.ts'
 import type { Body } from '../server/inbound.ts'
@@ -84,7 +83,7 @@ export async function check(
   { routes, scope: rules }: CheckOptions,
   ports: CheckPorts,
 ): Promise<Checked | 'gone'> {
-  const match = routeFor(original.request, routes)
+  const match = matchRoute(routes, original.request)
   if (match === undefined || match.route.mode === 'bypass') {
     const skipped = await read(0)
     return skipped.kind === 'gone' ? 'gone' : { decided: { kind: 'passed' } }

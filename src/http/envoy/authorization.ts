@@ -10,6 +10,7 @@ import type { Clock } from '../../core/clock.ts'
 import type { Events } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
+import { matchRoute } from '../../core/routes/route.ts'
 import { type Checked, type CheckOptions, type CheckPorts, check } from '../check/check.ts'
 import { checkAnswer, foreignNames, foundIn, grantedHeaders } from '../check/check-answers.ts'
 import type { Original } from '../check/original-request.ts'
@@ -18,7 +19,6 @@ import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
 import { type AdmissionRules, admit } from '../request/admission.ts'
 import { decidedEvent } from '../request/decided-event.ts'
-import { routeFor } from '../request/described-route.ts'
 import { type FailurePorts, failureAnswer } from '../request/refusals.ts'
 import { describedToTrace, forwardedScheme } from '../request/traced-request.ts'
 import type { BodyMemory, HeldBody } from '../server/body-memory.ts'
@@ -67,7 +67,7 @@ export async function authorize(
   // What is refused unread has no trace that it could belong to.
   if (question.kind === 'refused') return (await decide()).response
   const { request: about } = question.original
-  const route = routeFor(about, options.routes)?.route.name
+  const route = matchRoute(options.routes, about)?.route.name
   const traced = describedToTrace(about, route, () => forwardedScheme(about.headers))
   return (await tracedCheck(traced, ports.tracing, decide)).response
 }

@@ -8,14 +8,13 @@
 
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderLine, HeaderList } from '../../core/header-list.ts'
-import type { Route } from '../../core/routes/route.ts'
+import { matchRoute, type Route } from '../../core/routes/route.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import { type Claimed, claimedLines } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 import { type AdmissionRules, type AdmittedRequest, admit } from '../request/admission.ts'
 import { decidedEvent } from '../request/decided-event.ts'
-import { routeFor } from '../request/described-route.ts'
 import {
   type About,
   type Protected,
@@ -74,7 +73,7 @@ async function serve(
   const method = pseudoHeader(head, ':method') ?? ''
   const target = pseudoHeader(head, ':path') ?? ''
   const admission = admit({ method, target, httpVersion: '1.1', headers }, options.rules)
-  const match = admission.kind === 'admitted' ? routeFor(admission.request, options.routes) : undefined
+  const match = admission.kind === 'admitted' ? matchRoute(options.routes, admission.request) : undefined
   const route = match?.route
   const stated = () => forwardedScheme(headers) ?? pseudoHeader(head, ':scheme')
   const trace = ports.tracing.request(describedToTrace({ method, headers }, route?.name, stated))

@@ -8,6 +8,7 @@
 import type { Clock } from '../../core/clock.ts'
 import type { Entrypoint, Events } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
+import { matchRoute } from '../../core/routes/route.ts'
 import { type Checked, type CheckOptions, type CheckPorts, check } from '../check/check.ts'
 import { checkAnswer, foundIn } from '../check/check-answers.ts'
 import { TOKEN_HEADER, TOKEN_REQUIRED } from '../check/gateway-token.ts'
@@ -19,7 +20,6 @@ import { isToken } from '../request/access-token.ts'
 import { type Admission, type AdmittedRequest, admit } from '../request/admission.ts'
 import { endToEndHeaders, rawOf } from '../request/arrival.ts'
 import { decidedEvent } from '../request/decided-event.ts'
-import { routeFor } from '../request/described-route.ts'
 import { nothingLeft, type Outstanding } from '../request/outstanding.ts'
 import { DRAINING, type FailurePorts, failureAnswer, NO_UPGRADE, overloaded } from '../request/refusals.ts'
 import { describedToTrace, forwardedScheme, tracedRequest } from '../request/traced-request.ts'
@@ -94,7 +94,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
     switch (read.kind) {
       case 'original': {
         const { original } = read
-        const route = routeFor(original.request, options.routes)?.route.name
+        const route = matchRoute(options.routes, original.request)?.route.name
         const traced = describedToTrace(original.request, route, () => forwardedScheme(request.headers))
         return (await tracedCheck(traced, ports.tracing, () => answerToCheck(inbound, original)))?.answer
       }
@@ -147,7 +147,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
   }
 
   function isProtected({ request }: Original): boolean {
-    const match = routeFor(request, options.routes)
+    const match = matchRoute(options.routes, request)
     return match !== undefined && match.route.mode !== 'bypass'
   }
 

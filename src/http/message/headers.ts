@@ -47,9 +47,8 @@ export function readName(name: string): string {
 const ALIASING = /[^a-z0-9-]/
 const ALL_ALIASING = /[^a-z0-9-]/g
 
-/** Only the sidecar sets these: clients and applications may not. */
-function isSidecarHeader(name: string): boolean {
-  const read = readName(name)
+/** Only the sidecar sets these: clients and applications may not. @param read as `readName` gives it */
+function isSidecarHeader(read: string): boolean {
   return read.startsWith('fencepost-') || SIDECAR_NAMES.has(read)
 }
 
@@ -57,7 +56,9 @@ const SIDECAR_NAMES = new Set(['idempotency-status', 'idempotent-replayed', 'ide
 
 /** The names in these lines that only the sidecar may set, each once. */
 export function sidecarHeaderNames(headers: HeaderList): readonly string[] {
-  return [...new Set(headers.map(([name]) => name.toLowerCase()).filter(isSidecarHeader))]
+  return [
+    ...new Set(headers.map(([name]) => name.toLowerCase()).filter((name) => isSidecarHeader(readName(name)))),
+  ]
 }
 
 /** The names in these lines that are read as one of `set`, and that setting it does not replace, each once. */
@@ -124,10 +125,10 @@ export function towardsApplication(
   const dropped = namedByConnection(headers)
   const lines = headers.filter(([name]) => {
     const lower = name.toLowerCase()
-    if (HOP_BY_HOP.has(lower) || FRAMING.has(lower) || dropped.has(lower) || isSidecarHeader(lower))
-      return false
+    if (HOP_BY_HOP.has(lower) || FRAMING.has(lower) || dropped.has(lower)) return false
     if (lower === 'host') return hop.host !== undefined
     const read = readName(lower)
+    if (isSidecarHeader(read)) return false
     if (isForwarding(read)) return forwarded === 'off' || (forwarded === 'append' && !REWRITTEN.has(read))
     return claimed === undefined || read !== 'idempotency-key'
   })
@@ -173,7 +174,7 @@ export function towardsClient(headers: HeaderList): HeaderLine[] {
       HOP_BY_HOP.has(lower) ||
       lower === 'content-length' ||
       dropped.has(lower) ||
-      isSidecarHeader(lower)
+      isSidecarHeader(readName(lower))
     )
   })
 }

@@ -91,7 +91,10 @@ async function ofKey(given: KeyGiven, scope: Scope, { routes, principal }: Descr
       code: 'request-invalid',
       detail: `No request can have this path. It was sent percent-encoded: ${encodeURI(path.toWellFormed()).replaceAll('%25', '%')}`,
     })
-  const headers = { 'idempotency-key': key, ...(authorization === undefined ? {} : { authorization }) }
+  const headers: HeaderList = [
+    ['idempotency-key', key],
+    ...(authorization === undefined ? [] : [['authorization', authorization] as const]),
+  ]
   const possible = possibleRoutes(routes, { method, path, headers })
   const [whole] = possible.filter(takesMore)
   const simple = possible.filter((route) => !takesMore(route))

@@ -33,16 +33,19 @@ export type BypassCall = {
   readonly inbound: Inbound
   readonly request: AdmittedRequest
   readonly hop: Hop
-  readonly answerWithinMs: number
   readonly forwarded: ForwardedHeaders
-  /** If it was read already. */
-  readonly body?: Buffer
 }
 
-export async function bypass(call: BypassCall, ports: BypassPorts): Promise<Answer> {
+/** @param read its body, where it was read already */
+export async function bypass(
+  call: BypassCall,
+  answerWithinMs: number,
+  ports: BypassPorts,
+  read?: Buffer,
+): Promise<Answer> {
   const { inbound, request } = call
   const headers = ports.tracing.outgoing(towardsApplication(request.headers, call.hop, call.forwarded))
-  const body = call.body ?? (hasBody(inbound) ? bodyStream(inbound) : undefined)
+  const body = read ?? (hasBody(inbound) ? bodyStream(inbound) : undefined)
   const length = lengthOf(request, body)
   const reply = await ports.application.stream(
     {
@@ -52,7 +55,7 @@ export async function bypass(call: BypassCall, ports: BypassPorts): Promise<Answ
       body,
       repeatable: body === undefined && SAFE.has(request.method),
     },
-    call.answerWithinMs,
+    answerWithinMs,
     abandoned(inbound.res),
   )
   if (reply.kind === 'answered') return passed(reply.status, reply.headers, reply.body)
@@ -66,7 +69,7 @@ export async function bypass(call: BypassCall, ports: BypassPorts): Promise<Answ
       'bypassed',
     )
   }
-  const { code, detail } = noAnswer(reply.cause, call.answerWithinMs)
+  const { code, detail } = noAnswer(reply.cause, answerWithinMs)
   return problemAnswer(
     { code, detail: `${detail} The request may have been carried out.` },
     context,

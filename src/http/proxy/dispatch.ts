@@ -53,7 +53,7 @@ export async function dispatch(
   const call = { inbound, request, hop: hopOf(inbound.req, request), forwarded: options.forwarded }
   if (matched === undefined || matched.route.mode === 'bypass') {
     const answerWithinMs = matched?.route.upstreamTimeoutMs ?? options.upstreamTimeoutMs
-    return { answer: await bypass({ ...call, answerWithinMs }, ports) }
+    return { answer: await bypass(call, answerWithinMs, ports) }
   }
   if (load.draining()) return refused(DRAINING)
   // Offers of other protocols are declined by ignoring them: Java's HttpClient offers h2c with every request.
@@ -74,8 +74,7 @@ export async function dispatch(
       case 'gone':
         return {}
       case 'unkeyed': {
-        const answerWithinMs = route.upstreamTimeoutMs
-        return { answer: await bypass({ ...call, answerWithinMs, body: result.body }, ports) }
+        return { answer: await bypass(call, route.upstreamTimeoutMs, ports, result.body) }
       }
     }
   } finally {

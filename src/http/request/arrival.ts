@@ -6,10 +6,9 @@
  */
 
 import type { IncomingMessage } from 'node:http'
-import type { Route, RouteMatchResult } from '../../core/routes/route.ts'
+import { matchRoute, type Route, type RouteMatchResult } from '../../core/routes/route.ts'
 import { headerPairs } from '../message/headers.ts'
 import { type Admission, ALWAYS_END_TO_END, admit, type RawRequest } from './admission.ts'
-import { routeFor } from './described-route.ts'
 import type { ScopeRules } from './identify.ts'
 import { type Peers, statesOrigin, trustedPeers } from './trusted-peers.ts'
 
@@ -44,7 +43,7 @@ export function createArrival(options: ArrivalRules): (req: IncomingMessage) => 
             untrusted: true,
           },
         }
-    const matched = routeFor(admission.request, routes)
+    const matched = matchRoute(routes, admission.request)
     return matched === undefined ? { admission } : { admission, matched }
   }
 }

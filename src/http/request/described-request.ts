@@ -10,10 +10,9 @@ import type { HeaderList } from '../../core/header-list.ts'
 import { fingerprintOfName, recordKey, type Scope } from '../../core/request/identity.ts'
 import type { PrincipalRules } from '../../core/request/principal.ts'
 import type { Intent } from '../../core/reservations/reservations.ts'
-import type { ProtectedRoute, Route } from '../../core/routes/route.ts'
+import { matchRoute, type ProtectedRoute, type Route } from '../../core/routes/route.ts'
 import type { Problem } from '../message/problems.ts'
 import type { AdmittedRequest } from './admission.ts'
-import { routeFor } from './described-route.ts'
 import { identify } from './identify.ts'
 
 /** Of a value's or an entity's name, in UTF-8; for longer content use a hash. */
@@ -117,7 +116,7 @@ export async function identifiedAs(
   { routes, principal }: Describing,
 ): Promise<OfRequest | Problem> {
   const request = admitted(described)
-  const matched = routeFor(request, routes)
+  const matched = matchRoute(routes, request)
   if (matched === undefined || matched.route.mode === 'bypass')
     return {
       code: 'request-invalid',

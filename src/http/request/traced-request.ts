@@ -20,11 +20,8 @@ export function tracedRequest(
   route: string | undefined,
   stated: Stated = () => undefined,
 ): TracedRequest {
-  return {
-    ...described({ method: req.method ?? '', headers }, route),
-    scheme: () => schemeIn(stated()) ?? ('encrypted' in req.socket ? 'https' : 'http'),
-    protocolVersion: req.httpVersion,
-  }
+  const scheme = () => schemeIn(stated()) ?? ('encrypted' in req.socket ? 'https' : 'http')
+  return traced({ method: req.method ?? '', headers }, route, scheme, req.httpVersion)
 }
 
 /** A request that a gateway describes. @param stated its scheme, in the gateway's words */
@@ -33,7 +30,7 @@ export function describedToTrace(
   route: string | undefined,
   stated: Stated,
 ): TracedRequest {
-  return { ...described(request, route), scheme: () => schemeIn(stated()), protocolVersion: undefined }
+  return traced(request, route, () => schemeIn(stated()), undefined)
 }
 
 /** What the previous hop says in headers. */
@@ -43,14 +40,19 @@ export function forwardedScheme(headers: HeaderList): string | undefined {
 
 type Described = { readonly method: string; readonly headers: HeaderList; readonly host?: string | undefined }
 
-function described(
+/** One object for each request, which nothing is copied into. */
+function traced(
   { method, headers, host }: Described,
   route: string | undefined,
-): Pick<TracedRequest, 'method' | 'route' | 'host' | 'header'> {
+  scheme: TracedRequest['scheme'],
+  protocolVersion: string | undefined,
+): TracedRequest {
   return {
     method,
     route,
+    scheme,
     host: () => host ?? linesOf(headers, 'host')[0],
+    protocolVersion,
     // Several lines are one list (W3C Trace Context, section 3.3.1.5), and several `traceparent` are none.
     header: (name) => linesOf(headers, name).join(',') || undefined,
   }

@@ -7,7 +7,7 @@ import { fingerprint } from '../../core/request/fingerprint.ts'
 import { fingerprintOfName, type Scope } from '../../core/request/identity.ts'
 import { headersOfContent, principalOfRequest } from '../../core/request/principal.ts'
 import type { Intent } from '../../core/reservations/reservations.ts'
-import type { ProtectedRoute } from '../../core/routes/route.ts'
+import { matchRoute, type ProtectedRoute } from '../../core/routes/route.ts'
 import type { Problem } from '../message/problems.ts'
 import {
   admitted,
@@ -17,7 +17,6 @@ import {
   intentOfName,
   scopeOf,
 } from '../request/described-request.ts'
-import { routeFor } from '../request/described-route.ts'
 import { fingerprintProblem, rulesOf, tokenProblem } from '../request/identify.ts'
 import type { FingerprintInput, ReserveInput } from './schemas.ts'
 
@@ -86,7 +85,7 @@ export async function explained(
   { routes, principal: rules }: Describing,
 ): Promise<Record<string, unknown> | Problem> {
   const request = admitted(described)
-  const route = routeFor(request, routes)?.route
+  const route = matchRoute(routes, request)?.route
   const guarded = route === undefined || route.mode === 'bypass' ? undefined : route
   const { method, path, query, headers } = request
   const source = guarded?.principal ?? { kind: 'authorization' }
