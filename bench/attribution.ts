@@ -13,9 +13,10 @@ import { startRedisServers } from '../test/support/redis-servers.ts'
 import { startSidecar } from '../test/support/sidecar.ts'
 import { attribute, attributionOf, REMAINDER_SHARE_MAX } from './support/attribution.ts'
 import { openInspector } from './support/inspector.ts'
-import { type Job, startLoad, type ThreadTimes, threadTimes } from './support/load.ts'
+import { startLoad, type ThreadTimes, threadTimes } from './support/load.ts'
 import { besideText, PATIENT_UNDER_LOAD, watchMachine } from './support/machine.ts'
 import { startBenchApplication } from './support/peers.ts'
+import { expectedStatus, type RequestKind, requestKinds } from './support/request-kinds.ts'
 import { writeResults } from './support/results.ts'
 import { mean } from './support/rounds.ts'
 import { sourcePlaces } from './support/source-places.ts'
@@ -25,17 +26,10 @@ const REQUESTS = 3_000
 const SAMPLE_EVERY_MICROS = 500
 /** Rounds until V8 has compiled what there is to compile. */
 const WARM_UPS = 4
-const UNIQUE = Number.MAX_SAFE_INTEGER
 /** Threads that exist because it is measured. */
 const OF_THE_PROFILER = /^(v8:ProfEvntProc|SignalInspector)$/
 
-type Kind = Pick<Job, 'method' | 'path' | 'bodyBytes' | 'key'>
-const post = { method: 'POST', path: '/payments', bodyBytes: 200 } as const
-const KINDS: Readonly<Record<string, Kind>> = {
-  unique: { ...post, key: { prefix: 'unique', count: UNIQUE } },
-  replays: { ...post, key: { prefix: 'many', count: 1_000 } },
-  'pass-through': { method: 'GET', path: '/payments', bodyBytes: 0, key: { prefix: '', count: 1 } },
-}
+const KINDS: Readonly<Record<string, RequestKind>> = requestKinds(1_000)
 
 const [inFlight = '32', roundsGiven = '5', kind = 'unique'] = process.argv.slice(2)
 const [concurrency, rounds, job] = [Number(inFlight), Number(roundsGiven), KINDS[kind]]
@@ -87,9 +81,8 @@ async function run(): Promise<ReadonlyMap<string, Thread>> {
     ...job!,
     load: { kind: 'closed', requests: REQUESTS, concurrency },
   })
-  const expected = job!.method === 'GET' ? '200' : '201'
-  if (statuses[expected] !== requests)
-    throw new Error(`answers other than ${expected}: ${JSON.stringify(statuses)}`)
+  if (statuses[expectedStatus(job!)] !== requests)
+    throw new Error(`unexpected answers: ${JSON.stringify(statuses)}`)
   return new Map(
     [...threads()].map(([id, { name, ranMicros, waitedMicros }]) => {
       const then = before.get(id)

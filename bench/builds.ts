@@ -11,9 +11,10 @@
 import { resolve } from 'node:path'
 import { startRedisServers } from '../test/support/redis-servers.ts'
 import { type Sidecar, startSidecar } from '../test/support/sidecar.ts'
-import { cpuMicrosOf, type Job, startLoad } from './support/load.ts'
+import { cpuMicrosOf, startLoad } from './support/load.ts'
 import { besideText, PATIENT_UNDER_LOAD, watchMachine } from './support/machine.ts'
 import { startBenchApplication } from './support/peers.ts'
+import { expectedStatus, type RequestKind, requestKinds, UNIQUE } from './support/request-kinds.ts'
 import { writeResults } from './support/results.ts'
 import { median, ratio } from './support/rounds.ts'
 
@@ -25,14 +26,7 @@ if (before === undefined || after === undefined)
 const [concurrency, rounds, requests] = [Number(inFlight), Number(roundsGiven), Number(requestsGiven)]
 const WARM_UPS = 2
 let prefixes = 0
-const UNIQUE = Number.MAX_SAFE_INTEGER
-
-const post = { method: 'POST', path: '/payments', bodyBytes: 200 } as const
-const KINDS: Readonly<Record<string, Pick<Job, 'method' | 'path' | 'bodyBytes' | 'key'>>> = {
-  'unique keys': { ...post, key: { prefix: 'unique', count: UNIQUE } },
-  replays: { ...post, key: { prefix: 'one', count: 1 } },
-  'pass-through': { method: 'GET', path: '/payments', bodyBytes: 0, key: { prefix: '', count: 1 } },
-}
+const KINDS = requestKinds(1)
 
 await using servers = await startRedisServers(5, { founded: true })
 await using application = await startBenchApplication()
@@ -97,13 +91,10 @@ function start(main: string): Promise<Sidecar> {
 }
 
 async function once({ proxy }: Sidecar): Promise<void> {
-  await load.run({ url: proxy, ...KINDS.replays!, load: { kind: 'closed', requests: 1, concurrency: 1 } })
+  await load.run({ url: proxy, ...KINDS.replays, load: { kind: 'closed', requests: 1, concurrency: 1 } })
 }
 
-async function run(
-  sidecar: Sidecar,
-  job: (typeof KINDS)[string],
-): Promise<{ micros: number; p50Ms: number }> {
+async function run(sidecar: Sidecar, job: RequestKind): Promise<{ micros: number; p50Ms: number }> {
   const { pid } = sidecar.process
   const cpuBefore = cpuMicrosOf(pid)
   // The builds share the nodes, and must not answer each other's keys.
@@ -114,8 +105,7 @@ async function run(
     key,
     load: { kind: 'closed', requests, concurrency },
   })
-  const expected = job.method === 'GET' ? '200' : '201'
-  if (done.statuses[expected] !== done.requests)
-    throw new Error(`answers other than ${expected}: ${JSON.stringify(done.statuses)}`)
+  if (done.statuses[expectedStatus(job)] !== done.requests)
+    throw new Error(`unexpected answers: ${JSON.stringify(done.statuses)}`)
   return { micros: (cpuMicrosOf(pid) - cpuBefore) / done.requests, p50Ms: done.p50Ms }
 }
