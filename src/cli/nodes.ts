@@ -171,6 +171,16 @@ function change(io: Io, { confirm, by, group }: ChangeOptions): Promise<ExitCode
         return say(`These nodes know of several ${changed.what}. Nothing was changed.`, EXIT.usage)
       case 'unsafe':
         return say(`From ${changed.from.join(', ')}: ${changed.reason}. Nothing was changed.`, EXIT.usage)
+      case 'silent':
+        return say(
+          `${changed.nodes.join(', ')} would be new and can't be looked at: a node that was one of the cluster before lacks what was recorded since, so only one that is seen to be empty may come. Start it first. Nothing was changed.`,
+          EXIT.unavailable,
+        )
+      case 'not_empty':
+        return say(
+          `${changed.nodes.join(', ')} would be new and was a node of this cluster before: it lacks what was recorded since. Empty it (FLUSHALL), and repeat the command. Nothing was changed.`,
+          EXIT.usage,
+        )
       case 'too_few':
         return say(
           `Only ${changed.answering} nodes of the cluster answer, ${changed.required} must, or sidecars with the old list could go on. Nothing was changed.`,

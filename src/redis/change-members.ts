@@ -2,13 +2,18 @@
  * Changes which nodes a cluster consists of, when an operator decides so.
  *
  * Owns the decision whether the new list is safe, and writing it onto every node of the old one. From then on these
- * nodes refuse sidecars with the old list; new nodes are enrolled like any that forgot.
+ * nodes refuse sidecars with the old list; new nodes are enrolled like any that forgot. A node that was taken away and
+ * comes again has an epoch, and lacks what was recorded without it: it has to be seen empty before it is in the list.
  */
 
+import type { Clock } from '../core/clock.ts'
+import { enrolledAtNodeMs } from '../core/nodes/enrolment-rules.ts'
 import { memberList, nodesIn, sameMark, sameMembers, whyNotChange } from '../core/nodes/members.ts'
 import { whyNewer } from '../core/nodes/node-format.ts'
 import { majorityOf } from '../core/units.ts'
 import { forCommand, inspectForCommand } from './inspection.ts'
+import { CLUSTER_KEY } from './keys.ts'
+import type { Member } from './member.ts'
 import { callMembership } from './membership.ts'
 import type { RedisNodes } from './nodes.ts'
 
@@ -25,6 +30,10 @@ export type MembersChanged =
   /** Too few nodes of the old list answer: sidecars with that list could still find a majority. */
   | { readonly kind: 'too_few'; readonly answering: number; readonly required: number }
   | { readonly kind: 'unsafe'; readonly from: readonly string[]; readonly reason: string }
+  /** Nodes that come and give no answer: they may remember the cluster of before. */
+  | { readonly kind: 'silent'; readonly nodes: readonly string[] }
+  /** Nodes that come, and were nodes of this cluster before. */
+  | { readonly kind: 'not_empty'; readonly nodes: readonly string[] }
   /** The nodes belong to several clusters, or have several lists that are not this one. */
   | { readonly kind: 'several'; readonly what: string }
   | { readonly kind: 'not_confirmed'; readonly from: readonly string[]; readonly expected: string }
@@ -34,6 +43,7 @@ export type MembersChanged =
   | { readonly kind: 'newer'; readonly node: string; readonly reason: string }
 
 /**
+ * @param names of the nodes, in their order; what else stands in their list comes after them
  * @param confirmation the id of the cluster
  * @param by the operator, for the audit log that stays on the nodes
  */
@@ -45,24 +55,16 @@ export async function changeMembers(
 ): Promise<MembersChanged> {
   const to = memberList(names)
   const looked = await Promise.all(
-    members.map(async ({ node, client }) => {
-      // The same command moves a silent node to the new list later.
-      const facts = await inspectForCommand(client, options.clock)
-      const known = facts?.cluster?.members
-      if (facts?.cluster === undefined || known === undefined) return []
-      const { runId, cluster } = facts
-      return [{ name: node.name, client, runId, id: cluster.id, known, newer: whyNewer(facts) }]
-    }),
-  ).then((all) => all.flat())
-  const [one] = looked
+    members.map((member, at) => lookAt(member, names[at] ?? '', options.clock)),
+  )
+  const known = looked.flatMap((node) => (node.list === undefined ? [] : [node]))
+  const [one] = known
   if (one === undefined) return { kind: 'no_cluster' }
-  for (const { name, newer } of looked)
-    if (newer !== undefined) return { kind: 'newer', node: name, reason: newer }
-  const ids = [...new Set(looked.map(({ id }) => id))]
+  for (const { node, newer } of known) if (newer !== undefined) return { kind: 'newer', node, reason: newer }
+  const ids = [...new Set(known.map(({ id }) => id))]
   if (ids.length > 1) return { kind: 'several', what: `clusters: ${ids.join(', ')}` }
-  const lists = [
-    ...new Set(looked.filter(({ known }) => !sameMembers(known, to)).map(({ known }) => known.join(', '))),
-  ]
+  const unchanged = known.filter(({ list }) => !sameMembers(list, to))
+  const lists = [...new Set(unchanged.map(({ list }) => list.join(', ')))]
   if (lists.length === 0) return { kind: 'same', members: to }
   if (lists.length > 1) return { kind: 'several', what: `lists: ${lists.join('; ')}` }
   const from = memberList((lists[0] ?? '').split(', '))
@@ -71,14 +73,67 @@ export async function changeMembers(
     : 'the groups are others, which `fencepost nodes change-groups` changes'
   if (reason !== undefined) return { kind: 'unsafe', from, reason }
   const required = majorityOf(nodesIn(from).length)
-  if (looked.length < required) return { kind: 'too_few', answering: looked.length, required }
+  const stays = ({ name }: { readonly name: string }) => from.includes(name)
+  // Under another name, too: a server that was moved to another address.
+  const old = known.filter((node) => stays(node) || unchanged.includes(node))
+  if (old.length < required) return { kind: 'too_few', answering: old.length, required }
+  const changed = known.filter((node) => stays(node) && !unchanged.includes(node))
+  const silent = looked.filter((node) => !stays(node) && !node.answers)
+  // Where the change has begun, they answered then.
+  if (changed.length === 0 && silent.length > 0)
+    return { kind: 'silent', nodes: silent.map(({ node }) => node) }
+  const returned = known.filter((node) => !old.includes(node) && isOfBefore(node, changed, unchanged))
+  if (returned.length > 0) return { kind: 'not_empty', nodes: returned.map(({ node }) => node) }
   if (confirmation !== one.id) return { kind: 'not_confirmed', from, expected: one.id }
   const nonce = options.random.hex(16)
   const written = await Promise.allSettled(
-    looked.map(({ client, runId }) =>
-      forCommand(options.clock, callMembership(client, runId, ['members', to.join(','), nonce, by])),
-    ),
+    old.map(async (node) => {
+      if (!unchanged.includes(node)) return 1
+      // Of two operators the second must not undo half of what the first one did.
+      const act = ['members', to.join(','), nonce, by, node.list.join(',')] as const
+      return forCommand(options.clock, callMembership(node.client, node.runId, act))
+    }),
   )
-  const on = looked.flatMap(({ name }, at) => (written[at]?.status === 'fulfilled' ? [name] : []))
+  const on = old.flatMap(({ node }, at) => {
+    const answer = written[at]
+    return answer?.status === 'fulfilled' && answer.value === 1 ? [node] : []
+  })
   return on.length < required ? { kind: 'unfinished', on, required } : { kind: 'changed', from, to, on }
+}
+
+async function lookAt({ node: { name: node }, client }: Member, name: string, clock: Clock) {
+  // The same command moves a silent node to the new list later.
+  const facts = await inspectForCommand(client, clock)
+  const list = facts?.cluster?.members
+  const seen = { node, name, answers: facts !== undefined }
+  if (facts?.cluster === undefined || list === undefined) return { ...seen, list: undefined }
+  const { runId, cluster, epoch } = facts
+  const changed = await forCommand(clock, client.hget(CLUSTER_KEY, 'members_changed_at')).catch(() => null)
+  return {
+    ...seen,
+    client,
+    list,
+    runId,
+    id: cluster.id,
+    newer: whyNewer(facts),
+    /** Also by an epoch of an earlier run: a node that restarts may go on from it. */
+    enrolledMs: epoch === undefined ? undefined : (enrolledAtNodeMs(epoch) ?? 0),
+    /** When its list was changed last; 0: never. */
+    changedMs: Number(changed ?? 0),
+  }
+}
+
+type Times = { readonly enrolledMs: number | undefined; readonly changedMs: number }
+
+/** Whether a node that comes has what it knows from before it was taken away, and not since this very change has begun. */
+function isOfBefore(
+  { enrolledMs, changedMs }: Times,
+  changed: readonly Times[],
+  unchanged: readonly Times[],
+): boolean {
+  if (enrolledMs === undefined) return false
+  const sinceMs = Math.max(enrolledMs, changedMs)
+  if (unchanged.some((other) => other.changedMs >= sinceMs)) return true
+  // A server that was moved to another address was changed itself.
+  return changedMs === 0 && !changed.some((other) => other.changedMs > 0 && other.changedMs < sinceMs)
 }

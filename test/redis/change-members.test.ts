@@ -1,22 +1,25 @@
 /** A change of the list of nodes, of which some go away between the look at them and the writing. */
-import type { Redis } from 'ioredis'
-import { expect, test } from 'vitest'
+import { Redis } from 'ioredis'
+import { expect, onTestFinished, test } from 'vitest'
 import { changeMembers } from '../../src/redis/change-members.ts'
+import { CLUSTER_KEY, EPOCH_KEY } from '../../src/redis/keys.ts'
 import type { RedisNodes } from '../../src/redis/nodes.ts'
-import { joinCluster } from '../support/redis-cluster.ts'
-import { startRedisServers } from '../support/redis-servers.ts'
+import { joinCluster, keyOf } from '../support/redis-cluster.ts'
+import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 
 const OLD = ['redis-0', 'redis-1', 'redis-2']
 const NEW = ['redis-0', 'redis-1', 'redis-9']
 
-/** The client of a node to which no change of the list comes through. */
-function awayFor(client: Redis, away: () => Promise<never>): Redis {
+/** The client of a node to which a change of the list comes through only after that; never, where it rejects or stays pending. */
+function delayed(client: Redis, until: () => Promise<void>): Redis {
   return new Proxy(client, {
     get: (of, name) => {
       const value = Reflect.get(of, name, of)
       if (typeof value !== 'function') return value
       return (...args: unknown[]) =>
-        name === 'evalsha' && args.includes('members') ? away() : value.apply(of, args)
+        name === 'evalsha' && args.includes('members')
+          ? until().then(() => value.apply(of, args))
+          : value.apply(of, args)
     },
   })
 }
@@ -35,11 +38,118 @@ test.each([
   const { members, options } = sidecar.nodes
   const seen = members.map((member, at) => {
     const fault = away[at]
-    return fault === undefined ? member : { ...member, client: awayFor(member.client, fault) }
+    return fault === undefined ? member : { ...member, client: delayed(member.client, fault) }
   })
   const nodes = { members: seen, options } as unknown as RedisNodes
   const id = sidecar.nodes.cluster().id
   expect(await changeMembers(nodes, NEW, id, 'ann')).toMatchObject(expected)
   // Those that took it have it already, and those that are back take it now.
   expect(await changeMembers(sidecar.nodes, NEW, id, 'ann')).toMatchObject({ kind: 'changed' })
+})
+
+function clientOf(url: string): Redis {
+  const client = new Redis(url)
+  onTestFinished(() => client.disconnect())
+  return client
+}
+
+const at = ({ urls }: RedisServers, ...indexes: number[]) => indexes.map((index) => urls[index] ?? '')
+
+/** An operator's command with these nodes. */
+async function change(urls: readonly string[], names: readonly string[]) {
+  await using operator = await joinCluster(urls, { names, watchOnly: true })
+  const id = await operator.nodes.members[0]?.client.hget(CLUSTER_KEY, 'id')
+  return await changeMembers(operator.nodes, names, id ?? '', 'ann')
+}
+
+// Bug: a node that had been taken from the list and came back, with its data or without having stopped, voted at once, by its epoch of
+// before: what was recorded in between was executed again.
+test.each([
+  ['went on', async () => {}, { kind: 'not_empty', nodes: ['redis-2'] }],
+  [
+    'was started again with its data',
+    async (servers: RedisServers) => {
+      await servers.stop(2)
+      await servers.start(2)
+    },
+    { kind: 'not_empty', nodes: ['redis-2'] },
+  ],
+  ['is silent', async (servers: RedisServers) => servers.pause(2), { kind: 'silent', nodes: ['redis-2'] }],
+])(
+  'a node that was taken away, and %s, comes back only once it is seen to be empty',
+  async (_, meanwhile, refused) => {
+    await using servers = await startRedisServers(4, { appendOnly: true })
+    const others = ['redis-0', 'redis-1', 'redis-3']
+    const founder = await joinCluster(at(servers, 0, 1, 2), { names: OLD })
+    await founder.votes(3)
+    await founder[Symbol.asyncDispose]()
+    expect((await change(at(servers, 0, 1, 3), others)).kind).toBe('changed')
+    const without = await joinCluster(at(servers, 0, 1, 3), { names: others })
+    await without.votes(3)
+    await without.carryOut('without it')
+    await without[Symbol.asyncDispose]()
+    // As if one of the three had missed it.
+    await clientOf(servers.urls[1] ?? '').del(keyOf('without it'))
+
+    await meanwhile(servers)
+    expect(await change(at(servers, 0, 1, 2), OLD)).toEqual(refused)
+    servers.resume(2)
+    await clientOf(servers.urls[2] ?? '').flushall()
+    expect((await change(at(servers, 0, 1, 2), OLD)).kind).toBe('changed')
+    await using sidecar = await joinCluster(at(servers, 0, 1, 2), { names: OLD })
+    await sidecar.votes(3)
+    servers.pause(0)
+    expect((await sidecar.claim('without it')).kind).not.toBe('granted')
+    servers.resume(0)
+  },
+)
+
+test('a node that came with the change votes on while the command is repeated for one that was away', async () => {
+  await using servers = await startRedisServers(6)
+  const five = [...OLD, 'redis-3', 'redis-4']
+  const moved = [...OLD, 'redis-3', 'redis-5']
+  const founder = await joinCluster(at(servers, 0, 1, 2, 3, 4), { names: five })
+  await founder.votes(5)
+  await founder[Symbol.asyncDispose]()
+  servers.pause(3)
+  expect((await change(at(servers, 0, 1, 2, 3, 5), moved)).kind).toBe('changed')
+  await using sidecar = await joinCluster(at(servers, 0, 1, 2, 3, 5), { names: moved })
+  await sidecar.votes(4)
+  const epoch = () => clientOf(servers.urls[5] ?? '').get(EPOCH_KEY)
+  const before = await epoch()
+  servers.resume(3)
+  expect((await change(at(servers, 0, 1, 2, 3, 5), moved)).kind).toBe('changed')
+  await sidecar.votes(5)
+  expect(await epoch()).toBe(before)
+})
+
+// Bug: each node took both, in the order in which they came, so that both commands said that the change was made.
+test('of two operators who change the list at once at most one has done it', async () => {
+  await using servers = await startRedisServers(3)
+  const founder = await joinCluster(servers.urls, { names: OLD })
+  await founder.votes(3)
+  await founder[Symbol.asyncDispose]()
+  let looked = 0
+  const bothLooked = Promise.withResolvers<void>()
+  const operator = async (name: string) => {
+    await using sidecar = await joinCluster(servers.urls, { watchOnly: true })
+    const { members, options } = sidecar.nodes
+    const seen = members.map((member) => ({
+      ...member,
+      client: delayed(member.client, async () => {
+        looked += 1
+        if (looked === 2 * members.length) bothLooked.resolve()
+        await bothLooked.promise
+      }),
+    }))
+    const id = sidecar.nodes.cluster().id
+    return await changeMembers(
+      { members: seen, options } as unknown as RedisNodes,
+      ['redis-0', 'redis-1', name],
+      id,
+      name,
+    )
+  }
+  const both = await Promise.all([operator('redis-8'), operator('redis-9')])
+  expect(both.map(({ kind }) => kind).toSorted()).toEqual(['changed', 'unfinished'])
 })
