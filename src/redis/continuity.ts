@@ -90,7 +90,9 @@ export class NodeContinuity {
     for (const [other, noted] of beats?.others ?? []) {
       const [nonce, count] = splitNote(noted)
       this.#rivals.noted(name, other, nonce, count, receivedMonoMs)
-      if (pulseMs !== undefined) this.#succession.used(other, nonce, pulseMs)
+      const heardMs = facts.pulse?.others.get(other)
+      if (pulseMs !== undefined && heardMs !== undefined)
+        this.#succession.used(other, nonce, Math.min(pulseMs, heardMs))
     }
     if (this.#succession.isOver(name, facts)) {
       this.#succession.forget(name)

@@ -2,8 +2,10 @@
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { changeMembers } from '../../src/redis/change-members.ts'
-import { CLUSTER_KEY, EPOCH_KEY } from '../../src/redis/keys.ts'
+import { CLUSTER_KEY, EPOCH_KEY, PULSE_KEY } from '../../src/redis/keys.ts'
 import type { RedisNodes } from '../../src/redis/nodes.ts'
+import { openDoor } from '../support/door.ts'
+import { eventually } from '../support/eventually.ts'
 import { joinCluster, keyOf } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 
@@ -47,11 +49,64 @@ test.each([
   expect(await changeMembers(sidecar.nodes, NEW, id, 'ann')).toMatchObject({ kind: 'changed' })
 })
 
+const MINUTE_MS = 60_000
+
+/** As if the sidecars had been stopped a minute ago: what a node says of times is so much older. */
+async function aMinuteLater(client: Redis): Promise<void> {
+  for (const [field, value] of Object.entries(await client.hgetall(PULSE_KEY)))
+    if (field === 'ms' || field.startsWith('of:'))
+      await client.hset(PULSE_KEY, field, Number(value) - MINUTE_MS)
+  const epoch = (await client.get(EPOCH_KEY)) ?? ''
+  const older = epoch.split(':').map((part, at) => (at === 3 ? String(Number(part) - MINUTE_MS) : part))
+  await client.set(EPOCH_KEY, older.join(':'))
+}
+
 function clientOf(url: string): Redis {
   const client = new Redis(url)
   onTestFinished(() => client.disconnect())
   return client
 }
+
+// Bug: the command gives each node another epoch, and the nodes note the one of before of each other. A sidecar that met some of them a
+// moment before the others believed that another server had had the names of those, and took their epochs away: with a majority of them
+// the cluster stood still until an operator declared a loss.
+test('after the list has grown, a sidecar that reaches most of the old nodes a moment later lets them vote', async () => {
+  await using servers = await startRedisServers(5)
+  const clients = servers.urls.map(clientOf)
+  const old = clients.slice(0, 3)
+  const three = await joinCluster(servers.urls.slice(0, 3), { names: OLD })
+  await three.votes(3)
+  await eventually('each of them knows when the others had pulses', async () => {
+    const known = await Promise.all(old.map((client) => client.hkeys(PULSE_KEY)))
+    return known.every((fields) => fields.filter((field) => field.startsWith('beat:')).length === 2)
+  })
+  await three[Symbol.asyncDispose]()
+  await Promise.all(old.map(aMinuteLater))
+
+  const names = [...OLD, 'redis-3', 'redis-4']
+  const operator = await joinCluster(servers.urls, { names, watchOnly: true })
+  const id = await clients[0]?.hget(CLUSTER_KEY, 'id')
+  expect((await changeMembers(operator.nodes, names, id ?? '', 'ann')).kind).toBe('changed')
+  await operator[Symbol.asyncDispose]()
+
+  const doors = await Promise.all(
+    servers.urls.slice(1, 3).map((url) => openDoor({ host: '127.0.0.1', port: Number(new URL(url).port) })),
+  )
+  for (const door of doors) door.turn('held')
+  const [first = '', , , ...grown] = servers.urls
+  const late = doors.map(({ port }) => `redis://127.0.0.1:${port}`)
+  const joining = joinCluster([first, ...late, ...grown], { names, connectTimeoutMs: 10_000 })
+  const pulses = async () => Number(await clients[0]?.hget(PULSE_KEY, 'count'))
+  const before = await pulses()
+  await eventually('the first one has pulses again', async () => (await pulses()) >= before + 2)
+  for (const door of doors) door.turn('open')
+  await using sidecar = await joining
+  await sidecar.votes(5)
+  const waited = sidecar.events.flatMap((event) =>
+    event.kind === 'node_state' && event.to === 'quarantined' ? [event.node] : [],
+  )
+  expect(waited.toSorted()).toEqual(['redis-3', 'redis-4'])
+})
 
 const at = ({ urls }: RedisServers, ...indexes: number[]) => indexes.map((index) => urls[index] ?? '')
 

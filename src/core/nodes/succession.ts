@@ -4,10 +4,13 @@
  *
  * Its process never stopped, so its epoch stands, and it lacks all that was recorded while the other server voted. A
  * sidecar that used both sees an epoch of before (`epoch-watch.ts`). One that has started since sees nothing by itself,
- * but each node notes under which enrolment the others vote, and when it had its own last pulse. An enrolment that had
- * its last pulse long before a node still noted another one was out of use meanwhile.
+ * but each node notes under which enrolment the others vote, and their newest pulses. An enrolment that had its last
+ * pulse long before the newest one of its name, which a node notes under another enrolment, was out of use meanwhile.
+ * That a note still stands says nothing: where the list of nodes is changed each node gets another epoch (`membership.lua`),
+ * and the others note the one of before until a sidecar has seen both.
  *
- * Pulses are written only where a node's clock agrees with those of a majority, so those of two nodes can be compared.
+ * Pulses are written only where a node's clock agrees with those of a majority, so those of two servers can be compared.
+ * Where all clocks were ahead and are right again, the pulse of the node that notes it is the one that is not to come.
  *
  * Owns this judgement, and what one process knows for it. `rivals.ts` knows two servers that are used at once.
  */
@@ -26,7 +29,7 @@ export class Succession {
     this.#marginMs = NOTED_WITHIN_MS + 2 * toleratedStepMs
   }
 
-  /** The node of this name voted under that enrolment, as far as was known when a node had a pulse at this time. */
+  /** The node of this name voted under that enrolment when it had a pulse at this time. */
   used(name: string, nonce: string, pulseMs: number): void {
     const all = this.#used.get(name) ?? new Map<string, number>()
     this.#used.set(name, all)
