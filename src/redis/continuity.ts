@@ -18,7 +18,7 @@ import { ANSWER_MAX_AGE_MS } from '../core/quorum/answer-age.ts'
 import { majorityOf } from '../core/units.ts'
 import type { ClusterNodes } from './cluster-nodes.ts'
 import { inTime } from './in-time.ts'
-import type { NodeFacts } from './inspection.ts'
+import { isMisnamed, type NodeFacts } from './inspection.ts'
 import type { Member, NodeState } from './member.ts'
 import { writeNotes, writePulse } from './pulse.ts'
 
@@ -77,9 +77,12 @@ export class NodeContinuity {
    */
   saw(member: Member, facts: NodeFacts, sample: ClockSample, counts: boolean): string | undefined {
     const index = this.#indexOf(member)
+    const { names } = this.#nodes.options
+    const name = names?.[index]
+    // What it notes is about itself and others by other names than here.
+    if (names !== undefined && name !== undefined && isMisnamed(facts, { name, names })) return undefined
     this.#memory.saw(index, facts, sample, counts)
     const { epoch, beats, runId } = facts
-    const name = this.#nodes.options.names?.[index]
     if (name === undefined) return undefined
     const { sentMonoMs, receivedMonoMs } = sample
     const enrolled = isEnrolled(facts) && epoch !== undefined ? epoch : undefined

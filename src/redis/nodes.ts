@@ -285,7 +285,10 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
         : [],
     )
     const clusterLives = others.some(({ voting }) => voting)
-    const unfit = unfitnessOf(facts, others, this.#list)
+    const names = this.#list
+    const name = this.options.names?.[this.members.indexOf(member)]
+    const named = names === undefined || name === undefined ? undefined : { name, names }
+    const unfit = unfitnessOf(facts, others, named)
     const reason = unfit ?? this.#known.refusal(member.node.name, facts, clusterLives)
     if (reason === undefined) return false
     this.#unfit(member, reason)
