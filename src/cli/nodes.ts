@@ -181,6 +181,11 @@ function change(io: Io, { confirm, by, group }: ChangeOptions): Promise<ExitCode
           `${changed.nodes.join(', ')} would be new and was a node of this cluster before: it lacks what was recorded since. Empty it (FLUSHALL), and repeat the command. Nothing was changed.`,
           EXIT.usage,
         )
+      case 'forgot':
+        return say(
+          `${changed.nodes.join(', ')} forgot and has no vote, and the other nodes that stay are too few: ${changed.required} must remember, or none of the new list could be told anything. Have it enrolled first: start a sidecar with the old nodes, or run \`fencepost nodes enroll\` with them. Nothing was changed.`,
+          EXIT.unavailable,
+        )
       case 'too_few':
         return say(
           `Only ${changed.answering} nodes of the cluster answer, ${changed.required} must, or sidecars with the old list could go on. Nothing was changed.`,

@@ -34,6 +34,8 @@ export type MembersChanged =
   | { readonly kind: 'silent'; readonly nodes: readonly string[] }
   /** Nodes that come, and were nodes of this cluster before. */
   | { readonly kind: 'not_empty'; readonly nodes: readonly string[] }
+  /** Nodes that stay, and have forgotten: the others are too few of the new list to tell anything to a node. */
+  | { readonly kind: 'forgot'; readonly nodes: readonly string[]; readonly required: number }
   /** The nodes belong to several clusters, or have several lists that are not this one. */
   | { readonly kind: 'several'; readonly what: string }
   | { readonly kind: 'not_confirmed'; readonly from: readonly string[]; readonly expected: string }
@@ -79,9 +81,15 @@ export async function changeMembers(
   if (old.length < required) return { kind: 'too_few', answering: old.length, required }
   const changed = known.filter((node) => stays(node) && !unchanged.includes(node))
   const silent = looked.filter((node) => !stays(node) && !node.answers)
-  // Where the change has begun, they answered then.
-  if (changed.length === 0 && silent.length > 0)
-    return { kind: 'silent', nodes: silent.map(({ node }) => node) }
+  const staying = looked.filter(stays)
+  const forgot = staying.filter(({ answers, remembers }) => answers && !remembers)
+  const majority = majorityOf(nodesIn(to).length)
+  // Where the change has begun, this was so then.
+  if (changed.length === 0) {
+    if (silent.length > 0) return { kind: 'silent', nodes: silent.map(({ node }) => node) }
+    if (staying.length - forgot.length < majority)
+      return { kind: 'forgot', nodes: forgot.map(({ node }) => node), required: majority }
+  }
   const returned = known.filter((node) => !old.includes(node) && isOfBefore(node, changed, unchanged))
   if (returned.length > 0) return { kind: 'not_empty', nodes: returned.map(({ node }) => node) }
   if (confirmation !== one.id) return { kind: 'not_confirmed', from, expected: one.id }
@@ -105,7 +113,8 @@ async function lookAt({ node: { name: node }, client }: Member, name: string, cl
   // The same command moves a silent node to the new list later.
   const facts = await inspectForCommand(client, clock)
   const list = facts?.cluster?.members
-  const seen = { node, name, answers: facts !== undefined }
+  // An epoch of an earlier run, too: a node that was started again with its data is judged when it is enrolled.
+  const seen = { node, name, answers: facts !== undefined, remembers: facts?.epoch !== undefined }
   if (facts?.cluster === undefined || list === undefined) return { ...seen, list: undefined }
   const { runId, cluster, epoch } = facts
   const changed = await forCommand(clock, client.hget(CLUSTER_KEY, 'members_changed_at')).catch(() => null)

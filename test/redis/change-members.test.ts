@@ -159,6 +159,25 @@ test.each([
   },
 )
 
+// Bug: a majority of the new list could not be told any more what the others of the old one remembered. The change could not be taken back
+// either, and only a declared loss went on from there.
+test('nothing is changed while too few of the nodes that stay remember', async () => {
+  await using servers = await startRedisServers(5)
+  const founder = await joinCluster(at(servers, 0, 1, 2), { names: OLD })
+  await founder.votes(3)
+  await founder[Symbol.asyncDispose]()
+  await servers.stop(2)
+  await servers.start(2)
+  const grown = [...OLD, 'redis-3', 'redis-4']
+  expect(await change(servers.urls, grown)).toEqual({ kind: 'forgot', nodes: ['redis-2'], required: 3 })
+  await using before = await joinCluster(at(servers, 0, 1, 2), { names: OLD })
+  await before.votes(3)
+  await before[Symbol.asyncDispose]()
+  expect((await change(servers.urls, grown)).kind).toBe('changed')
+  await using after = await joinCluster(servers.urls, { names: grown })
+  await after.votes(5)
+})
+
 test('a node that came with the change votes on while the command is repeated for one that was away', async () => {
   await using servers = await startRedisServers(6)
   const five = [...OLD, 'redis-3', 'redis-4']
