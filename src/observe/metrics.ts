@@ -3,6 +3,7 @@
  * prom-client.
  */
 
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { collectDefaultMetrics, Gauge, Histogram, Registry, type RegistryContentType } from 'prom-client'
 import { eventLoopLag } from './event-loop-lag.ts'
 import { GC, inTwoKinds } from './garbage-collection.ts'
@@ -34,7 +35,8 @@ const OpenRegistry = Registry as unknown as new (
 ) => Registry<RegistryContentType>
 
 /** @param accept of the scrape: OpenMetrics, with exemplars, if it accepts that; else the older text format */
-type Exposition = (accept?: string) => Promise<{ readonly contentType: string; readonly text: string }>
+type Exposition = (accept?: string) => Promise<Scrape>
+type Scrape = { readonly contentType: string; readonly text: string }
 
 export function createMetrics(options: MetricsOptions): Metrics {
   // Only a registry of this content type accepts histograms with exemplars; each scrape chooses its own.
@@ -90,6 +92,9 @@ const OPEN_METRICS = 'application/openmetrics-text'
 /**
  * A registry of prom-client 15 has one content type, and writing OpenMetrics removes `_total` from the names of its
  * counters permanently. So scrapes are written one after the other, and the names are restored.
+ *
+ * All that are asked for in one turn of the event loop, before the one that waits has begun, are one: a peer that sends thousands of
+ * requests ahead would hold up everything else for as long as they take, and leases would lapse meanwhile.
  */
 function expositionOf(registry: Registry<RegistryContentType>): Exposition {
   const named = (registry.getMetricsAsArray() as { name: string }[]).map((metric) => ({
@@ -97,7 +102,7 @@ function expositionOf(registry: Registry<RegistryContentType>): Exposition {
     name: metric.name,
   }))
   let before: Promise<unknown> = Promise.resolve()
-  const write = async (open: boolean) => {
+  const write = async (open: boolean): Promise<Scrape> => {
     registry.setContentType(open ? Registry.OPENMETRICS_CONTENT_TYPE : Registry.PROMETHEUS_CONTENT_TYPE)
     try {
       const text = await registry.metrics()
@@ -106,8 +111,20 @@ function expositionOf(registry: Registry<RegistryContentType>): Exposition {
       for (const { metric, name } of named) metric.name = name
     }
   }
+  /** By whether it is in OpenMetrics. */
+  const waiting = new Map<boolean, Promise<Scrape>>()
+  const next = async (open: boolean): Promise<Scrape> => {
+    await before
+    await nextTurn()
+    waiting.delete(open)
+    return write(open)
+  }
   return (accept = '') => {
-    const written = before.then(() => write(accept.includes(OPEN_METRICS)))
+    const open = accept.includes(OPEN_METRICS)
+    const known = waiting.get(open)
+    if (known !== undefined) return known
+    const written = next(open)
+    waiting.set(open, written)
     before = written.catch(() => {})
     return written
   }
