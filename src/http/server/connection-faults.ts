@@ -23,6 +23,8 @@ export type ConnectionFaults = {
   admit(inbound: Inbound, cut: AbortController): boolean
   /** No earlier request on this connection waits for its answer. */
   isQuiet(socket: Duplex): boolean
+  /** Answers what Node hands over without a response, and ends the connection: after the answers to all requests before it. */
+  refuse(socket: Duplex, problem: Problem): void
   /** For Node's `clientError`. */
   onClientError(error: NodeJS.ErrnoException, socket: Duplex): void
 }
@@ -30,6 +32,16 @@ export type ConnectionFaults = {
 export function createConnectionFaults(limits: FaultLimits, newInstance: () => string): ConnectionFaults {
   const connections = new WeakMap<Duplex, Connection>()
   const cuts = new WeakMap<Inbound, AbortController>()
+
+  function refuse(socket: Duplex, problem: Problem): void {
+    const write = (): void => {
+      if (!socket.writable) return
+      writeRaw(socket, problemAnswer(problem, { instance: newInstance }), () => socket.destroy())
+    }
+    const waiting = [...(connections.get(socket)?.unanswered ?? [])].at(-1)
+    if (waiting === undefined) write()
+    else waiting.res.once('close', write)
+  }
 
   return {
     admit: (inbound, cut) => {
@@ -53,22 +65,16 @@ export function createConnectionFaults(limits: FaultLimits, newInstance: () => s
         socket.destroy()
         return
       }
-      const { latest, unanswered = new Set<Inbound>() } = connections.get(socket) ?? {}
-      if (latest !== undefined && !latest.req.complete && unanswered.has(latest)) {
+      const { latest, unanswered } = connections.get(socket) ?? {}
+      if (latest !== undefined && !latest.req.complete && unanswered?.has(latest)) {
         const cut = cuts.get(latest)
         if (latest.streamed === true && problem.code === 'request-timeout') cutWhenSilent(latest, limits, cut)
         else cut?.abort(problem)
         return
       }
-      const refuse = (): void => {
-        if (!socket.writable) return
-        const answer = problemAnswer(problem, { instance: newInstance })
-        writeRaw(socket, answer, () => socket.destroy())
-      }
-      const waiting = [...unanswered].at(-1)
-      if (waiting === undefined) refuse()
-      else waiting.res.once('close', refuse)
+      refuse(socket, problem)
     },
+    refuse,
   }
 }
 

@@ -16,7 +16,7 @@ import type { Problem } from '../message/problems.ts'
 import { type ConnectionFaults, createConnectionFaults, timeoutCheckMs } from './connection-faults.ts'
 import type { Inbound } from './inbound.ts'
 import { JoinedParts } from './joined-parts.ts'
-import { send, writeRaw } from './send.ts'
+import { send } from './send.ts'
 import { keepTlsFresh, type ListenerTls, tlsOptions } from './tls.ts'
 import { asksForWebSocket } from './websocket-offer.ts'
 
@@ -113,8 +113,7 @@ export function createListener(
     if (inbound !== undefined) void send(inbound, answer, { readerIdleMs: limits.readerIdleMs, close: true })
   })
   server.on('connect', (_req: IncomingMessage, socket: Duplex) => {
-    const answer = problem({ code: 'method-refused', detail: 'CONNECT is not passed on.' })
-    writeRaw(socket, answer, () => socket.destroy())
+    faults.refuse(socket, { code: 'method-refused', detail: 'CONNECT is not passed on.' })
   })
   server.on('upgrade', (req: IncomingMessage, socket: Duplex, first: Buffer) => {
     if (ending.has(req.socket)) {

@@ -241,13 +241,24 @@ test('two pipelined requests get their own answers, in order', async () => {
   ])
 })
 
-test('malformed bytes behind an executing request do not answer that request', async () => {
+/** Bug: CONNECT was answered at once, so its 405 was the answer to the request before it, which was executed. */
+test.each([
+  ['malformed bytes', 'garbage\r\n\r\n', 400],
+  ['CONNECT', 'CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n', 405],
+])('the refusal of %s behind an executing request does not answer that one', async (what, bytes, status) => {
   const before = application.seen.length
   await using wire = await openWire(proxy.port)
-  wire.send(`${HEAD.replace('KEY', 'before-garbage')}Content-Length: 2\r\n\r\n{}garbage\r\n\r\n`)
+  wire.send(`${HEAD.replace('KEY', `before-${what.slice(0, 5)}`)}Content-Length: 2\r\n\r\n{}${bytes}`)
   await wire.ended
   expect(application.seen.length - before).toBe(1)
-  expect(wire.received().match(/HTTP\/1\.1 [0-9]+/g)).toEqual(['HTTP/1.1 201', 'HTTP/1.1 400'])
+  expect(wire.received().match(/HTTP\/1\.1 [0-9]+/g)).toEqual(['HTTP/1.1 201', `HTTP/1.1 ${status}`])
+})
+
+test('CONNECT behind a refused request has no answer: that of the refused one ends the connection', async () => {
+  await using wire = await openWire(proxy.port)
+  wire.send('GET /x HTTP/1.1\r\n\r\nCONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n')
+  await wire.ended
+  expect(wire.received().match(/HTTP\/1\.1 [0-9]+/g)).toEqual(['HTTP/1.1 400'])
 })
 
 test.each([
