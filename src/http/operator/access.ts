@@ -31,14 +31,15 @@ export type AccessPorts = {
 /** Before everything else, so that whoever has no token learns nothing of the listener but its page. */
 export function admitOperators(app: FastifyInstance, { tokens, inFlight, refuse }: AccessPorts): void {
   app.addHook('onRequest', async (request, reply) => {
-    inFlight.begin()
-    reply.raw.once('close', inFlight.end)
     if (request.routeOptions.config.open === true) return undefined
     const operator = operatorOf(bearerOf(request), tokens())
     if (operator === undefined) {
       reply.header('WWW-Authenticate', 'Bearer')
       return refuse(reply, TOKEN_REQUIRED)
     }
+    // Whoever has no token takes no place: a peer that reads none of its answers would keep all of them.
+    inFlight.begin()
+    reply.raw.once('close', inFlight.end)
     if (inFlight.draining) return refuse(reply, DRAINING)
     if (inFlight.count > OPERATOR_CALLS_IN_FLIGHT_MAX) return refuse(reply, OVERLOADED)
     request.operator = operator

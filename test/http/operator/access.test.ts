@@ -1,10 +1,12 @@
 /** Who may call the operator API, and what is refused before anything is decided. */
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { request } from 'node:http'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { OPERATOR_CALLS, type OperatorCall } from '../../../src/http/operator/calls.ts'
 import { startOperatorApi } from '../../support/operator-api.ts'
 import { OPERATE_TOKEN, VIEW_TOKEN } from '../../support/operator-caller.ts'
+import { openWire } from '../../support/proxy.ts'
 import { keyOf } from '../../support/redis-cluster.ts'
 
 let api: Awaited<ReturnType<typeof startOperatorApi>>
@@ -88,6 +90,19 @@ test.each([
 ] as const)('a decision with %s is refused', async (_, headers, body, status, code) => {
   const refused = await send(decide, headers, body)
   expect([refused.status, refused.body.code]).toEqual([status, code])
+})
+
+/** Bug: files of the page counted as calls, so one connection without a token, whose answers nobody read, kept every operator out. */
+test('a peer without a token that reads no answer keeps no operator out', async () => {
+  const script = { type: 'text/javascript', body: Buffer.alloc(16 * 1024 * 1024, ' ') }
+  const page = { 'index.html': script, 'app.css': script, 'app.js': script, 'icon.svg': script }
+  await using paged = await startOperatorApi({ page })
+  await using peer = await openWire(Number(new URL(paged.origin).port))
+  peer.send('GET /page/app.js HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(40))
+  // All of them came at once, and are under way with the first bytes of the first answer.
+  await once(peer.socket, 'data')
+  peer.socket.pause()
+  expect((await paged.operator.call('/overview')).status).toBe(200)
 })
 
 test('a preflight of a browser is not answered, so that no page can call', async () => {
