@@ -51,6 +51,18 @@ test.each(names)('%s: a result of the limit is decoded, one byte more is not', a
   })
 })
 
+/** Bug: a hundred requests of 4 KiB, 4 MiB each when decoded, were decoded at once and took 500 MB. */
+test('bodies are decoded one after the other', async () => {
+  const ended: string[] = []
+  const decodes = async (name: string, bytes: Uint8Array) => {
+    await decodeBody(bytes, ['gzip'], 4 * 1024 * 1024)
+    ended.push(name)
+  }
+  const long = gzipSync(Buffer.alloc(4 * 1024 * 1024))
+  await Promise.all([decodes('long', long), decodes('broken', TEXT), decodes('short', gzipSync(TEXT))])
+  expect(ended).toEqual(['long', 'broken', 'short'])
+})
+
 test.each<[name: string, codings: string[], reason: string]>([
   ['an unknown coding', ['compress'], 'unknown_coding'],
   ['an unknown coding below a known one', ['compress', 'gzip'], 'unknown_coding'],
