@@ -7,13 +7,14 @@
  */
 
 import { canonicalNumber, decimalOf } from '../formats/decimal.ts'
+import { decodeUtf8 } from '../formats/framing.ts'
 import { linesOf } from '../formats/header-lines.ts'
 import { type Json, parseJson } from '../formats/json.ts'
 import { parsePointer, valuesAt } from '../formats/json-pointer.ts'
 import { percentEncode } from '../formats/percent-encoding.ts'
-import { queryValues } from '../formats/query.ts'
+import { percentDecode, queryValues } from '../formats/query.ts'
 import type { HeaderList } from '../header-list.ts'
-import type { KeyPart, KeySource } from '../routes/route.ts'
+import type { EntitySource, KeyPart, KeySource } from '../routes/route.ts'
 import {
   checkKey,
   invalidKey,
@@ -47,18 +48,48 @@ export function keyOf(source: KeySource, carrier: KeyCarrier): ParsedKey {
   return { kind: 'missing' }
 }
 
-/** All parts together, of whatever length; also the name of an entity that a route serialises by. */
-export function joinKeyParts(parts: readonly KeyPart[], carrier: KeyCarrier): ParsedKey {
+/**
+ * The name of an entity that a route serialises by, encoded like a part of a key. Of a path or a query it is what an application reads
+ * there: whoever chose another spelling would otherwise work on the entity beside its holder.
+ */
+export function entityName(source: EntitySource, carrier: KeyCarrier): ParsedKey {
+  const found = readPart(source, carrier)
+  if (found.kind !== 'key') return found
+  switch (source.in) {
+    case 'header':
+    case 'body':
+      return encodedPart(found.key)
+    case 'query':
+      return encodedPart(textOf(found.key))
+    case 'path':
+      // Without the parameters of its segments (RFC 3986, section 3.3); a plus is no space there.
+      return encodedPart(textOf(found.key.replaceAll(/;[^/]*/g, '').replaceAll('+', '%2B')))
+  }
+}
+
+/** What an escaped text stands for; as it is written where that is no text. */
+function textOf(escaped: string): string {
+  return decodeUtf8(Buffer.from(percentDecode(escaped), 'latin1')) ?? escaped
+}
+
+/** All parts together, of whatever length. */
+function joinKeyParts(parts: readonly KeyPart[], carrier: KeyCarrier): ParsedKey {
   const texts: string[] = []
   for (const part of parts) {
     const found = readPart(part, carrier)
-    if (found.kind !== 'key') return found
-    if (found.key === '') return invalidKey('empty', 'a part of the key is empty')
-    const encoded = percentEncode(found.key)
-    if (encoded === undefined) return invalidKey('not_one_scalar', 'a part of the key has a lone surrogate')
-    texts.push(encoded)
+    const encoded = found.kind === 'key' ? encodedPart(found.key) : found
+    if (encoded.kind !== 'key') return encoded
+    texts.push(encoded.key)
   }
-  return texts.length === 0 ? { kind: 'missing' } : { kind: 'key', key: texts.join(':') }
+  return { kind: 'key', key: texts.join(':') }
+}
+
+function encodedPart(text: string): ParsedKey {
+  if (text === '') return invalidKey('empty', 'a part of the key is empty')
+  const key = percentEncode(text)
+  return key === undefined
+    ? invalidKey('not_one_scalar', 'a part of the key has a lone surrogate')
+    : { kind: 'key', key }
 }
 
 const ANY_KEY: KeyOptions = { strict: false, minLength: 1, bytesMax: KEY_OF_PARTS_BYTES_MAX }

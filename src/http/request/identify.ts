@@ -16,7 +16,7 @@ import {
   type RequestHead,
 } from '../../core/request/fingerprint.ts'
 import { contentMarkOf, recordKey, type Scope } from '../../core/request/identity.ts'
-import { joinKeyParts, type KeyCarrier, keyOf } from '../../core/request/key-parts.ts'
+import { entityName, type KeyCarrier, keyOf } from '../../core/request/key-parts.ts'
 import { opensUpload } from '../../core/request/opened-upload.ts'
 import {
   type Principal,
@@ -176,7 +176,7 @@ async function plainBody({ request, body, route }: Subject): Promise<Uint8Array>
 function entityKeys(route: ProtectedRoute, carrier: KeyCarrier, scope: Scope): { keys: string[] } | Problem {
   const keys: string[] = []
   for (const source of route.entities) {
-    const named = joinKeyParts([source], carrier)
+    const named = entityName(source, carrier)
     if (named.kind === 'missing') continue
     if (named.kind === 'invalid')
       return { code: 'key-invalid', detail: `Entity: ${named.detail}. Nothing was carried out.` }

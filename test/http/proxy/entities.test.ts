@@ -2,9 +2,10 @@
 import type { ServerResponse } from 'node:http'
 import { gzipSync } from 'node:zlib'
 import { expect, test } from 'vitest'
+import { parsePathPattern } from '../../../src/core/routes/path-pattern.ts'
 import { startApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
-import { hold, route, startProxy } from '../../support/proxy.ts'
+import { hold, openWire, route, startProxy } from '../../support/proxy.ts'
 import { startReservationApi } from '../../support/reservation-api.ts'
 
 const serial = route({
@@ -140,3 +141,41 @@ test('an entity of the body is found in a compressed one, too', async () => {
   await api.reserve({ session_id: 's', reserved_value: 'v', entities: ['42'] })
   expect((await ask('k2')).status).toBe(409)
 })
+
+/** Bug: an escape stayed one, so `ann%40shop.example` in a path was another entity than the reserved `ann@shop.example`, and both worked at once. */
+test.each<[where: string, entity: string, path: string]>([
+  ['as it is', 'ann@shop.example', '/users/ann@shop.example/credit'],
+  ['with an escape', 'ann@shop.example', '/users/ann%40shop.example/credit'],
+  ['beyond ASCII', 'café au lait+', '/users/caf%C3%A9%20au%20lait+/credit'],
+  ['with parameters, which Java servers cut off', '42', '/users/42;v=1/credit'],
+  ['with bytes that are no text', '%FF', '/users/%FF/credit'],
+  ['in a query', 'ann@shop.example', '/credit?user=ann%40shop.example'],
+  ['in a query, with a space', 'ann b', '/credit?user=ann+b'],
+])('every spelling of an entity in a path or query is one entity: %s', async (_where, entity, path) => {
+  await using application = await startApplication()
+  const inPath = parsePathPattern('/users/{user}/credit')
+  if (inPath.kind !== 'pattern') throw new Error(inPath.reason)
+  const byPath = route({
+    name: 'by-path',
+    match: { paths: [inPath.pattern] },
+    entities: [{ in: 'path', parameter: 'user' }],
+    entityWaitMs: 0,
+  })
+  const byQuery = route({ entities: [{ in: 'query', name: 'user' }], entityWaitMs: 0 })
+  await using proxy = await startProxy(application.origin, { routes: [byPath, byQuery] })
+  await using api = await startReservationApi({ nodes: proxy.nodes })
+  await api.reserve({ session_id: 's', reserved_value: 'v', entities: [entity] })
+  const wire = await answerOnWire(proxy.port, path)
+  expect(wire).toContain('"code":"entity-busy"')
+  expect(application.seen).toEqual([])
+})
+
+/** `fetch` would write some of the paths anew. */
+async function answerOnWire(port: number, target: string): Promise<string> {
+  await using wire = await openWire(port)
+  wire.send(
+    `POST ${target} HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`,
+  )
+  await wire.ended
+  return wire.received()
+}
