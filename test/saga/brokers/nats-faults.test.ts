@@ -175,6 +175,14 @@ test('users that are refused for a while (a reload, a rotation) are let in again
     door.turn('shut')
     door.turn('open')
     await eventually('each to be refused twice', () => door.attempts() >= before + 4)
+    // Bug: the publisher called NATS out of reach, though it had answered what is wrong.
+    const newcomer = createNatsPublisher({ connection })
+    await expect(
+      newcomer.publish(outbound('rotated', 1), new AbortController().signal),
+    ).rejects.toMatchObject({
+      code: 'broker_access_refused',
+    })
+    await newcomer.close()
     await eventually('the door is empty', () => door.inside() === 0)
     refusing = false
     await eventually('another message', () =>

@@ -145,3 +145,166 @@ test('behind an address that leads to another server now, the publisher and the 
     after!.disconnect()
   }
 }, 20_000)
+
+// Bug: a claim looks at ten times as many pending messages as there is room for, and always began with the oldest ones.
+test('a message of a dead consumer is reached behind many that are in progress', async () => {
+  await using servers = await startRedisServers(1)
+  const url = servers.urls[0]!
+  const redis = new Redis(url, { protocol: 2 })
+  const read = (consumer: string, count: number) =>
+    redis.xreadgroup('GROUP', 'test', consumer, 'COUNT', count, 'STREAMS', 'behind', '>')
+  const ids: string[] = []
+  for (let n = 1; n <= 25; n += 1) ids.push((await redis.xadd('behind', '*', 'body', String(n)))!)
+  await redis.xgroup('CREATE', 'behind', 'test', '0')
+  await read('live', 24)
+  await read('dead', 1)
+  await redis.call('XCLAIM', 'behind', 'test', 'dead', '0', ids.at(-1)!, 'IDLE', '3600000')
+  const got: string[] = []
+  const subscription = await createRedisStreamsSubscriber({
+    url,
+    stream: 'behind',
+    group: 'test',
+    visibilityMs: 600_000,
+  }).subscribe(
+    async ({ body }) => {
+      got.push(body)
+      return { kind: 'ack' }
+    },
+    { concurrency: 1, onError: () => {} },
+  )
+  try {
+    await eventually('the message of the dead one', () => got.length > 0)
+    expect(got).toEqual(['25'])
+  } finally {
+    await subscription.close()
+    redis.disconnect()
+  }
+})
+
+// Bug: the limit was that of each stream and each claim, so four times as many began at once.
+test('new messages, those to be retried and those of a dead consumer are together no more than the limit', async () => {
+  await using servers = await startRedisServers(1)
+  const url = servers.urls[0]!
+  const redis = new Redis(url, { protocol: 2 })
+  for (const stream of ['both', 'both:again:test']) {
+    const ids: string[] = []
+    for (let n = 1; n <= 8; n += 1) ids.push((await redis.xadd(stream, '*', 'body', String(n)))!)
+    await redis.xgroup('CREATE', stream, 'test', '0')
+    await redis.xreadgroup('GROUP', 'test', 'dead', 'COUNT', 4, 'STREAMS', stream, '>')
+    await redis.call('XCLAIM', stream, 'test', 'dead', '0', ...ids.slice(0, 4), 'IDLE', '3600000')
+  }
+  let handled = 0
+  let running = 0
+  let most = 0
+  const subscription = await createRedisStreamsSubscriber({
+    url,
+    stream: 'both',
+    group: 'test',
+    visibilityMs: 600_000,
+  }).subscribe(
+    async () => {
+      running += 1
+      most = Math.max(most, running)
+      await new Promise(setImmediate)
+      running -= 1
+      handled += 1
+      return { kind: 'ack' }
+    },
+    { concurrency: 2, onError: () => {} },
+  )
+  try {
+    await eventually('all of them', () => handled === 16)
+    expect(most).toBe(2)
+  } finally {
+    await subscription.close()
+    redis.disconnect()
+  }
+})
+
+// Bug: the claim that finds such messages takes them off the group's list, and nobody was told.
+test('messages that were cut from the stream while a dead consumer had them are told as lost', async () => {
+  await using servers = await startRedisServers(1)
+  const url = servers.urls[0]!
+  const redis = new Redis(url, { protocol: 2 })
+  const ids: string[] = []
+  for (let n = 1; n <= 3; n += 1) ids.push((await redis.xadd('cut', '*', 'body', String(n)))!)
+  await redis.xgroup('CREATE', 'cut', 'test', '0')
+  await redis.xreadgroup('GROUP', 'test', 'dead', 'COUNT', 2, 'STREAMS', 'cut', '>')
+  await redis.call('XCLAIM', 'cut', 'test', 'dead', '0', ids[0]!, ids[1]!, 'IDLE', '3600000')
+  await redis.xtrim('cut', 'MAXLEN', 1)
+  const got: string[] = []
+  const errors: string[] = []
+  const subscription = await createRedisStreamsSubscriber({
+    url,
+    stream: 'cut',
+    group: 'test',
+    visibilityMs: 600_000,
+  }).subscribe(
+    async ({ body }) => {
+      got.push(body)
+      return { kind: 'ack' }
+    },
+    { concurrency: 10, onError: (error) => errors.push((error as Error).message) },
+  )
+  try {
+    await eventually('the last message', () => got.length > 0)
+    expect(got).toEqual(['3'])
+    expect(errors).toEqual([expect.stringContaining(`2 messages of the stream cut (${ids[0]}, ${ids[1]})`)])
+  } finally {
+    await subscription.close()
+    redis.disconnect()
+  }
+})
+
+test('a group that is deleted begins anew with the oldest entry, and says so', async () => {
+  await using servers = await startRedisServers(1)
+  const url = servers.urls[0]!
+  const redis = new Redis(url, { protocol: 2 })
+  const got: string[] = []
+  const errors: string[] = []
+  const subscription = await createRedisStreamsSubscriber({ url, stream: 'anew', group: 'test' }).subscribe(
+    async ({ body }) => {
+      got.push(body)
+      return { kind: 'ack' }
+    },
+    { concurrency: 1, onError: (error) => errors.push((error as Error).message) },
+  )
+  try {
+    await redis.xadd('anew', '*', 'body', '1')
+    await eventually('the message', () => got.length === 1)
+    await redis.xgroup('DESTROY', 'anew', 'test')
+    await redis.xadd('anew', '*', 'body', '2')
+    await eventually('both', () => got.includes('2'))
+    expect(got).toEqual(['1', '1', '2'])
+    expect(errors).toEqual([expect.stringMatching(/the group test of anew was gone, and begins anew/)])
+  } finally {
+    await subscription.close()
+    redis.disconnect()
+  }
+})
+
+// Bug: Redis was called out of reach, because its connection was closed, though it had answered what is wrong.
+test.each([
+  ['no password', (url: string) => url],
+  ['a wrong password', (url: string) => url.replace('redis://', 'redis://:canary@')],
+])('%s is named, and Redis is not called out of reach', async (_, urlOf) => {
+  await using servers = await startRedisServers(1)
+  const redis = new Redis(servers.urls[0]!, { protocol: 2 })
+  await redis.config('SET', 'requirepass', 'another')
+  const url = urlOf(servers.urls[0]!)
+  const publisher = createRedisStreamsPublisher({ url })
+  const refused = { code: 'broker_access_refused', message: expect.not.stringMatching(/canary/) }
+  try {
+    await expect(
+      publisher.publish(outbound('closed', 1), new AbortController().signal),
+    ).rejects.toMatchObject(refused)
+    const subscribed = createRedisStreamsSubscriber({ url, stream: 'closed', group: 'test' }).subscribe(
+      async () => ({ kind: 'ack' }),
+      { concurrency: 1, onError: () => {} },
+    )
+    await expect(subscribed).rejects.toMatchObject(refused)
+  } finally {
+    await publisher.close()
+    redis.disconnect()
+  }
+})

@@ -64,7 +64,9 @@ export function createNatsPublisher({
     }))
     return opened.catch((error: unknown) => {
       opened = undefined
-      throw new BrokerUnavailableError('NATS is out of reach', { cause: error })
+      throw (
+        accessRefusal('NATS', error) ?? new BrokerUnavailableError('NATS is out of reach', { cause: error })
+      )
     })
   }
   return {

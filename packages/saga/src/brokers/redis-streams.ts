@@ -14,7 +14,7 @@ import { processClock } from '../ambient.ts'
 import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
 import { type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
 import { requirePositive, requireWhole } from '../option-checks.ts'
-import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
+import { accessRefusal, type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 
 export type RedisStreamsOptions = {
   readonly url: string
@@ -35,9 +35,21 @@ const connections = {
   reconnectOnError: ({ message }: Error) => message.includes('READONLY'),
 } as const
 
+/** Why there is no connection: what `connect` throws, and a command, does not say it. */
+function faultsOf(redis: Redis): (thrown: unknown) => unknown {
+  let fault: Error | undefined
+  redis.on('error', (error: Error) => {
+    fault = error
+  })
+  redis.on('ready', () => {
+    fault = undefined
+  })
+  return (thrown) => fault ?? thrown
+}
+
 export type RedisStreamsPublisherOptions = RedisStreamsOptions & {
   /**
-   * Writing cuts streams to about this length: a group that has not read the older entries by then loses them.
+   * Writing cuts streams to about this length: a group that has not handled the older entries by then may lose them.
    * Default: never cut.
    */
   readonly aboutMaxLength?: number
@@ -53,7 +65,7 @@ export function createRedisStreamsPublisher(options: RedisStreamsPublisherOption
     enableOfflineQueue: false,
     maxRetriesPerRequest: 0,
   })
-  redis.on('error', () => {})
+  const faultOf = faultsOf(redis)
   let connecting: Promise<void> | undefined
   /** ioredis reconnects only after a first connection, which is ours to make. */
   async function connected(): Promise<void> {
@@ -85,7 +97,8 @@ export function createRedisStreamsPublisher(options: RedisStreamsPublisherOption
           throw new PublishRefusedError(`Redis refused a message for ${message.destination}`, {
             cause: error,
           })
-        throw new BrokerUnavailableError('Redis is out of reach', { cause: error })
+        const cause = faultOf(error)
+        throw accessRefusal('Redis', cause) ?? new BrokerUnavailableError('Redis is out of reach', { cause })
       }
     },
     async close() {
@@ -134,6 +147,14 @@ function partsOf(fields: readonly string[]): { headers: Record<string, string>; 
   return { headers, body: named[bodyAt]?.[1] ?? '' }
 }
 
+/** The stream was cut while a consumer had them that died: the server has taken them off its list of what is pending. */
+function lostMessages(stream: string, group: string, ids: readonly string[]): Error {
+  const named = `${ids.slice(0, 10).join(', ')}${ids.length > 10 ? ', …' : ''}`
+  return new Error(
+    `${ids.length} messages of the stream ${stream} (${named}) were cut from it before the group ${group} had handled them, and are lost; let the stream keep more (aboutMaxLength of its publishers, XTRIM), and send them again`,
+  )
+}
+
 type Entry = readonly [id: string, fields: readonly string[]]
 
 const keyOf = (stream: string, id: string) => `${stream}/${id}`
@@ -150,6 +171,10 @@ class RedisStreamsSession implements Session {
   readonly #group: string
   readonly #me: string
   readonly #visibilityMs: number
+  /** Where the next look for orphans of a stream begins: one look sees a part of what is pending. */
+  readonly #cursors = new Map<string, string>()
+  /** The stream of this index is the first to be read, so that neither keeps the other from the room that there is. */
+  #first = 0
   #reading: Promise<void> = Promise.resolve()
   #keptAtMs = 0
 
@@ -169,7 +194,10 @@ class RedisStreamsSession implements Session {
   }
 
   async begin(): Promise<void> {
-    await Promise.all([this.#redis.connect(), this.#blocking.connect()])
+    const faultOf = faultsOf(this.#redis)
+    await Promise.all([this.#redis.connect(), this.#blocking.connect()]).catch((error: unknown) => {
+      throw faultOf(error)
+    })
     await this.#declare()
     this.#reading = this.#deliveries.repeat(processClock, blockMs, () => this.#readOnce())
   }
@@ -194,52 +222,52 @@ class RedisStreamsSession implements Session {
     try {
       await this.#redis.eval(dueScript, 2, this.#delayed, this.#streams[1])
       await this.#keepMine()
-      const { room } = this.#deliveries
       // Wait for room without reading, but keep renewing messages in flight.
-      if (room <= 0) return await this.#deliveries.pause(processClock, blockMs)
-      for (const stream of this.#streams) await this.#claimOrphans(stream, room)
-      await this.#readNew(room)
+      if (this.#deliveries.room <= 0) return await this.#deliveries.pause(processClock, blockMs)
+      const [main] = this.#streams
+      this.#first = 1 - this.#first
+      let found = 0
+      for (const stream of this.#first === 0 ? this.#streams : this.#streams.toReversed())
+        found += (await this.#claimOrphans(stream)) + (await this.#readNew(stream))
+      if (found === 0) await this.#readNew(main, 'BLOCK', String(blockMs))
     } catch (error) {
       // A server that restarted empty has no group.
-      if (/NOGROUP/.test(String((error as Error)?.message)))
-        await this.#declare().catch(this.#deliveries.report)
-      throw error
+      if (!/NOGROUP/.test(String((error as Error)?.message))) throw error
+      await this.#declare()
+      throw new Error(
+        `the group ${this.#group} of ${this.#streams[0]} was gone, and begins anew with the oldest entry that the stream has; what was handled longer ago than the consumer's retentionMs is handled again`,
+        { cause: error },
+      )
     }
   }
 
-  async #readNew(room: number): Promise<void> {
-    const args = [
-      'GROUP',
-      this.#group,
-      this.#me,
-      'COUNT',
-      String(room),
-      'BLOCK',
-      String(blockMs),
-      'STREAMS',
-      ...this.#streams,
-      '>',
-      '>',
-    ]
+  /** Returns how many there were. Of one stream, because COUNT is for each of a call. */
+  async #readNew(stream: string, ...block: readonly string[]): Promise<number> {
+    const { room } = this.#deliveries
+    if (room <= 0) return 0
+    const args = ['GROUP', this.#group, this.#me, 'COUNT', String(room), ...block, 'STREAMS', stream, '>']
     const answer = (await this.#blocking.call('XREADGROUP', ...args)) as [string, Entry[]][] | null
-    for (const [stream, entries] of answer ?? [])
-      for (const entry of entries) this.#start(stream, entry, false)
+    const entries = answer?.[0]?.[1] ?? []
+    for (const entry of entries) this.#start(stream, entry, false)
+    return entries.length
   }
 
-  async #claimOrphans(stream: string, room: number): Promise<void> {
-    const answer = (await this.#redis.call(
-      ...([
-        'XAUTOCLAIM',
-        stream,
-        this.#group,
-        this.#me,
-        String(this.#visibilityMs),
-        '0-0',
-        'COUNT',
-        String(room),
-      ] as const),
-    )) as [string, (Entry | null)[]]
-    for (const entry of answer[1]) if (entry !== null) this.#start(stream, entry, true)
+  async #claimOrphans(stream: string): Promise<number> {
+    const { room } = this.#deliveries
+    if (room <= 0) return 0
+    const from = this.#cursors.get(stream) ?? '0-0'
+    const args = [stream, this.#group, this.#me, String(this.#visibilityMs), from, 'COUNT', String(room)]
+    // A server before 7.0 names none that were cut: it has null in their place.
+    const [next, claimed, cut = []] = (await this.#redis.call('XAUTOCLAIM', ...args)) as [
+      string,
+      (Entry | null)[],
+      string[]?,
+    ]
+    this.#cursors.set(stream, next)
+    const entries = claimed.filter((entry) => entry !== null)
+    for (const entry of entries) this.#start(stream, entry, true)
+    if (cut.length > 0) this.#deliveries.report(lostMessages(stream, this.#group, cut))
+    return entries.length
   }
 
   /** Messages in flight must not count as idle. */
