@@ -446,6 +446,25 @@ test('a message without an answer counts as failed after the timeout, and stops 
   expect(publisher.numbersOf('good')).toEqual([1])
 })
 
+// Bug: a broker that held connections and said nothing, or a queue without its majority, made dead letters of all messages within minutes.
+test('where silence means that the broker is away, a message without an answer keeps its attempts, and stops only its aggregate', async () => {
+  await write(event('hung', 1), event('good', 1))
+  Object.assign(publisher, { silenceIsOutage: true })
+  let hung = 0
+  publisher.react = ({ aggregateId }) => {
+    if (aggregateId === 'good') return 'confirm'
+    hung += 1
+    return hung > 3 ? 'confirm' : 'hang'
+  }
+  relay({ publishTimeoutMs: 50, retry: { maxAttempts: 1 } }).start()
+  await eventually('both', () => publisher.confirmed.length === 2)
+  expect(publisher.confirmed.map(({ aggregateId }) => aggregateId)).toEqual(['good', 'hung'])
+  expect(await countOf(kit, 'dead_letters')).toBe(0)
+  expect(kit.seenOf('publish_failed').map(({ error }) => (error as Error).message)).toEqual(
+    Array(3).fill('no confirm within 50 ms'),
+  )
+})
+
 test('a delayed event is sent later, and delays no other', async () => {
   await write(event('a', 1, { availableAt: new Date(Date.now() + 3_600_000) }), event('a', 2))
   const one = relay()

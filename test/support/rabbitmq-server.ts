@@ -121,8 +121,12 @@ export class RabbitMqServer implements AsyncDisposable {
 
   /** While its memory counts as full, the node reads no more from a connection that has published. */
   async memoryAlarm(on: boolean): Promise<void> {
-    const watermark = on ? '1' : plentyOfMemory
-    const control = this.#launch.control(['set_vm_memory_high_watermark', 'absolute', watermark])
+    await this.control('set_vm_memory_high_watermark', 'absolute', on ? '1' : plentyOfMemory)
+  }
+
+  /** `rabbitmqctl` with these arguments. */
+  async control(...args: readonly string[]): Promise<void> {
+    const control = this.#launch.control(args)
     const { code } = await control.exited
     if (code !== 0) throw new Error(`rabbitmqctl failed: ${control.output}`)
   }

@@ -213,18 +213,21 @@ export class BrokerVirtualHostError extends BrokerUnavailableError {
   override readonly code = 'broker_vhost_refused'
 }
 
-/** The broker refused this message (no route, too large, nacked): this costs an attempt. */
+/** The broker refused this message (no route, too large): this costs an attempt. */
 export class PublishRefusedError extends SagaKitError {
   constructor(message: string, options?: ErrorOptions) {
     super('publish_refused', message, options)
   }
 }
 
-/** The receiver requests a pause: the message is sent again later, and this costs no attempt. */
+/**
+ * The receiver requests a pause, or has no room for a message now (a full queue): it is sent again later, and this costs no
+ * attempt.
+ */
 export class PublishDeferredError extends SagaKitError {
   readonly retryAfterMs: number
-  constructor(message: string, retryAfterMs: number) {
-    super('publish_deferred', message)
+  constructor(message: string, retryAfterMs: number, options?: ErrorOptions) {
+    super('publish_deferred', message, options)
     this.retryAfterMs = Math.max(0, retryAfterMs)
   }
 }

@@ -28,8 +28,14 @@ export interface MessagePublisher {
    * Resolves only when the broker has taken responsibility for the message.
    * @throws BrokerUnavailableError if the broker could not be reached, which costs no attempt
    * @throws PublishRefusedError if it refused this message, for example because no queue takes it
+   * @throws PublishDeferredError if it takes this message later, for example because its queue is full: no attempt either
    */
   publish(message: OutboundMessage, signal: AbortSignal): Promise<void>
+  /**
+   * A message without a confirm within the relay's time says that the broker is away, or has lost a part of itself: that
+   * costs no attempt. Default: it costs one, because nothing shows whose fault it is.
+   */
+  readonly silenceIsOutage?: boolean
   close(): Promise<void>
 }
 
@@ -83,6 +89,9 @@ export type SubscribeOptions = {
   /** Faults between the broker and us; the adapter recovers by itself. */
   readonly onError: (error: unknown) => void
 }
+
+/** How long an aggregate waits whose queue or stream has no room: no broker says when it will. */
+export const noRoomDelayMs = 5_000
 
 export interface MessageSubscriber {
   /** `handle` never rejects. */

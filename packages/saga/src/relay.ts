@@ -6,7 +6,7 @@
  *
  * The second message of an aggregate is sent after the first one is confirmed, so a failure between them cannot reorder
  * them. A message that fails stops its aggregate for a while; after `maxAttempts` it is parked, by default with its
- * aggregate. An unreachable broker costs no message an attempt.
+ * aggregate. A broker that is out of reach, says nothing or has no room costs no message an attempt.
  * Polling is the guarantee. NOTIFY (`notify.ts`) only wakes the poll earlier.
  */
 
@@ -43,7 +43,10 @@ export type RelayOptions = {
   readonly pollIntervalMs?: number
   /** Within this time another relay takes over from a killed one. Default 10 s. */
   readonly leaseMs?: number
-  /** After this time without a confirm a message counts as failed, and is sent again. Default 10 s. */
+  /**
+   * After this time without a confirm a message is sent again. On a webhook that costs it an attempt: a broker that says
+   * nothing is away. Default 10 s.
+   */
   readonly publishTimeoutMs?: number
   readonly retry?: { readonly maxAttempts?: number; readonly backoff?: Backoff }
   /** Default `park-aggregate`: events after a lost one may make no sense without it. */
@@ -279,7 +282,7 @@ class Relay implements OutboxRelay {
     const abort = new AbortController()
     const late = Promise.withResolvers<never>()
     const timer = clock.timer(this.#settings.publishTimeoutMs, () => {
-      const error = new PublishRefusedError(`no confirm within ${this.#settings.publishTimeoutMs} ms`)
+      const error = this.#noConfirm()
       abort.abort(error)
       late.reject(error)
     })
@@ -292,6 +295,15 @@ class Relay implements OutboxRelay {
     } finally {
       timer.cancel()
     }
+  }
+
+  #noConfirm(): Error {
+    const { publishTimeoutMs } = this.#settings
+    const words = `no confirm within ${publishTimeoutMs} ms`
+    // Not the whole broker: one queue may have lost its majority, and the others go on.
+    return this.#publisher.silenceIsOutage === true
+      ? new PublishDeferredError(words, publishTimeoutMs)
+      : new PublishRefusedError(words)
   }
 
   async #failed(row: OutboxRow, error: unknown): Promise<void> {

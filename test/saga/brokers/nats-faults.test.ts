@@ -1,9 +1,13 @@
 // What NATS faults say about a message: one at fault that counted as an outage would be waited for, for ever.
-import { jetstreamManager } from '@nats-io/jetstream'
+import { DiscardPolicy, jetstreamManager } from '@nats-io/jetstream'
 import { connect } from '@nats-io/transport-node'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createNatsPublisher, createNatsSubscriber } from '../../../packages/saga/src/brokers/nats.ts'
-import { BrokerUnavailableError, PublishRefusedError } from '../../../packages/saga/src/errors.ts'
+import {
+  BrokerUnavailableError,
+  PublishDeferredError,
+  PublishRefusedError,
+} from '../../../packages/saga/src/errors.ts'
 import { openDoor } from '../../support/door.ts'
 import { eventually } from '../../support/eventually.ts'
 import { type NatsServer, startNats } from '../../support/nats-server.ts'
@@ -34,6 +38,30 @@ test.each([
   } finally {
     await publisher.close()
     await subscription.close()
+  }
+})
+
+// Bug: a stream that was full, or had no leader, refused each message ten times within minutes, and they became dead letters.
+test('a full stream takes a message later: it costs no attempt', async () => {
+  const connection = { servers: server.url }
+  const admin = await connect(connection)
+  const manager = await jetstreamManager(admin)
+  await manager.streams.add({
+    ...{ name: 'full', subjects: ['full'] },
+    ...{ max_msgs: 1, max_msg_size: 10_000, discard: DiscardPolicy.New },
+  })
+  const publisher = createNatsPublisher({ connection })
+  const send = (n: number, body = '{}') =>
+    publisher.publish(outbound('full', n, { body }), new AbortController().signal)
+  try {
+    await send(1)
+    await expect(send(2)).rejects.toBeInstanceOf(PublishDeferredError)
+    await manager.streams.purge('full')
+    await expect(send(3, JSON.stringify('x'.repeat(10_000)))).rejects.toBeInstanceOf(PublishRefusedError)
+    await send(4)
+  } finally {
+    await publisher.close()
+    await admin.close()
   }
 })
 

@@ -8,7 +8,11 @@ import {
   createRabbitMqSubscriber,
 } from '../../../packages/saga/src/brokers/rabbitmq.ts'
 import { listDeadLetters } from '../../../packages/saga/src/dead-letters.ts'
-import { BrokerUnavailableError, PublishRefusedError } from '../../../packages/saga/src/errors.ts'
+import {
+  BrokerUnavailableError,
+  PublishDeferredError,
+  PublishRefusedError,
+} from '../../../packages/saga/src/errors.ts'
 import type { Delivery, OutboundMessage } from '../../../packages/saga/src/messages.ts'
 import { publish } from '../../../packages/saga/src/outbox.ts'
 import { createOutboxRelay } from '../../../packages/saga/src/relay.ts'
@@ -468,6 +472,95 @@ test('a relay and a consumer that are stopped leave nothing that keeps their pro
   )
   expect(await program.exited, program.output).toEqual({ code: 0, signal: null })
   expect(program.output).toContain('stopped')
+})
+
+// Bug: a full queue nacked each message ten times within minutes, and healthy messages became dead letters.
+test.each(['quorum', 'classic'])(
+  'a full %s queue takes a message later: it costs no attempt',
+  async (type) => {
+    const queue = `full-${type}`
+    const admin = await amqp.connect(server.url)
+    const channel = await admin.createChannel()
+    await channel.assertQueue(queue, {
+      durable: true,
+      arguments: { 'x-queue-type': type, 'x-max-length': 1, 'x-overflow': 'reject-publish' },
+    })
+    const publisher = createRabbitMqPublisher({ url: server.url })
+    const send = (n: number) => publisher.publish(outbound(queue, n), onTime())
+    try {
+      // A quorum queue takes one more than its length.
+      await eventually('the queue to be full', () =>
+        send(1).then(
+          () => false,
+          (error: unknown) => error instanceof PublishDeferredError,
+        ),
+      )
+      await channel.purgeQueue(queue)
+      await send(2)
+    } finally {
+      await publisher.close()
+      await admin.close()
+    }
+  },
+)
+
+// Bug: the nack of a copy ended the connection, and the message came again at once, again and again.
+test('messages to be retried wait here while their delay queue is full', async () => {
+  const queue = 'crowded'
+  await server.control(
+    'set_policy',
+    ...['crowded', `^${queue}.again`, '{"max-length": 1}', '--apply-to', 'queues'],
+  )
+  const got: string[] = []
+  const errors: unknown[] = []
+  const subscriber = createRabbitMqSubscriber({ url: server.url, queue })
+  const subscription = await subscriber.subscribe(
+    async ({ body }) => {
+      got.push(body)
+      return body === '{"n":5}' ? { kind: 'ack' } : { kind: 'again', delayMs: 300_000 }
+    },
+    { concurrency: 5, onError: (error) => errors.push(error) },
+  )
+  const publisher = createRabbitMqPublisher({ url: server.url })
+  try {
+    for (let n = 1; n <= 4; n += 1) await publisher.publish(outbound(queue, n), onTime())
+    await eventually('four messages', () => got.length === 4)
+    await publisher.publish(outbound(queue, 5), onTime())
+    await eventually('the fifth', () => got.includes('{"n":5}'))
+    expect(got).toHaveLength(5)
+    expect(errors).toEqual([])
+  } finally {
+    await subscription.close()
+    await publisher.close()
+    await server.control('clear_policy', 'crowded')
+  }
+})
+
+// Bug: a queue that had lost its majority confirms nothing, and its messages were dead letters within minutes.
+test('a queue that says nothing costs its messages no attempt', async () => {
+  const queue = 'silent'
+  await declared(queue)
+  await using postgres = await startPostgres()
+  const kit = await testKit(postgres, { housekeeping: false })
+  const publisher = createRabbitMqPublisher({ url: server.url })
+  const relay = createOutboxRelay({ kit, publisher, publishTimeoutMs: 500, retry: { maxAttempts: 1 } })
+  const process = `whereis('%2F_${queue}')`
+  await server.control('eval', `sys:suspend(${process}).`)
+  await kit.transaction((tx) =>
+    publish(kit, tx, {
+      ...{ aggregateType: 'order', aggregateId: 'o-1', type: 'Placed', payload: {} },
+      destination: queue,
+    }),
+  )
+  try {
+    relay.start()
+    await eventually('a try', () => kit.seenOf('publish_failed').length > 0)
+    await server.control('eval', `sys:resume(${process}).`)
+    await eventually('the message', () => kit.seenOf('published').length === 1)
+    expect(await listDeadLetters(kit)).toEqual([])
+  } finally {
+    await relay.stop()
+  }
 })
 
 // Bug: a try to connect took as long as the relay waits for a confirm, so it counted against the message.

@@ -71,6 +71,7 @@ export function createKafkaPublisher(producer: StringProducer): MessagePublisher
     sending = false
   }
   return {
+    silenceIsOutage: true,
     publish: (message) =>
       new Promise<void>((confirm, fail) => {
         waiting.push({ message, confirm, fail })

@@ -17,6 +17,7 @@ import { type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 /** Publishes into the queues that the destination names, separated by commas. */
 export function createMailboxPublisher(kit: SagaKit): MessagePublisher {
   return {
+    silenceIsOutage: true,
     async publish(message) {
       const queues = message.destination.split(',').map((queue) => queue.trim())
       try {

@@ -27,8 +27,19 @@ import { processClock } from '../ambient.ts'
 import { bodyOf } from '../body.ts'
 import type { Clock } from '../core.ts'
 import { errorText } from '../error-json.ts'
-import { BrokerDeclarationRefusedError, BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
-import { type Delivery, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
+import {
+  BrokerDeclarationRefusedError,
+  BrokerUnavailableError,
+  PublishDeferredError,
+  PublishRefusedError,
+} from '../errors.ts'
+import {
+  type Delivery,
+  type MessagePublisher,
+  type MessageSubscriber,
+  noRoomDelayMs,
+  propertiesOf,
+} from '../messages.ts'
 import { given, requirePositive } from '../option-checks.ts'
 import { accessRefusal, type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 
@@ -70,6 +81,7 @@ export function createNatsPublisher({
     })
   }
   return {
+    silenceIsOutage: true,
     async publish(message) {
       const { connection, stream } = await open()
       const { destination } = message
@@ -126,18 +138,29 @@ const withoutStream = (subject: string, cause: unknown) =>
   new PublishRefusedError(`no stream takes the subject ${subject}`, { cause })
 
 /**
- * The message's fault: an error that the stream replied, a subject without a stream (the client says "JetStream is not
+ * The message's fault: an error that the stream replied (but that it has no room), a subject without a stream (the client says "JetStream is not
  * enabled", because no server responded), what the client refuses to send, such as too large a message, and a reply
  * that no stream makes. Everything about connections and time is the broker's fault.
  */
 function translated(error: unknown, subject: string): Error {
   if (nameOf(error) === 'JetStreamNotEnabled') return withoutStream(subject, error)
+  if (hasNoRoom(error))
+    return new PublishDeferredError(
+      `the stream of ${subject} takes the message later: ${errorText(error)}`,
+      noRoomDelayMs,
+      { cause: error },
+    )
   const refused = ['JetStreamApiError', 'InvalidArgumentError', 'InvalidSubjectError'].includes(nameOf(error))
   if (refused || isNoConfirm(error))
     return new PublishRefusedError(`NATS refused a message for ${subject}: ${errorText(error)}`, {
       cause: error,
     })
   return new BrokerUnavailableError('NATS did not answer', { cause: error })
+}
+
+/** 5xx: the stream is full (`discard: new`), out of storage, or has no leader. What is wrong with a message is 4xx. */
+function hasNoRoom(error: unknown): boolean {
+  return nameOf(error) === 'JetStreamApiError' && Number((error as { status?: unknown }).status) >= 500
 }
 
 export type NatsSubscriberOptions = NatsOptions & {

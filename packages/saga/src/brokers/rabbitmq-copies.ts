@@ -7,7 +7,7 @@
  * Source: RabbitMQ documentation, "Memory and Disk Alarms".
  */
 import type { ConsumeMessage } from 'amqplib'
-import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
+import { BrokerUnavailableError, PublishDeferredError, PublishRefusedError } from '../errors.ts'
 import { delayBucketMs } from './delay-buckets.ts'
 import { delayQueue } from './rabbitmq-declarations.ts'
 import { copyHeader, copyOptions } from './rabbitmq-delivery.ts'
@@ -22,8 +22,8 @@ import {
 } from './rabbitmq-link.ts'
 
 /**
- * There is no copy, and another try would make none now: the node takes no publishes, or a message of another system has so
- * many headers that there is no room for those of the copy.
+ * There is no copy, and another try would make none now: the node takes no publishes, the delay queue is full, or a message of
+ * another system has so many headers that there is no room for those of the copy.
  */
 export class NotCopiedError extends Error {}
 
@@ -44,7 +44,7 @@ export class Copies {
       await this.#sendTo(queue, raw)
     } catch (error) {
       const isAway = error instanceof BrokerUnavailableError && !(error instanceof ChannelRefusedError)
-      if (isAway || error instanceof NotCarriedError)
+      if (isAway || error instanceof PublishDeferredError || error instanceof NotCarriedError)
         throw new NotCopiedError(`no copy in the queue ${queue}`, { cause: error })
       throw error
     }

@@ -8,7 +8,8 @@
 import type { Socket } from 'node:net'
 import amqp, { type ChannelModel, type ConfirmChannel, IllegalOperationError, type Options } from 'amqplib'
 import { errorText } from '../error-json.ts'
-import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
+import { BrokerUnavailableError, PublishDeferredError, PublishRefusedError } from '../errors.ts'
+import { noRoomDelayMs } from '../messages.ts'
 
 export type Route = { readonly exchange: string; readonly routingKey: string }
 
@@ -122,13 +123,25 @@ export function confirmed(
       channel.publish(exchange, routingKey, body, options, (error) => {
         unconfirmed.delete(reject)
         if (error === null || error === undefined) resolve()
-        else reject(new PublishRefusedError('RabbitMQ refused the message', { cause: error }))
+        else reject(noRoom(error))
       })
     } catch (error) {
       unconfirmed.delete(reject)
       reject(notSent(error))
     }
   })
+}
+
+/**
+ * A nack is no judgement of the message: its queue is full (`reject-publish`), or the process of the queue failed. What RabbitMQ
+ * refuses of a message is returned, or ends the channel.
+ */
+function noRoom(cause: unknown): PublishDeferredError {
+  return new PublishDeferredError(
+    'RabbitMQ takes the message later: its queue is full, or failed',
+    noRoomDelayMs,
+    { cause },
+  )
 }
 
 /** It was not sent, and the channel is as it was. */

@@ -107,6 +107,7 @@ export function createRabbitMqPublisher(options: RabbitMqPublisherOptions): Mess
   }
 
   return {
+    silenceIsOutage: true,
     async publish(message, signal) {
       try {
         await send(await open(), message)

@@ -78,6 +78,7 @@ export function createRedisStreamsPublisher(options: RedisStreamsPublisherOption
     await connecting
   }
   return {
+    silenceIsOutage: true,
     async publish(message) {
       try {
         await connected()
