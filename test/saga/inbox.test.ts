@@ -1,5 +1,6 @@
 // However often a message is delivered, it takes effect once, and is acknowledged only after the commit.
 import type { EventEmitter } from 'node:events'
+import { readFile } from 'node:fs/promises'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import type { Tx } from '../../packages/saga/src/database.ts'
 import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
@@ -150,6 +151,24 @@ test('a deferred message keeps its place, whichever message comes back first', a
   expect(await booked()).toEqual([1, 2, 3])
 })
 
+test('behind a message that its broker has lost, its sequence waits until its row is deleted as the guide says', async () => {
+  const one = inbox(failingFor(new Set([1])))
+  const [lost, second, third] = [message(1), message(2), message(3)]
+  await one.receive(lost)
+  for (const waiting of [second, third]) expect((await one.receive(waiting)).kind).toBe('again')
+  await due()
+  expect((await one.receive(second)).kind).toBe('again')
+  const [, first, remove] = /```sql\n(-- The first of each sequence[^;]+);\n([^`]+);\n```/.exec(
+    (await readFile('docs/guide/saga.md', 'utf8')).replaceAll('fencepost.', `${kit.schema}.`),
+  )!
+  const { rows } = await kit.pool.query(first!)
+  expect(rows).toMatchObject([{ consumer_id: 'test', message_id: lost.messageId, last_error: 'not today' }])
+  await kit.pool.query(remove!.replace('billing', 'test').replace('…', rows[0].message_id))
+  expect((await one.receive(third)).kind).toBe('again')
+  for (const waiting of [second, third]) expect(await one.receive(waiting)).toEqual({ kind: 'ack' })
+  expect(await booked()).toEqual([2, 3])
+})
+
 test('messages behind a failed one of their sequence wait; other sequences do not', async () => {
   const bad = new Set([1])
   const one = inbox(failingFor(bad))
@@ -297,6 +316,46 @@ test('two processes replay one sequence: no message overtakes the one before it'
   go.resolve()
   expect(await slow).toBe(2)
   expect(await booked()).toEqual([1, 2])
+})
+
+// Bug: one look took the first hundred and no others, so that those behind a hundred whose locks were held were never begun.
+test('letters are replayed behind more than a hundred that have to wait, and of a sequence the first alone is asked', async () => {
+  const one = inbox(failingFor(new Set([1])), { retry: { maxAttempts: 1 } })
+  await Promise.all(Array.from({ length: 101 }, (_, n) => one.receive(message(1, `held-${n}`))))
+  await one.receive(message(1, 'sequence'))
+  await one.receive(message(2, 'sequence'))
+  await one.receive(message(1, 'free'))
+  await replayDeadLetters(
+    kit,
+    (await listDeadLetters(kit, { limit: 1_000 })).map(({ id }) => id),
+  )
+  const asked: string[] = []
+  const handle: Handler = async (tx, received) => {
+    asked.push(received.aggregateId)
+    if (received.aggregateId !== 'free') throw new LockNotAcquiredError(['shelf/pen'], 100)
+    await book(tx, received)
+  }
+  expect(await replayOnce(kit, 'test', { Paid: handle })).toBe(1)
+  expect(await booked()).toEqual([1])
+  expect(asked.toSorted()).toEqual(
+    ['free', 'sequence', ...Array.from({ length: 101 }, (_, n) => `held-${n}`)].toSorted(),
+  )
+})
+
+test('a replay ends after the letter that it is at, where its consumer is stopped', async () => {
+  const one = inbox(failingFor(new Set([1])), { retry: { maxAttempts: 1 } })
+  for (const aggregateId of ['a', 'b', 'c']) await one.receive(message(1, aggregateId))
+  await replayDeadLetters(
+    kit,
+    (await listDeadLetters(kit)).map(({ id }) => id),
+  )
+  let stopped = false
+  const handle: Handler = async (tx, received) => {
+    stopped = true
+    await book(tx, received)
+  }
+  expect(await replayOnce(kit, 'test', { Paid: handle }, {}, () => !stopped)).toBe(1)
+  expect(await replayOnce(kit, 'test', { Paid: handle })).toBe(2)
 })
 
 test('a handler that works outside is replayed while no transaction is open: a pool of one connection is enough', async () => {

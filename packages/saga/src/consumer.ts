@@ -64,7 +64,9 @@ async function startConsumer(options: ConsumerOptions): Promise<Consumer> {
   let stopped = false
   let replaying = Promise.resolve()
   const replay = () => {
-    replaying = replayOnce(kit, consumerId, options.handlers, options).catch(onError).then(again, again)
+    replaying = replayOnce(kit, consumerId, options.handlers, options, () => !stopped)
+      .catch(onError)
+      .then(again, again)
   }
   const again = () => {
     if (!stopped) timer = kit.clock.timer(replayIntervalMs, replay)

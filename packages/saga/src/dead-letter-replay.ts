@@ -68,21 +68,48 @@ type Replay = {
   readonly reading: Reading
 }
 
-/** Returns how many succeeded. */
+/** Letters that are read together. */
+const pageSize = 100
+
+/**
+ * Each letter once; of a sequence none after one that waits or is dead again. Ends early where `goOn` says no. Returns how many
+ * succeeded.
+ */
 export async function replayOnce(
   kit: SagaKit,
   consumerId: string,
   handlers: Handlers,
   reading: Reading = {},
+  goOn: () => boolean = () => true,
 ): Promise<number> {
-  const { rows } = await kit.query<{ id: string }>(
-    `SELECT d.id FROM ${kit.schema}.dead_letters d LEFT JOIN ${kit.schema}.inbox i USING (consumer_id, message_id)
-     WHERE d.source = 'inbox' AND d.consumer_id = $1 AND d.status = 'replaying' ORDER BY i.arrival NULLS FIRST, d.id LIMIT 100`,
-    [consumerId],
-  )
   let through = 0
-  for (const { id } of rows) if (await replayLetter({ kit, consumerId, handlers, reading }, id)) through += 1
+  const halted = new Set<string>()
+  let page: readonly Due[] = []
+  do {
+    page = await nextPage(kit, consumerId, page.at(-1))
+    for (const { id, ordering_key } of page) {
+      if (!goOn()) return through
+      if (ordering_key !== null && halted.has(ordering_key)) continue
+      if (await replayLetter({ kit, consumerId, handlers, reading }, id)) through += 1
+      else if (ordering_key !== null) halted.add(ordering_key)
+    }
+  } while (page.length === pageSize)
   return through
+}
+
+type Due = { id: string; arrival: string; ordering_key: string | null }
+
+/** A letter without a row in the inbox is that of a message that nobody read: it comes before all others. */
+async function nextPage(kit: SagaKit, consumerId: string, last: Due | undefined): Promise<readonly Due[]> {
+  const { rows } = await kit.query<Due>(
+    `SELECT d.id::text AS id, coalesce(i.arrival, 0)::text AS arrival, d.ordering_key
+     FROM ${kit.schema}.dead_letters d LEFT JOIN ${kit.schema}.inbox i USING (consumer_id, message_id)
+     WHERE d.source = 'inbox' AND d.consumer_id = $1 AND d.status = 'replaying'
+       AND (coalesce(i.arrival, 0), d.id) > ($2::bigint, $3::bigint)
+     ORDER BY coalesce(i.arrival, 0), d.id LIMIT ${pageSize}`,
+    [consumerId, last?.arrival ?? -1, last?.id ?? 0],
+  )
+  return rows
 }
 
 async function replayLetter(replay: Replay, id: string): Promise<boolean> {
