@@ -680,6 +680,40 @@ test('an outage of the database, however long, does not let messages of one sequ
   expect(await booked()).toEqual([1, 2])
 })
 
+// Bug: a full disk made dead letters of all messages within minutes.
+test('while the disk of the database is full, a message spends no attempt and keeps its place', async () => {
+  let full = true
+  const one = inbox(
+    async (tx, received) => {
+      if (full) await tx.query(`DO $$ BEGIN RAISE 'No space left on device' USING ERRCODE = '53100'; END $$`)
+      await book(tx, received)
+    },
+    { retry: { maxAttempts: 1 } },
+  )
+  const [first, second] = [message(1), message(2)]
+  expect((await one.receive(first)).kind).toBe('again')
+  full = false
+  expect((await one.receive(second)).kind).toBe('again')
+  for (const sent of [first, second]) expect(await one.receive(sent)).toEqual({ kind: 'ack' })
+  expect(await booked()).toEqual([1, 2])
+})
+
+// Bug: a session on which nobody answers cost the message an attempt.
+test('a session that says nothing (`query_timeout` of pg) costs a message no attempt', async () => {
+  kit = await testKit(server, { pool: server.pool({ query_timeout: 300 }) })
+  const one = inbox(book, { retry: { maxAttempts: 1 } })
+  const { rows } = await kit.pool.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
+  process.kill(rows[0]!.pid, 'SIGSTOP')
+  try {
+    const paid = message(1)
+    expect((await one.receive(paid)).kind).toBe('again')
+    expect(await one.receive(paid)).toEqual({ kind: 'ack' })
+    expect(await booked()).toEqual([1])
+  } finally {
+    process.kill(rows[0]!.pid, 'SIGCONT')
+  }
+})
+
 test('a consumer stopped during an outage returns its messages', async () => {
   const clock = new VirtualClock()
   const door = await openDoor({ path: `${server.folder}/.s.PGSQL.${server.port}` })

@@ -47,6 +47,7 @@ export const sqlState = {
   noTransaction: '25P01',
   failedTransaction: '25P02',
   readOnlyTransaction: '25006',
+  diskFull: '53100',
 } as const
 
 /** By identity: of errors that have it elsewhere than in their `code`. */
@@ -98,23 +99,29 @@ export function isReadOnly(error: unknown): boolean {
   return sqlStateOf(error) === sqlState.readOnlyTransaction
 }
 
+/** `query_timeout` of `pg`: the server has not answered, or not yet. Of a statement of the application it may be the statement's fault. */
+function isUnanswered(error: unknown): boolean {
+  return sqlStateOf(error) === undefined && (error as Error | null)?.message === 'Query read timeout'
+}
+
 /** A query of the kit's own: outside a transaction, or in one before any work of the application. */
 export async function asked<T>(question: Promise<T>): Promise<T> {
   try {
     return await question
   } catch (error) {
-    if (isConnectionLoss(error) || isReadOnly(error)) markOutage(error)
+    if (isConnectionLoss(error) || isReadOnly(error) || isUnanswered(error)) markOutage(error)
     throw error
   }
 }
 
 /**
  * The kit's own database was out of reach. The place that raised the error decides: a handler that cannot reach another
- * system throws the same codes, and that is the handler's failure.
+ * system throws the same codes, and that is the handler's failure. Only a full disk is nobody's, whichever statement meets it.
  */
 export function isOutage(error: unknown): boolean {
   return (
     error instanceof CommitOutcomeUnknownError ||
+    sqlStateOf(error) === sqlState.diskFull ||
     (typeof error === 'object' && error !== null && metOutage.has(error))
   )
 }

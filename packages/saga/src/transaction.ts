@@ -176,7 +176,7 @@ async function runOnce<T>(
   client.on('error', onError)
   let failure: unknown
   try {
-    await client.query(begin(options))
+    await asked(client.query(begin(options)))
     const result = await inTransaction(pool, client as Tx, () => work(client as Tx))
     // Lost before COMMIT was sent: nothing has happened.
     if (lost !== undefined) throw lost

@@ -6,6 +6,7 @@ import {
   createMailboxPublisher,
   createMailboxSubscriber,
 } from '../../../packages/saga/src/brokers/mailbox.ts'
+import { BrokerUnavailableError } from '../../../packages/saga/src/errors.ts'
 import type { SagaKit } from '../../../packages/saga/src/kit.ts'
 import { eventually } from '../../support/eventually.ts'
 import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
@@ -19,6 +20,27 @@ beforeAll(async () => {
 })
 afterAll(() => server[Symbol.asyncDispose]())
 const never = new AbortController().signal
+
+// Bug: each was a refusal of the message, and ten of them a dead letter.
+test('a full disk and a session that says nothing are no fault of a message: they cost it no attempt', async () => {
+  const kit = await testKit(server, { pool: server.pool({ query_timeout: 300 }), housekeeping: false })
+  const put = () => createMailboxPublisher(kit).publish(outbound('orders', 1), never)
+  await kit.pool.query(`CREATE FUNCTION ${kit.schema}.full() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE 'No space left on device' USING ERRCODE = '53100'; END $$`)
+  await kit.pool.query(
+    `CREATE TRIGGER full_disk BEFORE INSERT ON ${kit.schema}.mailbox EXECUTE FUNCTION ${kit.schema}.full()`,
+  )
+  await expect(put()).rejects.toBeInstanceOf(BrokerUnavailableError)
+  await kit.pool.query(`DROP TRIGGER full_disk ON ${kit.schema}.mailbox`)
+  const { rows } = await kit.pool.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
+  process.kill(rows[0]!.pid, 'SIGSTOP')
+  try {
+    await expect(put()).rejects.toBeInstanceOf(BrokerUnavailableError)
+    await put()
+  } finally {
+    process.kill(rows[0]!.pid, 'SIGCONT')
+  }
+})
 
 test('the only consumer is killed in a handler: what is behind its message waits, and other aggregates go on', async () => {
   const kit = await testKit(server, { housekeeping: false })
