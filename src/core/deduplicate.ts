@@ -199,7 +199,8 @@ async function forwardAndSettle(
     case 'no_answer': {
       // It may have been executed. The claim stays until its lease ends; then the next attempt is a takeover.
       const { leaseMs: retryAfterMs } = request.policy
-      const outcome: Outcome = { kind: 'indeterminate', cause: result.cause, retryAfterMs, execution }
+      const { cause, detail } = result
+      const outcome: Outcome = { kind: 'indeterminate', cause, detail, retryAfterMs, execution }
       return { outcome, lease: 'abandoned' }
     }
     case 'answered': {

@@ -340,6 +340,8 @@ export type DecidedEvent = {
   readonly leaseRemainingMs?: number
   /** Of the problem document that was sent: its `instance`. */
   readonly instance?: string
+  /** Where the application gave no answer: what its connection said. */
+  readonly because?: string
 }
 
 export interface Events {

@@ -73,6 +73,7 @@ export type Outcome =
   | {
       readonly kind: 'unprotected_no_answer'
       readonly cause: 'reset' | 'timeout' | 'malformed'
+      readonly detail: string
       readonly found?: Found
     }
   /** The key was used for another request. */
@@ -105,6 +106,8 @@ export type Outcome =
   | {
       readonly kind: 'indeterminate'
       readonly cause: 'reset' | 'timeout' | 'malformed'
+      /** For the log, as with `never_sent`: what the connection said. */
+      readonly detail: string
       readonly retryAfterMs: number
       readonly execution: Execution
     }
@@ -183,7 +186,7 @@ export function unprotected(result: ForwardResult, of: { readonly found?: Found 
     case 'never_sent':
       return result
     case 'no_answer':
-      return { kind: 'unprotected_no_answer', cause: result.cause, ...of }
+      return { kind: 'unprotected_no_answer', cause: result.cause, detail: result.detail, ...of }
   }
 }
 

@@ -17,6 +17,14 @@ export type Line = {
   readonly fields: Readonly<Record<string, unknown>>
 }
 
+/** Of an unprotected request that got no answer both are known: the nodes have an alert of their own. */
+function errorOf({ because, notAsked }: Pick<EventOf<'decided'>, 'because' | 'notAsked'>): {
+  error?: string
+} {
+  if (because !== undefined) return { error: because }
+  return notAsked === undefined ? {} : { error: `no node was asked: ${whyNotAsked(notAsked)}` }
+}
+
 /** Undefined for events that metrics describe better than a line each. */
 export function lineOf<K extends CoreEvent['kind']>(
   event: EventOf<K> & { kind: K },
@@ -48,7 +56,7 @@ const LINES: {
       attempt: event.attempt,
       ...remaining(event.leaseRemainingMs),
       ...reached(event.answered, nodeCount),
-      ...(event.notAsked === undefined ? {} : { error: `no node was asked: ${whyNotAsked(event.notAsked)}` }),
+      ...errorOf(event),
       instance: event.instance,
     },
   }),

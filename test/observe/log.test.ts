@@ -124,6 +124,11 @@ describe('fields', () => {
       { idempotency_key: 'order-17' },
     ],
     [
+      'a request without an answer of the application says why',
+      { ...decided, detail: 'application-unreachable', because: 'ENOTFOUND' } as CoreEvent,
+      { message: 'acquired: application-unreachable', error: 'ENOTFOUND' },
+    ],
+    [
       'a renewal that failed says so',
       { kind: 'lease_renewed', recordKey: KEY, token: 5, result: 'lost', durationMs: 3 },
       { level: 'warn', renewal_failed: true, idempotency_key: 'abababababababab' },

@@ -37,6 +37,8 @@ export type Answer = {
   /** Finer than the decision: an `Idempotency-Status`, or the code of a problem. */
   readonly detail: string
   readonly execution?: Execution
+  /** Where the application gave no answer: what its connection said. For the log and not for the client, whom it would tell addresses. */
+  readonly because?: string
   /** Of a problem document: what it names itself by. */
   readonly instance?: string
 }

@@ -60,21 +60,19 @@ export async function bypass(
   )
   if (reply.kind === 'answered') return passed(reply.status, reply.headers, reply.body)
   const context = { instance: ports.newInstance }
+  const because = reply.detail
   // The body was malformed or late: this is the client's answer, not what the application made of a part of it.
   if (inbound.cut.aborted) return problemAnswer(inbound.cut.reason as Problem, context, 'bypassed')
   if (reply.kind === 'never_sent') {
-    return problemAnswer(
-      { code: 'application-unreachable', detail: 'No connection to the application. Nothing was sent.' },
-      context,
-      'bypassed',
-    )
+    const problem = {
+      code: 'application-unreachable',
+      detail: 'No connection to the application. Nothing was sent.',
+    } as const
+    return { ...problemAnswer(problem, context, 'bypassed'), because }
   }
   const { code, detail } = noAnswer(reply.cause, answerWithinMs)
-  return problemAnswer(
-    { code, detail: `${detail} The request may have been carried out.` },
-    context,
-    'bypassed',
-  )
+  const problem = { code, detail: `${detail} The request may have been carried out.` }
+  return { ...problemAnswer(problem, context, 'bypassed'), because }
 }
 
 /**

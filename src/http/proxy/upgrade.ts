@@ -89,7 +89,8 @@ export async function passUpgrade(
               detail: 'No connection to the application. Nothing was sent.',
             } as const)
           : noAnswer(reply.cause, call.answerWithinMs)
-      const answer = problemAnswer(problem, { instance: ports.newInstance }, 'bypassed')
+      const refused = problemAnswer(problem, { instance: ports.newInstance }, 'bypassed')
+      const answer: Answer = { ...refused, because: reply.detail }
       await raw(socket, answer)
       return answer
     }

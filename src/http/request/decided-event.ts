@@ -34,6 +34,7 @@ export function decidedEvent(answer: Answer, context: DecisionContext): DecidedE
   if (tenant !== undefined) event.tenant = tenant
   if (shownKey !== undefined) event.idempotencyKey = shownKey
   if (answer.instance !== undefined) event.instance = answer.instance
+  if (answer.because !== undefined) event.because = answer.because
   if (found !== undefined) Object.assign(event, found)
   if (answer.execution !== undefined) Object.assign(event, answer.execution)
   return event

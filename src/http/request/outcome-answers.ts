@@ -45,9 +45,12 @@ export function answerFor(
     case 'too_many_waiters':
     case 'unavailable':
     case 'damaged':
-    case 'never_sent':
-    case 'unprotected_no_answer':
       return problemAnswer(problemFor(outcome, answerWithinMs), context, STATUS_OF[outcome.kind])
+    case 'never_sent':
+    case 'unprotected_no_answer': {
+      const answer = problemAnswer(problemFor(outcome, answerWithinMs), context, STATUS_OF[outcome.kind])
+      return { ...answer, because: outcome.detail }
+    }
     case 'indeterminate': {
       if (outcome.cause === 'answer')
         return passedOn(outcome.response, 'indeterminate', {
@@ -55,7 +58,7 @@ export function answerFor(
           execution: outcome.execution,
         })
       const answer = problemAnswer(problemFor(outcome, answerWithinMs), context, STATUS_OF[outcome.kind])
-      return { ...answer, execution: outcome.execution }
+      return { ...answer, execution: outcome.execution, because: outcome.detail }
     }
   }
 }

@@ -316,6 +316,33 @@ test('a refused connection is 502 at once, no request is sent, and a retry is ex
   late.close()
 })
 
+// Bug: the log said that there was no answer, and neither it nor anything else why: a wrong name looked like a stopped process.
+test.each<[what: string, origin: () => Promise<string>, because: string]>([
+  ['nobody listens', async () => `http://127.0.0.1:${await freePort()}`, 'ECONNREFUSED'],
+  ['no socket file', async () => 'unix:/nowhere/application.sock', 'ENOENT'],
+])(
+  'the event of a request that did not reach its application says why: %s',
+  async (_what, origin, because) => {
+    await using proxy = await startProxy(await origin())
+    await proxy.post('k')
+    await (await proxy.fetch('/x')).text()
+    const decided = proxy.events.filter(({ kind }) => kind === 'decided')
+    expect(decided).toMatchObject([
+      { decision: 'acquired', detail: 'application-unreachable', because },
+      { decision: 'bypassed', detail: 'application-unreachable', because },
+    ])
+  },
+)
+
+test('the event of a request without a whole answer says what became of its connection', async () => {
+  await using application = await startRawApplication(`${OK}Content-Length: 9\r\n\r\nok`, 'end')
+  await using proxy = await startProxy(application.origin)
+  await proxy.post('k')
+  expect(proxy.events.filter(({ kind }) => kind === 'decided')).toMatchObject([
+    { detail: 'application-reset', because: 'UND_ERR_SOCKET' },
+  ])
+})
+
 test('the application may listen on a Unix socket; a missing one is 502, and no request is sent', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'fencepost-'))
   const path = join(folder, 'application.sock')
