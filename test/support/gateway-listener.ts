@@ -33,6 +33,7 @@ export type GatewayListener = AsyncDisposable & {
   readonly port: number
   readonly nodes: readonly StoppableNode[]
   readonly failures: readonly unknown[]
+  readonly events: readonly CoreEvent[]
   /** The records of requests claimed until now, in order. */
   claimed(): readonly string[]
   /** The present state of a record on a majority. */
@@ -82,6 +83,7 @@ export async function startGatewayListener(given: GatewayListenerOptions = {}): 
     port: Number(new URL(origin).port),
     nodes,
     failures,
+    events: published,
     // The secret that signs ids has a record of its own.
     claimed: () =>
       published.flatMap((event) =>

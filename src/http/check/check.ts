@@ -94,8 +94,9 @@ export async function check(
   const scope = scopeOf(original.request, rules)
   if ('code' in scope) return refused(scope)
   // Before the body is read, as in the proxy: a slow tenant occupies its own quota.
-  const place = ports.quotas.enter(scope.tenant)
-  if (place.kind === 'reached') return refused(quotaProblem(place))
+  const { tenant } = scope
+  const place = ports.quotas.enter(tenant)
+  if (place.kind === 'reached') return { ...refused(quotaProblem(place)), tenant }
   using _ = place
   const body = await read(route.bodyLimitBytes)
   const identified: Identification | Exclude<Body, { kind: 'whole' }> =
@@ -114,7 +115,7 @@ export async function check(
       const { recordKey, fingerprint, clientKey, keyForApplication } = identified
       const decided = await claim(original, { recordKey, fingerprint }, route, keyForApplication, ports)
       if (decided.kind !== 'granted') place.notNew()
-      return { ...of, decided, recordKey, tenant: scope.tenant, clientKey }
+      return { ...of, decided, recordKey, tenant, clientKey }
     }
   }
 }

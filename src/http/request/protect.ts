@@ -51,12 +51,12 @@ export type ProtectedCall = {
   readonly forward: (body: Buffer, claimed: Claimed | undefined) => Promise<ForwardResult>
 }
 
-/** The identity of a request, for events. */
+/** The identity of a request, for events: of one that was refused at a limit, whose limit it was. */
 export type About = {
-  readonly recordKey: string
   readonly tenant: string
-  readonly clientKey: string | undefined
-  readonly found: Found | undefined
+  readonly recordKey?: string
+  readonly clientKey?: string | undefined
+  readonly found?: Found | undefined
 }
 
 export type Protected =
@@ -87,8 +87,12 @@ export async function protect(
   const scope = scopeOf(request, options.scope)
   if ('code' in scope) return refuse(scope)
   // Before the body is read: a slow tenant occupies its own quota.
-  const place = ports.quotas.enter(scope.tenant)
-  if (place.kind === 'reached') return refuse(quotaProblem(place))
+  const { tenant } = scope
+  const place = ports.quotas.enter(tenant)
+  if (place.kind === 'reached') {
+    const answer = problemAnswer(quotaProblem(place), { instance })
+    return { kind: 'answer', answer, passesOn: false, about: { tenant } }
+  }
   // Not `using`: for the oldest Node that is compiled to code that costs each request a microsecond.
   try {
     const body = await call.readBody(route.bodyLimitBytes)
@@ -110,7 +114,7 @@ export async function protect(
         const outcome = await once(call, identified, body.bytes, options, ports)
         if (!madeNewRecord(outcome)) place.notNew()
         const { recordKey, clientKey } = identified
-        const about = { recordKey, tenant: scope.tenant, clientKey, found: foundOf(outcome) }
+        const about = { recordKey, tenant, clientKey, found: foundOf(outcome) }
         const answer = answerFor(outcome, context, call.answerWithinMs)
         return { kind: 'answer', answer, passesOn: 'response' in outcome, about }
       }

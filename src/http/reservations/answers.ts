@@ -19,7 +19,8 @@ export type ApiAnswer =
   | {
       readonly kind: 'problem'
       readonly problem: Problem
-      /** For the event: the record that refused, and what its claim found out. */
+      /** For the event: whose limit was reached; or the record that refused, and what its claim found out. */
+      readonly tenant?: string
       readonly recordKey?: string
       readonly found?: Found
     }
@@ -32,7 +33,7 @@ export function problem(code: Problem['code'], detail: string, more: Partial<Pro
   return { kind: 'problem', problem: { code, detail, ...more } }
 }
 
-export function refusal(of: Problem): ApiAnswer {
+export function refusal(of: Problem): Refusal {
   return { kind: 'problem', problem: of }
 }
 

@@ -79,7 +79,8 @@ function decided(
 ): DecidedEvent {
   const known = done.kind === 'problem'
   const recordKey = made?.recordKey ?? (known ? done.recordKey : undefined)
-  const tenant = recordKey === undefined ? undefined : tenantOf(recordKey)
+  const ofLimit = known ? done.tenant : undefined
+  const tenant = recordKey === undefined ? ofLimit : tenantOf(recordKey)
   return {
     kind: 'decided',
     entrypoint: 'api',

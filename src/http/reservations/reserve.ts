@@ -73,10 +73,11 @@ export async function reserveFor(
   const budgetMs = Math.max(1, options.budgetMs - (clock.monoMs() - startedMonoMs))
   const request = requestFor(input, wanted, { ...times, budgetMs }, secret)
   const [first] = inOrder(request.intents)
+  const { tenant } = wanted.scope
   const full = outstanding.full(request.sessionTag, first?.recordKey ?? '')
-  if (full !== undefined) return tooManyHeld(full, times.leaseMs)
-  const place = ports.quotas.enter(wanted.scope.tenant)
-  if (place.kind === 'reached') return refusal(quotaProblem(place))
+  if (full !== undefined) return { ...tooManyHeld(full, times.leaseMs), tenant }
+  const place = ports.quotas.enter(tenant)
+  if (place.kind === 'reached') return { ...refusal(quotaProblem(place)), tenant }
   using _ = place
   const result = await reserveOrWait(request, times.waitMs, gone, { leases, waiters, clock, random })
   if (result.kind !== 'reserved') {
@@ -110,7 +111,7 @@ function requestFor(
   }
 }
 
-function tooManyHeld(limit: number, leaseMs: number): ApiAnswer {
+function tooManyHeld(limit: number, leaseMs: number) {
   return problem(
     'session-reservations',
     `The session holds ${limit} reservations through this sidecar, which is the limit. Nothing was reserved; complete or release some of them first.`,

@@ -26,6 +26,11 @@ test('a tenant with too many new records gets the limit, another tenant passes, 
     code: 'tenant-new-records',
     detail: expect.stringContaining('more than 2 new records within a second'),
   })
+  // Bug: the log said that a tenant is refused, and not which.
+  expect(gateway.events.findLast(({ kind }) => kind === 'decided')).toMatchObject({
+    decision: 'overloaded',
+    tenant: 'default',
+  })
   expect((await check(gateway, 'c', { 'x-tenant-id': 'other' })).status).toBe(200)
   expect(gateway.claimed().length).toBe(3)
   quotaClock.advance(1_000)

@@ -118,6 +118,11 @@ test.each<[what: string, tenants: object, said: string]>([
     expect(refused.status).toBe(429)
     expect(refused.headers.get('retry-after')).toBe('1')
     expect(await refused.json()).toMatchObject({ detail: expect.stringContaining(said) })
+    // Bug: the log said that a tenant is refused, and not which.
+    expect(proxy.events.findLast(({ kind }) => kind === 'decided')).toMatchObject({
+      decision: 'overloaded',
+      tenant: 'default',
+    })
     expect((await proxy.post('b', '{}', { 'x-tenant-id': 'other' })).status).toBe(201)
     held.release()
     expect((await first).status).toBe(201)

@@ -74,6 +74,11 @@ test.each<[code: ProblemCode, given: TestApiOptions]>([
   await ask('v')
   const { status, body } = await ask('w')
   expect(body.code).toBe(code)
+  // Bug: the log said that a tenant is refused, and not which.
+  expect(api.events.findLast(({ kind }) => kind === 'decided')).toMatchObject({
+    decision: 'overloaded',
+    tenant: 'default',
+  })
   const { paths } = await served()
   const { content } = paths['/v1/reservations']!.post!.responses[status]!
   expect(Object.keys(content['application/problem+json']?.examples ?? {})).toContain(code)
