@@ -8,13 +8,15 @@ export type LapsedClaim = { readonly recordKey: string; readonly fence: number }
 /**
  * @param index of the node
  * @param cursor `0` to begin; the returned one is `0` at the end
- * @throws Error where the node does not vote now or does not answer
+ * @returns none of a node that does not vote: that is told of where its state changes, and the others show its records
+ * @throws Error where the node does not answer
  */
 export async function lapsedClaims(
   nodes: RedisNodes,
   index: number,
   cursor: string,
 ): Promise<{ readonly found: readonly LapsedClaim[]; readonly cursor: string }> {
+  if (nodes.members[index]?.state.kind !== 'voting') return { found: [], cursor: '0' }
   const step = await scanRecords(nodes, index, cursor)
   const found = step.found.flatMap(({ recordKey, record, nodeMs }) => {
     if (record.state !== 'claimed') return []

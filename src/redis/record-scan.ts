@@ -46,7 +46,8 @@ export async function scanKeys(nodes: RedisNodes, index: number, cursor: string)
 
 async function keysOf(nodes: RedisNodes, index: number, cursor: string) {
   const member = nodes.members[index]
-  if (member?.state.kind !== 'voting') throw new Error(`node ${index} does not vote now`)
+  if (member === undefined) throw new RangeError(`there is no node ${index}`)
+  if (member.state.kind !== 'voting') throw new Error(`${member.node.name} does not vote now`)
   const node = nodes.enrolmentNode(member, member.state.facts)
   return { node, step: await node.keys(cursor) }
 }
