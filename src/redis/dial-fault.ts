@@ -42,13 +42,22 @@ const UNKNOWN_AUTHORITY = new Set([
   'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
 ])
 
+/** A process that was stopped, a machine that stands still: the kernel takes the connection in its place. */
+export const ANSWERS_NOTHING = 'it takes connections and answers nothing: it hangs, or its machine does'
+
 /** @param error undefined: the connection was closed without one */
 export function dialFault(error: DialError | undefined, dial: Dial): string {
+  if (error === undefined && isGivenUp(dial)) return ANSWERS_NOTHING
   const said = error === undefined ? 'connection closed' : wordsOf(error)
   const meaning = error?.code === undefined ? undefined : meaningOf(error.code, error.message, dial.tls)
   if (meaning !== undefined) return `${meaning} (${said})`
   const guess = guessOf(error?.code, error === undefined, dial)
   return guess === undefined ? said : `${said}: ${guess}`
+}
+
+/** Closed by this side, and not a byte had come. */
+function isGivenUp({ stream, connected }: Dial): boolean {
+  return connected && stream !== undefined && stream.bytesRead === 0 && !stream.readableEnded
 }
 
 /** Without the addresses and lines of OpenSSL, and without what Node advises for its own command line. */

@@ -19,6 +19,7 @@ import { within } from '../core/retry.ts'
 import type { ClusterNodes, RedisNodesOptions } from './cluster-nodes.ts'
 import { createRedisClient, onDown } from './connect.ts'
 import { NodeContinuity } from './continuity.ts'
+import { ANSWERS_NOTHING } from './dial-fault.ts'
 import { Enroller } from './enroller.ts'
 import { RedisEnrolmentNode } from './enrolment.ts'
 import { Glances } from './glance.ts'
@@ -109,7 +110,9 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
         client.on('ready', () => void this.inspect(member))
         // A suspended process accepts the connection and never gets ready.
         const ready = within(clock, readyMs, client.connect(), 'not ready in time')
-        await ready.catch(() => {})
+        await ready.catch(() => {
+          if (client.status === 'connect') this.#down(member, ANSWERS_NOTHING)
+        })
         await this.inspect(member)
         this.#watch.add(member)
       }),

@@ -3,7 +3,9 @@
  *
  * Bug: it was `connection closed` whatever had happened, because each failure ends its connection.
  */
-import { test } from 'vitest'
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
+import { expect, onTestFinished, test } from 'vitest'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
@@ -36,6 +38,32 @@ test('each node that can not be used says why, for as long as it is so', async (
       (why, index) => why.test(told[index] ?? '') && !told[index]?.includes('connection closed'),
     )
   })
+})
+
+// Bug: once it was dialled again, it was told as one that may speak TLS alone, so people changed its URL.
+test('a node that takes connections and answers nothing is told as such, and not as one that speaks TLS', async () => {
+  const silent = createServer((socket) => void socket.on('error', () => {})).listen(0, '127.0.0.1')
+  await once(silent, 'listening')
+  onTestFinished(() => void silent.close())
+  await using servers = await startRedisServers(2)
+  const { port } = silent.address() as AddressInfo
+  await using sidecar = await startSidecar({
+    FENCEPOST_REDIS_NODES: [...servers.urls, `redis://127.0.0.1:${port}`].join(),
+  })
+  let dialled = 0
+  silent.on('connection', () => {
+    dialled += 1
+  })
+  const reasons = new Set<string>()
+  await eventually('it is dialled again and again', async () => {
+    const answer = await fetch(`${sidecar.admin}/readyz`)
+    const { nodes } = (await answer.json()) as { nodes: { reason?: string }[] }
+    reasons.add(nodes[2]?.reason ?? '')
+    return dialled >= 2
+  })
+  expect([...reasons].filter((reason) => reason !== 'not connected yet')).toEqual([
+    'it takes connections and answers nothing: it hangs, or its machine does',
+  ])
 })
 
 // Bug: the log had one line, at level info, with `quorum_nodes: "2/3"`, while no node voted and none ever would.

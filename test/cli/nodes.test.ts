@@ -72,6 +72,15 @@ test('status shows each node, the name of the cluster and the majority', async (
   expect(stdout).toMatch(/redis-0 .*, clock [+-][0-9.]+ ms \(± [0-9.]+\)/)
 })
 
+// Bug: it was `not connected yet`, which says neither what is wrong nor that waiting does not help.
+test('status says of a node that stands still that it takes connections and answers nothing', async () => {
+  const { servers } = await start(3)
+  servers.pause(1)
+  const { exitCode, stdout } = await run(servers, 'status')
+  expect(exitCode).toBe(0)
+  expect(stdout).toMatch(/^redis-1 .* down +it takes connections and answers nothing: /m)
+})
+
 test('a stall of the command itself makes no node look down', async () => {
   const { servers } = await start(3)
   const { io, stdout } = bufferedIo({

@@ -136,14 +136,17 @@ function reachable({ name, address, state, reason = '' }: NodeSeen): Finding[] {
     case 'unfit':
       return [finding('node', 'failed', `${name} (${address}) must not vote: ${reason}`)]
     case 'down':
-      return [
-        finding(
-          'node',
-          'failed',
-          `${name} (${address}) does not answer (${reason}): start it, or check name, port, network policy, password and certificates`,
-        ),
-      ]
+      return [finding('node', 'failed', `${name} (${address}) is down (${reason}): ${mendOf(reason)}`)]
   }
+}
+
+/** @param reason what the node said, or its connection */
+function mendOf(reason: string): string {
+  if (/^(NOPERM|RENAMED)/.test(reason))
+    return 'give its user the rights of docs/operations/nodes.md, "What the node\'s user must be allowed"'
+  if (/^(WRONGPASS|NOAUTH)/.test(reason))
+    return 'its user and password are not those of its URL, or of FENCEPOST_REDIS_USERNAME and FENCEPOST_REDIS_PASSWORD_FILE: give both sides the same'
+  return 'start it, or check name, port, network policy and certificates'
 }
 
 /** From here a machine shows by its address alone: two nodes behind different addresses may still share one. */
