@@ -2,7 +2,8 @@
  * `fencepost saga migrate | plans | lag | list | show | retry | compensate | dead-letters | retention`: an operator's commands
  * for the tables of the saga kit.
  *
- * Owns the words on the terminal. It needs only the database, no sidecar: `--database` or DATABASE_URL.
+ * Owns the words on the terminal. It needs only the database, no sidecar: `--database` or DATABASE_URL; in the pod of a sidecar,
+ * which has no shell to set one with, it is the database of its settings.
  */
 
 import {
@@ -23,17 +24,21 @@ import {
 } from '@fencepost/saga'
 import { explained, openSagaKit } from '@fencepost/saga/admin'
 import { InvalidArgumentError, Option, type Command as Parser } from 'commander'
+import { loadConfig } from '../config/load.ts'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
 
-type Where = { readonly database?: string; readonly schema: string }
+type Where = { readonly database?: string; readonly schema?: string }
 type OnKit = (kit: SagaKit) => Promise<ExitCode>
 
 export const saga: Command = (args, io) =>
   withArguments('saga', args, io, (parser, done) => {
     parser
       .description('Looks after the tables of the saga kit (docs/guide/saga.md).')
-      .option('--database <url>', 'postgres://user:password@host/database; default: DATABASE_URL')
-      .option('--schema <name>', 'of the tables', 'fencepost')
+      .option(
+        '--database <url>',
+        'postgres://user:password@host/database; default: DATABASE_URL, else that of the settings of a sidecar (FENCEPOST_SAGA_DATABASE_FILE)',
+      )
+      .option('--schema <name>', 'of the tables; default: FENCEPOST_SAGA_SCHEMA, else fencepost')
     const on = async (act: OnKit, partitions?: number) =>
       done(await onKit(io, parser.opts<Where>(), act, partitions))
     const print = (value: unknown) => void io.stdout.write(`${JSON.stringify(value, undefined, 2)}\n`)
@@ -65,7 +70,7 @@ export const saga: Command = (args, io) =>
       )
       .option('--partitions <count>', 'of the outbox, as the services have it (default: 16)', Number)
       .action(({ partitions }: { partitions?: number }) =>
-        done(printedPlans(io, parser.opts<Where>().schema, partitions)),
+        done(printedPlans(io, placeOf(parser.opts<Where>(), io).schema, partitions)),
       )
     parser
       .command('lag')
@@ -173,15 +178,23 @@ function printedPlans(io: Io, schema: string, partitions: number | undefined): E
   }
 }
 
-async function onKit(
-  io: Io,
-  { database, schema }: Where,
-  act: OnKit,
-  partitions?: number,
-): Promise<ExitCode> {
-  const url = database ?? io.env.DATABASE_URL
+/** What is not given, as the settings of a sidecar say; where there are none, nothing is wrong with that. */
+function placeOf({ database, schema }: Where, io: Io): { readonly url?: string; readonly schema: string } {
+  const loaded = loadConfig(io.env, io.readFile)
+  const settings = loaded.kind === 'ok' ? loaded.config : undefined
+  const url = database ?? io.env.DATABASE_URL ?? settings?.sagaDatabase?.content.trim()
+  return {
+    schema: schema ?? settings?.sagaSchema ?? 'fencepost',
+    ...(url === undefined ? {} : { url }),
+  }
+}
+
+async function onKit(io: Io, where: Where, act: OnKit, partitions?: number): Promise<ExitCode> {
+  const { url, schema } = placeOf(where, io)
   if (url === undefined) {
-    io.stderr.write('Which database? Give --database postgres://… or set DATABASE_URL.\n')
+    io.stderr.write(
+      'Which database? Give --database postgres://… or set DATABASE_URL, or run this with the settings of a sidecar that name one (FENCEPOST_SAGA_DATABASE_FILE).\n',
+    )
     return EXIT.usage
   }
   if (!/^postgres(ql)?:\/\//.test(url)) {

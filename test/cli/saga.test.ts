@@ -22,6 +22,26 @@ async function run(...args: string[]) {
   return { exitCode, stdout: stdout(), stderr: stderr() }
 }
 
+// Bug: the runbooks run it in the pod of a sidecar, which has neither DATABASE_URL nor a shell to set it with; it said `Which database?`.
+test('in the pod of a sidecar the database and the schema are those of its settings', async () => {
+  const settings = {
+    FENCEPOST_REDIS_NODES: 'redis://a:6379,redis://b:6379,redis://c:6379',
+    FENCEPOST_PROXY_LISTEN: 'off',
+    FENCEPOST_SAGA_DATABASE_FILE: '/secrets/database',
+    FENCEPOST_SAGA_SCHEMA: kit.schemaName,
+  }
+  const { io, stdout, stderr } = bufferedIo(settings)
+  const readFile = (path: string) => (path === '/secrets/database' ? `${server.url}\n` : io.readFile(path))
+  expect(await saga(['lag'], { ...io, readFile })).toBe(0)
+  expect([JSON.parse(stdout()), stderr()]).toEqual([{ pending: 0, parked: 0, oldestAgeMs: 0 }, ''])
+})
+
+test('where nothing says which database, the command says what to give', async () => {
+  const { io, stderr } = bufferedIo({})
+  expect(await saga(['lag'], io)).toBe(64)
+  expect(stderr()).toMatch(/^Which database\? Give --database .*DATABASE_URL.*FENCEPOST_SAGA_DATABASE_FILE/)
+})
+
 test('migrate prints what it applied, once; a dry run prints what it would apply', async () => {
   const fresh = (...args: string[]) => run('--schema', 'by_command', 'migrate', ...args)
   expect((await fresh('--dry-run')).stdout).toBe(
