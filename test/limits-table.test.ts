@@ -31,7 +31,7 @@ const REACHED: Record<string, readonly (readonly [file: string, title: string])[
   'waiting duplicates of one route': [[LIMITS, 'requests in flight and waiting duplicates get their limits']],
   'waiting of one of them': [['test/http/proxy/answers.test.ts', 'a duplicate whose wait ends is in progress']],
   'connecting to the application': [[LIMITS, 'an application that does not accept connections']],
-  'the whole answer of the application': [['test/http/proxy/upstream.test.ts', 'a client gets 504 from an application that drips its body for ever']],
+  'the whole answer of the application; to a request that is not protected, its head': [['test/http/proxy/upstream.test.ts', 'a client gets 504 from an application that drips its body for ever'], ['test/http/proxy/bypass.test.ts', 'the time of the application is for the head of its answer']],
   'silence within a streamed answer': [['test/http/proxy/bypass.test.ts', 'an answer that falls silent is cut']],
   'a client that does not read its answer': [
     ['test/http/proxy/lifecycle.test.ts', 'a client that does not read its answer is cut off'],

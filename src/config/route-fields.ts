@@ -251,7 +251,7 @@ export const ROUTE_FIELDS = {
     'Requests that name the same entity are carried out one after the other; written like the parts of a key.',
   ),
   entityWait: like(SETTINGS.waitMaxMs, 'How long a request waits for its entities.'),
-  upstreamTimeout: like(SETTINGS.upstreamTimeoutMs, 'How long the application may take.'),
+  upstreamTimeout: like(SETTINGS.upstreamTimeoutMs, 'How long the application may take for its whole answer; in mode `bypass`, for the head of it.'),
   totalHold: like(SETTINGS.totalHoldMs, 'How long one request may hold its record, renewals included.'),
 } satisfies Record<string, Field<Shape<unknown>>>
 

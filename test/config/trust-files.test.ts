@@ -1,4 +1,8 @@
 /** Files with secrets: what is accepted, and that their content is never shown. */
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { describeErrors } from '../../src/config/errors.ts'
 import { loadConfig } from '../../src/config/load.ts'
@@ -33,6 +37,20 @@ describe.each([
     expect(told).not.toContain(KEY.slice(4, 20))
     expect(told).not.toContain('sssss')
   })
+})
+
+/** Bug: the page printed two keys, of which the first was too short, and the second one that everybody knows. */
+test('what docs/reference/http.md runs makes a key ring that is accepted', () => {
+  const page = readFileSync(join(import.meta.dirname, '../../docs/reference/http.md'), 'utf8')
+  const [, command = ''] = /^## Encryption\n[\s\S]*?^```sh\n([\s\S]*?)^```$/m.exec(page) ?? []
+  const folder = mkdtempSync(join(tmpdir(), 'key-ring-'))
+  try {
+    execFileSync('sh', ['-c', command], { cwd: folder })
+    const loaded = load('FENCEPOST_KEY_RING_FILE', readFileSync(join(folder, 'key-ring'), 'utf8'))
+    expect(loaded.kind === 'invalid' ? describeErrors(loaded.errors) : 'accepted').toBe('accepted')
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
 })
 
 describe('FENCEPOST_SAGA_DATABASE_FILE', () => {

@@ -4,6 +4,7 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
+import type { ServerResponse } from 'node:http'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { expect, test } from 'vitest'
 import { startApplication, startRawApplication } from '../../support/application.ts'
@@ -232,6 +233,27 @@ test('an answer that is cut at the end of a drain never looks whole to a client 
   const end = endOf(wire)
   await proxy.proxy.close(0)
   expect(await end).toBe('ECONNRESET')
+})
+
+test('the time of the application is for the head of its answer', async () => {
+  const limitMs = 200
+  await using application = await startApplication()
+  const answering = Promise.withResolvers<ServerResponse>()
+  application.onRequest = (_request, response) => {
+    response.writeHead(200).flushHeaders()
+    answering.resolve(response)
+  }
+  await using proxy = await startProxy(application.origin, { options: { upstreamTimeoutMs: limitMs } })
+  await using wire = await openWire(proxy.port)
+  wire.send('GET /x HTTP/1.1\r\nHost: a\r\n\r\n')
+  const response = await answering.promise
+  const beganMs = performance.now()
+  for (let parts = 1; performance.now() - beganMs < 3 * limitMs; parts++) {
+    response.write('.')
+    await eventually('the part arrives', () => wire.received().split('1\r\n.\r\n').length > parts)
+  }
+  response.end()
+  await eventually('its end', () => wire.received().endsWith('0\r\n\r\n'))
 })
 
 test('an answer that falls silent is cut', async () => {
