@@ -381,14 +381,21 @@ test.each(COMPLETES)(
   },
 )
 
-/** Bug: Caddy said that fencepost could not be reached, and to send the request again in a second. */
+/**
+ * Bugs: Caddy said that fencepost could not be reached, and to send the request again in a second; then, by its code, that there had been
+ * no connection to the application, so that a program could take the request for one that was not executed.
+ */
 test('Caddy does not say that nothing was carried out where the application breaks off', async () => {
   application.respond = (_request, response) => {
     response.socket?.destroy()
   }
   const answer = await post('caddy', randomUUID())
   expect([answer.status, answer.headers.has('retry-after')]).toEqual([502, false])
-  expect(await answer.json()).toMatchObject({ status: 502, detail: 'The request may have been carried out.' })
+  expect(await answer.json()).toMatchObject({
+    status: 502,
+    code: 'application-reset',
+    detail: 'The request may have been carried out.',
+  })
   expect(seen()).toHaveLength(1)
 })
 

@@ -1,7 +1,7 @@
 /**
  * Every problem code has a way to be reached, and the page lists exactly these codes.
  */
-import { readFileSync } from 'node:fs'
+import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import {
@@ -313,6 +313,20 @@ test('docs/reference/problems.md lists exactly the codes, with their statuses', 
   expect(listed.sort()).toEqual(
     PROBLEM_CODES.map((code) => [code, PROBLEMS[code].status, PROBLEMS[code].retryable]).sort(),
   )
+})
+
+/** What the configurations of gateways say in the place of a sidecar that did not answer. */
+test('every code that a configuration of deploy/gateways answers with is on a page', () => {
+  const root = join(import.meta.dirname, '../../..')
+  const page = readFileSync(join(root, 'docs/guide/gateways.md'), 'utf8')
+  const own = [...page.matchAll(/\| 503 `([a-z-]+)`/g)].map(([, code = '']) => code)
+  const said = globSync('deploy/gateways/**/*.{conf,lua,yaml}', { cwd: root })
+    .concat('deploy/gateways/caddy/Caddyfile')
+    .map((file) => readFileSync(join(root, file), 'utf8'))
+    .flatMap((text) => [...text.matchAll(/"code":"([a-z-]+)"|refusal\(\d+, "([a-z-]+)"/g)])
+    .map(([, json, kong]) => json ?? kong ?? '')
+  expect(new Set(said)).toContain('fencepost-unreachable')
+  expect([...new Set(said)].filter((code) => ![...PROBLEM_CODES, ...own].includes(code))).toEqual([])
 })
 
 test.each([
