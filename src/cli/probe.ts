@@ -61,7 +61,7 @@ export const probe: Command = (args, io) =>
       .description('floods entry points of sidecars with synthetic duplicates and judges the answers')
       .option(
         '--api <url...>',
-        'reservation API of a sidecar; several are asked in turn (default: FENCEPOST_URL)',
+        'reservation API of a sidecar; several are asked in turn (default: FENCEPOST_URL, or http://127.0.0.1:8081)',
       )
       .option('--fingerprint', 'compare fingerprints of these as well')
       .option('--proxy <url...>', 'proxy of a sidecar whose application is this probe')

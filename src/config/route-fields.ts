@@ -146,7 +146,7 @@ export const ROUTE_FIELDS = {
       headers: headerPredicates,
     }),
     REQUIRED,
-    'Which requests: all of `methods`, `hosts`, `paths`, `headers` that are given; each header is `present`, `absent`, `{equals: …}` or `{prefix: …}`.',
+    'Which requests: all of `methods`, `hosts` (without a port; `*.shop.example` is every name below), `paths`, `headers` that are given; each header is `present`, `absent`, `{equals: …}` or `{prefix: …}`.',
   ),
   mode: field(
     scalar(choice('header', 'content', 'both', 'bypass')),
@@ -167,7 +167,7 @@ export const ROUTE_FIELDS = {
       format: scalar(choice('any', 'uuid')),
     }),
     'headers: [idempotency-key]',
-    'Where the key is: in the first of `headers`, or in all of `parts` together (`{header: …}`, `{query: …}`, `{body: /pointer}`, `{path: parameter}`); `strict` takes structured-field strings only.',
+    'Where the key is: in the first of `headers`, or in all of `parts` together (`{header: …}`, `{query: …}`, `{body: /pointer}`, `{path: parameter}`); `strict` takes structured-field strings only, `format: uuid` UUIDs only, `minLength` no shorter key.',
   ),
   fingerprint: field(
     mapping({ headers: listOf(headers, { max: MOST_ENTRIES }), include: pointers, exclude: pointers }),
@@ -209,23 +209,26 @@ export const ROUTE_FIELDS = {
   onContention: field(
     scalar(choice('conflict', 'wait', 'coordinate')),
     'conflict',
-    'A concurrent duplicate is answered 409, waits for the first and tries for itself, or (`coordinate`) waits for its turn among those of all sidecars, as do requests that wait for an entity.',
+    '`conflict`: a concurrent duplicate is answered 409; `wait`: it waits for the first and tries for itself; `coordinate`: it waits for its turn among those of all sidecars, as do requests that wait for an entity.',
   ),
   wait: field(
     mapping({ max: scalar(SETTINGS.waitMaxMs.kind), waiters: scalar(SETTINGS.maxWaiters.kind) }),
     'max: `FENCEPOST_WAIT_MAX`, waiters: `FENCEPOST_MAX_WAITERS`',
     'How long a duplicate waits and how many may.',
   ),
-  onQuorumLoss: like(SETTINGS.onQuorumLoss, 'What happens while fewer than a majority of the nodes answer.'),
+  onQuorumLoss: like(
+    SETTINGS.onQuorumLoss,
+    'While fewer than a majority of the nodes answer: `fail-closed` (503), `fail-open` (passed on unprotected) or `local` (this process alone protects).',
+  ),
   takeover: field(
     scalar(choice('reexecute', 'indeterminate')),
     'reexecute',
-    'When a lease lapsed without an outcome: carry it out again with a higher token, or answer 409 until somebody decides.',
+    'When a lease lapsed without an outcome: `reexecute` (with a higher token), or `indeterminate` (409 until somebody decides).',
   ),
   duplicateContent: field(
     scalar(choice('conflict', 'execute')),
     'conflict',
-    'In mode `both`: the same content under another key.',
+    'In mode `both`, the same content under another key: `conflict` (409) or `execute`.',
   ),
   bodyLimit: like(SETTINGS.bodyLimitBytes, 'Largest request body that is buffered.'),
   storedResponseLimit: like(SETTINGS.storedResponseLimitBytes, 'Largest response body that is stored.'),
@@ -251,7 +254,10 @@ export const ROUTE_FIELDS = {
     'Requests that name the same entity are carried out one after the other; written like the parts of a key.',
   ),
   entityWait: like(SETTINGS.waitMaxMs, 'How long a request waits for its entities.'),
-  upstreamTimeout: like(SETTINGS.upstreamTimeoutMs, 'How long the application may take for its whole answer; in mode `bypass`, for the head of it.'),
+  upstreamTimeout: like(
+    SETTINGS.upstreamTimeoutMs,
+    'How long the application may take for its whole answer; in mode `bypass`, for the head of it.',
+  ),
   totalHold: like(SETTINGS.totalHoldMs, 'How long one request may hold its record, renewals included.'),
 } satisfies Record<string, Field<Shape<unknown>>>
 

@@ -201,7 +201,8 @@ export const SETTINGS = {
     path: 'upstream.timeout',
     kind: duration({ minMs: 10 * MILLISECOND, maxMs: HOUR }),
     default: '60s',
-    summary: 'How long the application may take: for its whole answer to a protected request, for the head of any other; a route may say otherwise.',
+    summary:
+      'How long the application may take: for its whole answer to a protected request, for the head of any other; a route may say otherwise.',
     source: 'The default of nginx (`proxy_read_timeout`).',
   }),
   upstreamBodyTimeoutMs: setting({

@@ -183,7 +183,11 @@ function Fields({ way }: { readonly way: Way }) {
               label="Client"
               hint="What names it in the header or the claim that the route identifies clients by."
             />
-            <Field name="principal" label="Principal" hint="Its hash, as docs/reference/http.md writes it." />
+            <Field
+              name="principal"
+              label="Principal"
+              hint="Its hash, as docs/reference/fingerprint.md writes it."
+            />
             <Field
               name="authorization"
               label="The client’s Authorization line"

@@ -7,6 +7,7 @@ import { EXAMPLE, referenceText, schemaText } from '../../scripts/config-referen
 import { describeErrors } from '../../src/config/errors.ts'
 import { fileSchema } from '../../src/config/file-schema.ts'
 import { loadConfig } from '../../src/config/load.ts'
+import { ROUTE_FIELDS } from '../../src/config/route-fields.ts'
 import { rowOf, SETTING_KEYS } from '../../src/config/settings.ts'
 
 const docs = join(import.meta.dirname, '..', '..', 'docs')
@@ -29,6 +30,22 @@ test('every setting has a sentence and the source of its default', () => {
     expect([env, summary]).toEqual([env, expect.stringMatching(/^[A-Z].*\.$/)])
     expect([env, source]).toEqual([env, expect.stringMatching(/\.$/)])
   }
+})
+
+/** Bug: `key.format`, `duplicateContent: execute` and `takeover: indeterminate` were in the schema alone. */
+test.each(Object.entries(ROUTE_FIELDS))('%s: what can be written is named in its row', (_name, field) => {
+  const {
+    enum: values = [],
+    properties = {},
+    type,
+  } = field.shape.schema as {
+    enum?: unknown[]
+    properties?: object
+    type?: string
+  }
+  const writable = type === 'string' ? values.map(String) : Object.keys(properties)
+  const named = `${field.default} ${field.summary}`.split(/[^\w-]+/)
+  expect(writable.filter((each) => !named.includes(each))).toEqual([])
 })
 
 describe('the JSON Schema', () => {
