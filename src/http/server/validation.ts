@@ -3,25 +3,47 @@
 import type { TSchema } from 'typebox'
 import { Compile } from 'typebox/compile'
 
-type Fault = { readonly instancePath: string; readonly message: string; readonly keyword: string }
+type Fault = {
+  readonly instancePath: string
+  readonly schemaPath: string
+  readonly message: string
+  readonly keyword: string
+}
+
+type Named = Omit<Fault, 'schemaPath'>
 
 /** These come last: a failed union says less than the failed member. */
 const LAST = new Set(['oneOf', 'anyOf', 'boolean', 'not'])
 
 export function validatorOf(schema: unknown) {
   const compiled = Compile(schema as TSchema)
+  const choice = choiceOf(schema)
   return (data: unknown) => {
     if (compiled.Check(data)) return { value: data }
-    const faults = (compiled.Errors(data) as readonly Fault[]).map(named)
+    const found = (compiled.Errors(data) as readonly Fault[]).filter((fault) => !isOfChoice(fault))
+    const faults = found.map((fault) => named(fault, choice))
     faults.sort((a, b) => Number(LAST.has(a.keyword)) - Number(LAST.has(b.keyword)))
     const error = Object.assign(new Error('validation'), { validation: faults, code: 'FST_ERR_VALIDATION' })
     return { error }
   }
 }
 
-/** Names the unknown member, and says what a duration and a target are: the validator says only that there is one, and a pattern. */
-function named(fault: Fault & { readonly params?: unknown }): Fault {
-  const { keyword, instancePath } = fault
+/** The members of which a body has exactly one: what every `oneOf` of these schemas' top level is. */
+function choiceOf(schema: unknown): string {
+  const { oneOf = [] } = schema as { oneOf?: readonly { readonly required?: readonly string[] }[] }
+  return oneOf.flatMap(({ required = [] }) => required).join(', ')
+}
+
+/** That a member of the choice is missing says nothing: another one may be meant. */
+function isOfChoice({ schemaPath }: Fault): boolean {
+  return schemaPath.startsWith('#/oneOf/')
+}
+
+/** Names members, and says what a duration and a target are: the validator speaks of keywords of its schema, and of patterns. */
+function named(fault: Fault & { readonly params?: unknown }, choice: string): Named {
+  const { keyword, instancePath, schemaPath } = fault
+  if (keyword === 'oneOf' && schemaPath === '#')
+    return { keyword, instancePath, message: `must have exactly one of ${choice}` }
   const { additionalProperties } = (fault.params ?? {}) as { additionalProperties?: readonly string[] }
   if (keyword === 'additionalProperties' && additionalProperties !== undefined)
     return { keyword, instancePath, message: `must not have ${additionalProperties.slice(0, 5).join(', ')}` }

@@ -349,6 +349,19 @@ describe('bad input is refused without an effect', () => {
     expect(api.failures).toEqual([])
   })
 
+  // Bug: without a value the answer asked for reserved_value, which is one of three ways; with two it spoke of `oneOf`.
+  test.each([
+    ['no value', {}],
+    ['two ways at once', { reserved_value: 'v', reserved_values: ['w'] }],
+  ])('a call with %s is told what there is to choose from', async (_what, more) => {
+    await using api = await startReservationApi()
+    const reply = await api.call('/v1/reservations', { session_id: 's', ...more })
+    expect(reply.body.detail).toMatch(
+      /^The call must have exactly one of reserved_value, reserved_values, request;/,
+    )
+    expect(reply.body.errors).toHaveLength(1)
+  })
+
   // Bug: a path as frameworks decode it was reserved as another request than the one that the proxy gets, and both were carried out.
   test.each<[what: string, change: Record<string, unknown>, names: string]>([
     ['a path that was decoded', { path: '/pay/caf\u00e9' }, '"/files/a%20b%C3%A9"'],
