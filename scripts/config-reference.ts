@@ -56,8 +56,8 @@ export function referenceText(): string {
 
 const INTRODUCTION = `You set fencepost by environment variables, by a YAML file, or by both. The environment wins over the file, the file over the default. A value
 that is refused is an error even where another would have won, and nothing falls back to a default: fencepost prints **every** error with the
-setting's name, the value given (secrets masked) and what is accepted, and exits 78. An error, too, is a \`FENCEPOST_*\` variable or a key of the file that no setting has (variables that Kubernetes makes for
-Services, such as \`FENCEPOST_REDIS_SERVICE_HOST\`, are left alone).
+setting's name, the value given (secrets masked) and what is accepted, and exits 78. A \`FENCEPOST_*\` variable or a key of the file that is no setting is an error, too (but for variables that Kubernetes makes for
+Services, such as \`FENCEPOST_REDIS_SERVICE_HOST\`).
 
 Durations and sizes carry their unit: \`500ms\`, \`30s\`, \`5m\`, \`24h\`, \`7d\`; \`512B\`, \`256KiB\`, \`1MiB\`. Switches are \`on\` or
 \`off\`, in the file also \`true\` or \`false\`. Text that looks like a number is put in quotes in the file. The file, and every file that a setting
