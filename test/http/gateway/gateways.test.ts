@@ -3,8 +3,10 @@
  * what the client gets, and what the application is asked to do.
  */
 import { randomBytes, randomUUID } from 'node:crypto'
+import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
+import { damageRecord } from '../../support/damaged-record.ts'
 import { eventually } from '../../support/eventually.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../../support/fetched-programs.ts'
 import {
@@ -67,6 +69,7 @@ beforeAll(async () => {
       FENCEPOST_REDIS_NODES: nodes.nodesSetting,
       FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
       FENCEPOST_GATEWAY_GRPC_LISTEN: '127.0.0.1:0',
+      FENCEPOST_OUTCOME_CACHE: '0B',
       FENCEPOST_CLAIM_BUDGET: '2s',
       FENCEPOST_NODE_DEADLINE: '1s',
       FENCEPOST_TENANT_IN_FLIGHT: String(TENANT_IN_FLIGHT),
@@ -366,6 +369,25 @@ test.each(NAMES)('%s answers a tenant above its quota with 429 and Retry-After',
   expect(seen()).toHaveLength(executed)
   expect((await post(name, randomUUID())).status).toBe(201)
 })
+
+/** Bug: HAProxy and Kong said 503 and to come again in a second, over a document that says 502 and that no retry helps. */
+test.each(NAMES.filter((name) => !LOSES_RETRY_AFTER.includes(name)))(
+  '%s does not ask for a retry where the record is damaged',
+  async (name) => {
+    const tenant = `damaged-${name.replaceAll(' ', '-')}`
+    const key = randomUUID()
+    expect((await post(name, key, { 'X-Tenant-Id': tenant })).status).toBe(201)
+    if (!COMPLETES.includes(name)) expect(await complete(seen()[0]!)).toBe(200)
+    await using node = new AsyncDisposableStack()
+    const redis = node.adopt(new Redis(nodes.urls[0]!), (open) => open.disconnect())
+    const [record] = await redis.keys(`dedup:${tenant}:*`)
+    await damageRecord(record!, nodes.urls)
+    const answer = await post(name, key, { 'X-Tenant-Id': tenant })
+    expect([answer.status, answer.headers.has('retry-after')]).toEqual([502, false])
+    expect(await answer.json()).toMatchObject({ status: 502, code: 'record-damaged' })
+    expect(seen()).toHaveLength(1)
+  },
+)
 
 test.each(COMPLETES)(
   '%s reports an answer that does not settle the request: the claim is released',

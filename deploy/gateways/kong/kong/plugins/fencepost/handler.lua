@@ -110,7 +110,7 @@ function Fencepost:access(conf)
   -- A client's bearer token; without a challenge it is the gateway's own token that is missing.
   local challenge = answer.headers["www-authenticate"]
   local known = answer.status == 400 or (answer.status == 401 and challenge) or answer.status == 409 or answer.status == 413 or answer.status == 422
-    or answer.status == 429
+    or answer.status == 429 or answer.status == 500 or answer.status == 502
   if not known then kong.log.warn("fencepost answered a check with ", answer.status) end
   return kong.response.exit(known and answer.status or 503, answer.body, {
     ["Content-Type"] = answer.headers["content-type"] or "application/problem+json",
