@@ -165,6 +165,29 @@ test('a handler that meets a reused key of its own throws it, and says nothing o
   expect((await ask('a', 2)).status).toBe(422)
 })
 
+// Bug: it was kept, so each retry of 24 hours got the 409 of a moment in which another request was at work. The sidecar releases it.
+test('a refusal that asks for a retry is no outcome, and an acceptance that says when to look is one', async () => {
+  let answer = { status: 409, headers: { 'Retry-After': '2' } }
+  const handle = idempotentHandler(
+    kit,
+    { scope: 'busy', caller: () => 'ann' },
+    async (tx, { body }: HttpRequest) => {
+      await note(tx, 'busy')
+      return { ...answer, body }
+    },
+  )
+  const ask = async () => {
+    const { status, replayed } = await handle({ headers: { 'idempotency-key': 'k' }, body: {} })
+    return { status, replayed }
+  }
+  expect(await ask()).toEqual({ status: 409, replayed: false })
+  expect(await notes('busy')).toBe(0)
+  answer = { status: 202, headers: { 'Retry-After': '2' } }
+  expect(await ask()).toEqual({ status: 202, replayed: false })
+  expect(await ask()).toEqual({ status: 202, replayed: true })
+  expect(await notes('busy')).toBe(1)
+})
+
 const servers: Record<string, () => Promise<{ url: string; close: () => Promise<unknown> }>> = {
   Express: async () => {
     const app = express()

@@ -76,7 +76,7 @@ export function idempotentHandler<Q extends HttpRequest, R>(
     try {
       const { replayed, result } = await withIdempotency(kit, whole, async (tx) => {
         const outcome = await handle(tx, request)
-        if (!isOutcome(outcome.status ?? 200)) throw new NoOutcome(outcome)
+        if (!isOutcome(outcome)) throw new NoOutcome(outcome)
         return outcome
       })
       return answerOf(result, replayed)
@@ -105,7 +105,12 @@ class NoOutcome extends Error {
  * committed.
  */
 const notSettled = new Set([401, 403, 407, 408, 412, 419, 421, 423, 425, 428, 429, 431, 440, 449, 498, 499])
-const isOutcome = (status: number) => status < 500 && !notSettled.has(status)
+
+function isOutcome({ status = 200, headers = {} }: HttpOutcome<unknown>): boolean {
+  if (status >= 500 || notSettled.has(status)) return false
+  // A refusal that asks for a retry has not settled the request. With 2xx and 3xx it says when to look for the result.
+  return status < 400 || !Object.keys(headers).some((name) => name.toLowerCase() === 'retry-after')
+}
 
 function answerOf<R>({ status = 200, headers = {}, body }: HttpOutcome<R>, replayed: boolean): HttpAnswer<R> {
   const shown = replayed
