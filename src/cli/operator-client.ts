@@ -88,15 +88,15 @@ async function call(url: string, token: string, method: string, body: unknown): 
     throw new CallRefused(`no answer from ${origin}: ${why}.${doubt}`, EXIT.unavailable)
   }
   const document = documentIn(text)
+  const { code, detail } = document ?? {}
   // The page of a gateway in between, which may have had the listener's answer; or the address of another listener.
-  if (document === undefined)
+  if (document === undefined || (status !== 200 && typeof code !== 'string'))
     throw new CallRefused(
       `${origin} answered with status ${status} and not as an operator listener does: look at the address, and at what stands between. Whether the call took effect is not known.`,
       EXIT.unavailable,
     )
   if (status === 200) return document
-  const { code, detail } = document
-  const sentence = `${typeof code === 'string' ? code : status}: ${typeof detail === 'string' ? detail : ''}`
+  const sentence = `${code}: ${typeof detail === 'string' ? detail : ''}`
   throw new CallRefused(printable(sentence), status >= 500 ? EXIT.unavailable : EXIT.failure, document)
 }
 

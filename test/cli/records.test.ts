@@ -272,6 +272,8 @@ test.each([
   [504, '<html>Gateway Time-out</html>'],
   [201, 'charge 1'],
   [200, 'null'],
+  // Bug: "404: ", of the admin listener.
+  [404, '{"error":"not found"}'],
 ])('an answer with status %d that is none of a listener is called that', async (status, text) => {
   await using server = await startApplication((_, response) => void response.writeHead(status).end(text))
   const told = await run(['end', keyOf('absent'), ...because, '--yes'], { operator: server.origin })
