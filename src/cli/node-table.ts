@@ -22,7 +22,7 @@ export function isNew(cluster: OpenCluster): boolean {
   return waiting.length > 0 && waiting.every(({ quarantine }) => quarantine?.origin === 'new')
 }
 
-/** Whether no node of it that answers was ever enrolled, so that it has yet to be founded. */
+/** Whether no node of it that is fit was ever enrolled: it has yet to be founded, or its nodes know another list. */
 function isUnfounded(cluster: OpenCluster): boolean {
   const known = cluster.states().flatMap(({ state }) => ('facts' in state ? [state.facts] : []))
   return known.length > 0 && known.every(looksNew)
@@ -99,7 +99,7 @@ function groupTable(cluster: OpenCluster): string {
   })
   const voting = rows.filter(({ state }) => state === 'voting').length
   const of = cluster.name === '' ? '' : `group ${cluster.name}, `
-  const summary = `${of}cluster ${id ?? '(no node knows its name)'}: ${voting} of ${rows.length} nodes vote, ${required} are needed${founding ? '' : `; quarantine ${printDuration(quarantineMs)}`}`
+  const summary = `${of}cluster ${id ?? '(no fit node knows its name)'}: ${voting} of ${rows.length} nodes vote, ${required} are needed${founding ? '' : `; quarantine ${printDuration(quarantineMs)}`}`
   const advice = standstill === null ? [] : ['', `${standstill}.`]
   return `${[...lines, '', summary, ...advice].join('\n')}\n`
 }

@@ -71,7 +71,9 @@ function unfoundedOf({ members }: RedisNodes): string | undefined {
     state.kind === 'down' || state.kind === 'unfit' ? [] : [state],
   )
   const silent = members.filter(({ state }) => state.kind === 'down' || state.kind === 'unfit')
-  const isNew = answering.every((state) => state.kind === 'quarantined' && looksNew(state.facts))
+  const wasFounded = silent.some(({ state }) => state.kind === 'unfit' && state.wasEnrolled)
+  const isNew =
+    !wasFounded && answering.every((state) => state.kind === 'quarantined' && looksNew(state.facts))
   if (answering.length === 0 || silent.length === 0 || !isNew) return undefined
   const names = silent.map(({ node, state }) => `${node.name} (${state.kind})`).join(', ')
   return `No node that answers was ever enrolled. A new cluster is founded only once all ${members.length} nodes answer and are fit, however long that takes: it waits for ${names}`

@@ -13,6 +13,7 @@
 import { type ForwardJump, isForgotten } from '../core/nodes/clock-jumps.ts'
 import { type Cluster, isEnrolled, isQuarantined, wasReplicaSince } from '../core/nodes/enrolment-rules.ts'
 import { EpochWatch } from '../core/nodes/epoch-watch.ts'
+import { looksNew } from '../core/nodes/founding.ts'
 import { nodeName } from '../core/nodes/groups.ts'
 import { memberList } from '../core/nodes/members.ts'
 import { within } from '../core/retry.ts'
@@ -294,13 +295,13 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     const unfit = unfitnessOf(facts, others, named)
     const reason = unfit ?? this.#known.refusal(member.node.name, facts, clusterLives)
     if (reason === undefined) return false
-    this.#unfit(member, reason)
+    this.#unfit(member, reason, !looksNew(facts))
     return true
   }
 
-  #unfit(member: Member, reason: string): void {
+  #unfit(member: Member, reason: string, wasEnrolled = false): void {
     member.node.useEpoch(undefined)
-    this.#become(member, { kind: 'unfit', reason })
+    this.#become(member, { kind: 'unfit', reason, ...(wasEnrolled ? { wasEnrolled } : {}) })
   }
 
   /** Its commands are sent from now on, and its answers do not count. */
@@ -329,7 +330,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     if (!isCurrent() || this.#refused(member, known)) return
     const reason = forgot
       ? (member.invalidated?.reason ?? 'it forgot what it had promised')
-      : 'no node has ever been enrolled'
+      : 'it was never enrolled'
     this.#become(member, { kind: 'quarantined', facts: known, reason })
     this.enroller.pursue(member)
   }

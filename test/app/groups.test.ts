@@ -51,7 +51,7 @@ test('one group to two and back: refused, changed by a command, records that sta
   expect(refused.stderr).toContain('group one of one+two')
   // The attempt changed no node and founded no group.
   expect(await pay(old, 'key-0')).toBe('replayed')
-  expect((await command(two, 'status')).stdout).toContain('no node knows its name')
+  expect((await command(two, 'status')).stdout).toContain('no fit node knows its name')
 
   const asked = await command(both, 'change-groups')
   expect(asked.exitCode).toBe(64)
@@ -169,7 +169,7 @@ test('a new group is founded only when the other groups are known to agree', asy
     69,
     'New nodes are enrolled only while every node of every group answers. Start those that are down above, and give the command again.\n',
   ])
-  expect((await command(two, 'status')).stdout).toContain('no node has ever been enrolled')
+  expect((await command(two, 'status')).stdout).toContain('it was never enrolled')
   await Promise.all([0, 1, 2].map((index) => servers.start(index)))
   const together = await command(`one=${one};two=${two}`, 'enroll')
   expect([together.exitCode, together.stderr, together.stdout]).toEqual([0, '', expect.anything()])

@@ -250,12 +250,34 @@ test('status of a cluster that was never founded names the nodes that it waits f
     const shown = await run(servers, 'status')
     return shown.stdout.includes(`${waitsFor('redis-4 (down)')}.`) ? shown : undefined
   })
-  expect(stdout).toMatch(/^redis-0 .* quarantined {2}no node has ever been enrolled, clock /m)
+  expect(stdout).toMatch(/^redis-0 .* quarantined {2}it was never enrolled, clock /m)
   expect(stdout).toMatch(/0 of 5 nodes vote, 3 are needed$/m)
   await servers.start(4)
   await sidecar.votes(5)
   expect(standstillOf(sidecar.nodes)).toBeUndefined()
   expect((await run(servers, 'status')).stdout).not.toContain('founded')
+})
+
+// Bug: it said that no node was ever enrolled, and that a new cluster waits for the three to be fit: as if they had no records.
+test('status with a list of five does not call a cluster of three one that was never founded', async () => {
+  const servers = await startRedisServers(5)
+  onTestFinished(() => servers[Symbol.asyncDispose]())
+  const names = servers.urls.map((url) => new URL(url).host)
+  const three = await joinCluster(servers.urls.slice(0, 3), { names: names.slice(0, 3) })
+  onTestFinished(() => three[Symbol.asyncDispose]())
+  await three.votes(3)
+
+  const { exitCode, stdout } = await run(servers, 'status')
+  expect([exitCode, stdout]).toEqual([69, expect.stringMatching(/^redis-0 .* unfit .*change-members/m)])
+  expect(stdout).toMatch(/^redis-3 .* quarantined {2}it was never enrolled/m)
+  expect(stdout).not.toMatch(/founded|no node/i)
+
+  const five = await joinCluster(servers.urls, { names })
+  onTestFinished(() => five[Symbol.asyncDispose]())
+  await eventually('it has seen all of them', () =>
+    isDeepStrictEqual(five.states(), ['unfit', 'unfit', 'unfit', 'quarantined', 'quarantined']),
+  )
+  expect(standstillOf(five.nodes)).toBeUndefined()
 })
 
 test('enroll waits for the last of brand-new nodes, which forgot nothing', async () => {
