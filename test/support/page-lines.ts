@@ -100,3 +100,11 @@ export function blockOf(page: string, start: string): { script: string; lines: r
   const lines = logicalLines(script).filter((line) => COMMAND.test(line))
   return { script, lines: lines.map((line) => ({ text: onOneLine(withoutRemark(line)), page })) }
 }
+
+/** Code in a sentence of the page: what stands in backquotes right behind these words. */
+export function codeBehind(page: string, words: string): string {
+  const [, ...found] = onOneLine(readPage(page)).split(`${words}\``)
+  if (found.length !== 1)
+    throw new Error(`${page} has code behind "${words}" ${found.length} times, and one is meant`)
+  return found[0]?.split('`')[0] as string
+}

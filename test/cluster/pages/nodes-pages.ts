@@ -2,10 +2,11 @@
 
 import { DRILL_STEPS, type DrillStep, KUBERNETES_STEPS, missingIn } from '../../support/drills-page.ts'
 import { eventually } from '../../support/eventually.ts'
-import { blockOf, lineOf, readPage } from '../../support/page-lines.ts'
+import { blockOf, codeBehind, lineOf } from '../../support/page-lines.ts'
 import { isReady } from '../cluster.ts'
 import { type Block, DEFAULT_NAMESPACE, type Reader } from '../reader.ts'
 import { mustSee, type PageScenario } from './page-scenario.ts'
+import { COMMAND_ON_NODE } from './tls-page.ts'
 
 const RUNBOOKS = 'docs/operations/runbooks.md'
 const NODES = 'docs/operations/nodes.md'
@@ -21,18 +22,17 @@ const runbooks = {
   forward: lineOf(RUNBOOKS, 'kubectl port-forward POD 9090'),
   onNode: lineOf(RUNBOOKS, 'kubectl -n fencepost exec fencepost-redis-0'),
 }
+const READYZ = codeBehind(RUNBOOKS, '`kubectl port-forward POD 9090`, then ')
 
 async function readRunbooks(reader: Reader): Promise<string> {
   const POD = await reader.pod()
   mustSee(await reader.run(runbooks.status, { POD }), '5 of 5 nodes vote')
   await using forward = await reader.start(runbooks.forward, { POD })
   await forward.line(/Forwarding from 127\.0\.0\.1:9090/)
-  const [, curl = ''] = /`(curl http:\S+\/readyz)`/.exec(readPage(RUNBOOKS)) ?? []
-  const readyz = await reader.cluster.run('sh', ['-euc', curl])
+  const readyz = await reader.cluster.run('sh', ['-euc', READYZ])
   const voting = readyz.match(/"state":"voting"/g) ?? []
   if (voting.length !== 5) throw new Error(`/readyz named ${voting.length} nodes that vote: ${readyz}`)
-  const [, command = ''] = /To run a command on a node \(`(.*?)`\)/.exec(readPage(RUNBOOKS)) ?? []
-  mustSee(await reader.run(runbooks.onNode, {}, { input: `PING\n${command}\n` }), 'PONG')
+  mustSee(await reader.run(runbooks.onNode, {}, { input: `PING\n${COMMAND_ON_NODE}\n` }), 'PONG')
   return 'Five nodes vote; a node took a command.'
 }
 

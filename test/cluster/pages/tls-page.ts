@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { makeAuthority } from '../../support/certificates.ts'
 import { eventually } from '../../support/eventually.ts'
-import { lineOf, readPage } from '../../support/page-lines.ts'
+import { codeBehind, lineOf } from '../../support/page-lines.ts'
 import type { Reader } from '../reader.ts'
 import { mustSee, type PageScenario } from './page-scenario.ts'
 
@@ -13,6 +13,9 @@ const ANSWERED_MS_MAX = 180_000
 const NODES = 'deploy/k8s/nodes-tls-acl'
 
 const onNode = lineOf(RUNBOOKS, 'kubectl -n fencepost exec fencepost-redis-0')
+export const COMMAND_ON_NODE = codeBehind(RUNBOOKS, 'To run a command on a node (')
+const USERS = codeBehind(RUNBOOKS, 'of nodes with users with ')
+const TLS = codeBehind(RUNBOOKS, 'of nodes with TLS with ')
 
 /** As the kustomization asks for them. */
 async function secrets(reader: Reader, operator: string): Promise<void> {
@@ -42,18 +45,15 @@ async function readTls(reader: Reader): Promise<string> {
   await secrets(reader, password)
   await reader.cluster.kubectl('--namespace', 'fencepost', 'delete', 'statefulset', 'fencepost-redis')
   await reader.cluster.kubectl('apply', '-k', join(reader.folder, NODES))
-  const [, options = ''] = /with TLS and users with `(--tls [^`]+)`/.exec(readPage(RUNBOOKS)) ?? []
-  const [, command = ''] = /To run a command on a node \(`(.*?)`\)/.exec(readPage(RUNBOOKS)) ?? []
-  const words = options.replaceAll(/\s+/g, ' ')
-  if (words === '') throw new Error(`${RUNBOOKS} has no options for nodes with TLS`)
-  const asked = (input: string) => reader.run(onNode, { 'valkey-cli': `valkey-cli ${words}` }, { input })
+  const asked = (input: string) =>
+    reader.run(onNode, { 'valkey-cli': `valkey-cli ${USERS} ${TLS}` }, { input })
   // The pod of before ends, and another comes.
   const answers = () => asked(`${password}\nPING\n`).then((told) => told.includes('PONG'))
   await eventually('a node with TLS answers its operator', answers, {
     withinMs: ANSWERED_MS_MAX,
     everyMs: 1_000,
   })
-  const told = await asked(`${password}\n${command}\nGET dedup::epoch\n`)
+  const told = await asked(`${password}\n${COMMAND_ON_NODE}\nGET dedup::epoch\n`)
   if (/WRONGPASS|NOAUTH/.test(told)) throw new Error(told)
   // Of both commands only the one that its user may not run is refused.
   mustSee(told, /NOPERM.*'?get'?/i)
