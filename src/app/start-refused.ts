@@ -2,11 +2,13 @@
  * The sidecar must not start like this: the message says what to change.
  */
 
+import { errorText } from '../core/error-text.ts'
+
 export class StartRefused extends Error {
   override readonly name = 'StartRefused'
 
   static because(what: string, cause: unknown): StartRefused {
-    const why = cause instanceof Error ? cause.message : String(cause)
+    const why = errorText(cause)
     return new StartRefused(`${what}: ${why}`, { cause })
   }
 }

@@ -5,6 +5,7 @@
  * tokens come over TLS or from a file: whoever can change them can be any client.
  */
 
+import { errorText } from '../core/error-text.ts'
 import { parseJsonWebKeys } from '../core/formats/json-web-keys.ts'
 import type { PrincipalSource, Route, VerifiedJwt } from '../core/routes/route.ts'
 import { isLoopback } from './addresses.ts'
@@ -179,7 +180,7 @@ function faultOfFile(path: string, readFile: ReadFile): string | undefined {
   try {
     content = readFile(path)
   } catch (cause) {
-    return cause instanceof Error ? cause.message : String(cause)
+    return errorText(cause)
   }
   const parsed = parseJsonWebKeys(content)
   return parsed.kind === 'keys' ? undefined : `it ${parsed.reason}`

@@ -6,6 +6,7 @@
  */
 
 import { parseDocument } from 'yaml'
+import { errorText } from '../core/error-text.ts'
 import type { ConfigError } from './errors.ts'
 import type { ReadFile } from './value.ts'
 
@@ -26,7 +27,7 @@ export function readYaml(path: string | undefined, readFile: ReadFile, errors: C
   try {
     text = readFile(path)
   } catch (cause) {
-    return fail(`it can't be read: ${cause instanceof Error ? cause.message : String(cause)}`)
+    return fail(`it can't be read: ${errorText(cause)}`)
   }
   if (text.length > MOST_CHARACTERS)
     return fail(`it has ${text.length} characters, at most ${MOST_CHARACTERS} are read`)
@@ -49,7 +50,7 @@ export function readYaml(path: string | undefined, readFile: ReadFile, errors: C
   try {
     content = document.toJS({ maxAliasCount: 0 })
   } catch (cause) {
-    return fail(cause instanceof Error ? cause.message : String(cause))
+    return fail(errorText(cause))
   }
   if (content === null || content === undefined) return {}
   if (typeof content !== 'object' || Array.isArray(content))

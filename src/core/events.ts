@@ -5,7 +5,8 @@
  * the configuration says so.
  */
 
-import type { CompleteResult, NodeAnswer, NotAsked, Unreachable } from './ports.ts'
+import type { DecidedEvent } from './decision.ts'
+import type { CompleteResult, NodeAnswer, Unreachable } from './ports.ts'
 import type { Fingerprint, RecordCommand } from './record/record.ts'
 import type { Token } from './record/token.ts'
 
@@ -296,53 +297,6 @@ export type NodeEvent =
   /** An operator decided to go on without what too many nodes forgot: earlier requests may be executed again. */
   | { readonly kind: 'loss_declared'; readonly node: string; readonly by: string }
   | { readonly kind: 'node_enrolled'; readonly node: string; readonly copied: number }
-
-/** The surface that received the request. */
-export type Entrypoint = 'proxy' | 'api' | 'ext_authz' | 'ext_proc' | 'forward_auth' | 'auth_request'
-
-/** What was decided, in the words of the metric `fencepost_decisions_total`. */
-export type Decision =
-  | 'acquired'
-  | 'duplicate_in_flight'
-  | 'duplicate_completed'
-  | 'fingerprint_mismatch'
-  | 'quorum_unavailable'
-  | 'invalid'
-  | 'fail_open'
-  | 'overloaded'
-  | 'bypassed'
-
-/** One decision about one request: what an SRE reads first. Hashes, never the client's key itself. */
-export type DecidedEvent = {
-  readonly kind: 'decided'
-  readonly entrypoint: Entrypoint
-  readonly decision: Decision
-  /** The outcome's own word, finer than the decision: `unstored`, `never_sent`, a problem code. */
-  readonly detail: string
-  readonly route: string | undefined
-  readonly status: number
-  readonly durationMs: number
-  /** Of the record key: its hash part. */
-  readonly keyHash: string | undefined
-  readonly tenant?: string
-  /** The client's own key: only where the configuration asks for it (`logs.rawKeys`). */
-  readonly idempotencyKey?: string
-  readonly lockId?: string
-  readonly token?: Token
-  readonly attempt?: number
-  /** Of a duplicate: the token of the claim that executed it. */
-  readonly holder?: Token
-  /** Of a request that was not executed: nodes whose answer to its claim counted; absent where none was asked. */
-  readonly answered?: number
-  /** Of a request that was not executed: why no node was asked. */
-  readonly notAsked?: NotAsked
-  /** Of a duplicate in flight: what is left of the lease of its holder. */
-  readonly leaseRemainingMs?: number
-  /** Of the problem document that was sent: its `instance`. */
-  readonly instance?: string
-  /** Where the application gave no answer: what its connection said. */
-  readonly because?: string
-}
 
 export interface Events {
   publish(event: CoreEvent): void

@@ -4,7 +4,7 @@
  * Events report what happens in between. Owns the port and its silent form; spans are `observe/tracing.ts`.
  */
 
-import type { DecidedEvent } from './events.ts'
+import type { DecidedEvent } from './decision.ts'
 import type { HeaderList } from './header-list.ts'
 import type { Token } from './record/token.ts'
 

@@ -10,6 +10,7 @@
 
 import { createLocalJWKSet, type LocalJWKSet } from 'jose'
 import type { Clock } from '../core/clock.ts'
+import { errorText } from '../core/error-text.ts'
 import { type JsonWebKeys, parseJsonWebKeys } from '../core/formats/json-web-keys.ts'
 import { within } from '../core/retry.ts'
 
@@ -67,7 +68,7 @@ export function createKeySet(options: KeySetOptions): KeySet {
         fetchedMonoMs = clock.monoMs()
       } else reason = `its answer ${parsed.reason}`
     } catch (cause) {
-      reason = cause instanceof Error ? cause.message : String(cause)
+      reason = errorText(cause)
     }
     if ((reason === undefined) !== (failure === undefined)) options.onChange(reason)
     failure = reason

@@ -14,7 +14,8 @@ import {
   trace,
 } from '@opentelemetry/api'
 import { executedBy, keyHashOf, lockIdOf } from '../core/claims/lease.ts'
-import type { CoreEvent, DecidedEvent } from '../core/events.ts'
+import type { DecidedEvent } from '../core/decision.ts'
+import type { CoreEvent } from '../core/events.ts'
 import { millisecondOf, type Token } from '../core/record/token.ts'
 import type { ClaimTrace, Tracing } from '../core/tracing.ts'
 import type { Subscriber } from './fan-out.ts'

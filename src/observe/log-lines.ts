@@ -18,9 +18,7 @@ export type Line = {
 }
 
 /** Of an unprotected request that got no answer both are known: the nodes have an alert of their own. */
-function errorOf({ because, notAsked }: Pick<EventOf<'decided'>, 'because' | 'notAsked'>): {
-  error?: string
-} {
+function errorOf({ because, notAsked }: EventOf<'decided'>): { error?: string } {
   if (because !== undefined) return { error: because }
   return notAsked === undefined ? {} : { error: `no node was asked: ${whyNotAsked(notAsked)}` }
 }

@@ -8,7 +8,8 @@
 
 import { type Logger, pino } from 'pino'
 import { lockIdOf } from '../core/claims/lease.ts'
-import type { CoreEvent, DecidedEvent } from '../core/events.ts'
+import type { DecidedEvent } from '../core/decision.ts'
+import type { CoreEvent } from '../core/events.ts'
 import type { Token } from '../core/record/token.ts'
 import type { Subscriber } from './fan-out.ts'
 import { lineOf, reached } from './log-lines.ts'

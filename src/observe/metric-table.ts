@@ -9,7 +9,8 @@
  * the first scrape on, where there are any (`certificate-gauges.ts`).
  */
 
-import type { Decision, Entrypoint, LeaseEnd, WriteBackEnd } from '../core/events.ts'
+import type { Decision, Entrypoint } from '../core/decision.ts'
+import type { LeaseEnd, WriteBackEnd } from '../core/events.ts'
 import type { ReadinessReason } from '../core/health/readiness.ts'
 import { BUCKETS_S } from './buckets.ts'
 import { certificateGauges } from './certificate-gauges.ts'

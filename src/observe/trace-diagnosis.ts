@@ -8,6 +8,7 @@
 
 import { type DiagLogger, DiagLogLevel, diag } from '@opentelemetry/api'
 import type { Logger } from 'pino'
+import { errorText } from '../core/error-text.ts'
 
 const AGAIN_AFTER_MS = 60_000
 /** Kinds of sentences whose time is known; beyond it the oldest is forgotten, and may be written sooner. */
@@ -64,7 +65,7 @@ export function diagnosisTo(log: Pick<Logger, 'warn' | 'debug'>, monoMs: () => n
     refused: (cause) =>
       say(
         'OpenTelemetry refuses its variables (OTEL_EXPORTER_OTLP_ENDPOINT and others)',
-        withoutCredentials(cause instanceof Error ? cause.message : String(cause)),
+        withoutCredentials(errorText(cause)),
       ),
   }
 }

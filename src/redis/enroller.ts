@@ -5,6 +5,7 @@
  * so that another goes on after a crash. What a step does is `core/nodes/enrolment.ts`.
  */
 
+import { errorText } from '../core/error-text.ts'
 import type { ContinuityTurn } from '../core/nodes/continuing.ts'
 import { foundCluster, runIdsOf, type Turn, takeEnrolmentTurn } from '../core/nodes/enrolment.ts'
 import type { Peer } from '../core/nodes/enrolment-node.ts'
@@ -297,7 +298,7 @@ export class Enroller {
 
   #stumbled(member: Member, cause: unknown): void {
     if (this.#nodes.closed) return
-    const reason = cause instanceof Error ? cause.message : String(cause)
+    const reason = errorText(cause)
     this.#nodes.options.events.publish({ kind: 'enrolment_stumbled', node: member.node.name, reason })
   }
 }

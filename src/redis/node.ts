@@ -14,6 +14,7 @@
 import type { Redis } from 'ioredis'
 import type { Clock, Timer } from '../core/clock.ts'
 import { type Instant, now } from '../core/clock-drift.ts'
+import { errorText } from '../core/error-text.ts'
 import type { Events } from '../core/events.ts'
 import { describeMemory, type NodeMemory, takesNewClaims } from '../core/nodes/node-memory.ts'
 import type { NodeAnswer, RecordNode } from '../core/ports.ts'
@@ -136,7 +137,7 @@ export class RedisNode implements RecordNode {
       try {
         frame = frameOf(command)
       } catch (cause) {
-        const detail = messageOf(cause)
+        const detail = errorText(cause)
         this.#answer(
           { command, requestedAt, resolve },
           { kind: 'unreachable', reason: 'error', detail, answered: true },
@@ -304,8 +305,4 @@ export class RedisNode implements RecordNode {
     const uncounted: NodeAnswer = { kind: 'quarantined', nodeMs: reply.nodeMs }
     return reply.lines.map(() => uncounted)
   }
-}
-
-function messageOf(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause)
 }

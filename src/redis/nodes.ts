@@ -10,6 +10,7 @@
  * `core/nodes/glance.ts`. How a node gets its vote back is `enroller.ts`.
  */
 
+import { errorText } from '../core/error-text.ts'
 import { type ForwardJump, isForgotten } from '../core/nodes/clock-jumps.ts'
 import { type Cluster, isEnrolled, isQuarantined, wasReplicaSince } from '../core/nodes/enrolment-rules.ts'
 import { EpochWatch } from '../core/nodes/epoch-watch.ts'
@@ -151,12 +152,8 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     )
     const idOnNodes = (known.find(({ voting }) => voting) ?? known[0])?.cluster.id ?? ''
     const id = this.#known.id ?? idOnNodes
-    const members = this.#list
-    return {
-      id,
-      quarantineMs: this.#known.quarantineMs,
-      ...(members === undefined ? {} : { members }),
-    }
+    const members = this.#list === undefined ? {} : { members: this.#list }
+    return { id, quarantineMs: this.#known.quarantineMs, ...members }
   }
 
   /** Until every lease that any sidecar of the cluster may have been granted is over, as far as is known now. */
@@ -201,7 +198,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       try {
         if (await this.#glances.suffices(member, this.#onLook)) return
       } catch (cause) {
-        if (!this.#closed && member.connection === connection) this.#down(member, messageOf(cause))
+        if (!this.#closed && member.connection === connection) this.#down(member, errorText(cause))
         return
       }
       await this.#inspect(member)
@@ -259,7 +256,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     } catch (cause) {
       if (!isCurrent()) return
       if (cause instanceof UnsuitableServer) this.#unfit(member, cause.message)
-      else this.#down(member, messageOf(cause))
+      else this.#down(member, errorText(cause))
     }
   }
 
@@ -348,8 +345,4 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     this.#watch.close()
     for (const { client } of this.members) client.disconnect()
   }
-}
-
-function messageOf(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause)
 }

@@ -5,6 +5,7 @@
  * are an error with a sentence, because then the node runs another script than ours or its data were altered.
  */
 
+import { errorText } from '../core/error-text.ts'
 import type { SizedSnapshot } from '../core/nodes/enrolment-node.ts'
 import type { NodeAnswer, Unreachable } from '../core/ports.ts'
 import type { NodeRecord } from '../core/record/record.ts'
@@ -62,7 +63,7 @@ export function decodeAnswers({ nodeMs, lines, bytes }: BatchReply, fullBecause?
         return answer
       return { ...answer, detail: `${answer.detail}: ${fullBecause}` }
     } catch (cause) {
-      const detail = cause instanceof Error ? cause.message : String(cause)
+      const detail = errorText(cause)
       return { kind: 'unreachable', reason: 'error', detail, answered: true }
     }
   })

@@ -19,6 +19,7 @@
 
 import Redlock, { ExecutionError, Lock } from 'redlock'
 import type { Clock } from '../core/clock.ts'
+import { errorText } from '../core/error-text.ts'
 import type { Events } from '../core/events.ts'
 import type { NodeAnswer, Quorum, RecordNode, Round } from '../core/ports.ts'
 import { answered } from '../core/quorum/tally.ts'
@@ -113,7 +114,7 @@ class OpenRound implements Round {
 
   /** A node never rejects. If one broke that rule, the round must settle all the same. */
   failed(index: number, cause: unknown): boolean {
-    const detail = cause instanceof Error ? cause.message : String(cause)
+    const detail = errorText(cause)
     return this.heard(index, { kind: 'unreachable', reason: 'error', detail })
   }
 }

@@ -6,7 +6,8 @@
  */
 
 import type { Clock } from '../clock.ts'
-import type { CoreEvent, Decision } from '../events.ts'
+import type { Decision } from '../decision.ts'
+import type { CoreEvent } from '../events.ts'
 import { createLatencyWindow, type LatencyWindow, WINDOW_SLICES } from './latency-window.ts'
 
 /** A request that was executed, answered from its record, refused, or told that another one is under way. */

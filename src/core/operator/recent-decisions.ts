@@ -5,7 +5,8 @@
  * answered. Besides the event it keeps the key of the record, which the event only has the hash of.
  */
 
-import type { CoreEvent, DecidedEvent } from '../events.ts'
+import type { DecidedEvent } from '../decision.ts'
+import type { CoreEvent } from '../events.ts'
 import { percentEncode } from '../formats/percent-encoding.ts'
 import type { Scope } from '../request/identity.ts'
 

@@ -7,7 +7,7 @@
  */
 
 import { lockIdOf } from '../../core/claims/lease.ts'
-import type { Decision } from '../../core/events.ts'
+import type { Decision } from '../../core/decision.ts'
 import type { HeaderList } from '../../core/header-list.ts'
 import {
   type Execution,

@@ -6,7 +6,8 @@
  */
 
 import type { Clock } from '../../core/clock.ts'
-import type { Entrypoint, Events } from '../../core/events.ts'
+import type { Entrypoint } from '../../core/decision.ts'
+import type { Events } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import { matchRoute } from '../../core/routes/route.ts'
 import { type Checked, type CheckOptions, type CheckPorts, check } from '../check/check.ts'

@@ -5,7 +5,7 @@
  * Which answer an outcome gets is `request/outcome-answers.ts`; writing it is `server/send.ts`.
  */
 
-import type { Decision } from '../../core/events.ts'
+import type { Decision } from '../../core/decision.ts'
 import type { HeaderList } from '../../core/header-list.ts'
 import type { Execution } from '../../core/outcome.ts'
 import { STATUS_HEADER } from './headers.ts'

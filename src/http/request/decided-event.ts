@@ -1,6 +1,6 @@
 /** The event of an answer, from which log lines and `fencepost_decisions_total` are made. */
 
-import type { DecidedEvent, Entrypoint } from '../../core/events.ts'
+import type { DecidedEvent, Entrypoint } from '../../core/decision.ts'
 import type { Found } from '../../core/outcome.ts'
 import type { Answer } from '../message/answer.ts'
 

@@ -3,7 +3,7 @@
  */
 
 import type { Clock } from '../../core/clock.ts'
-import type { Decision } from '../../core/events.ts'
+import type { Decision } from '../../core/decision.ts'
 import { type Found, foundBy } from '../../core/outcome.ts'
 import type { ReadResult } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'

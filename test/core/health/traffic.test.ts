@@ -1,6 +1,6 @@
 /** What the overview counts, second by second, on a virtual clock. */
 import { expect, test } from 'vitest'
-import type { Decision } from '../../../src/core/events.ts'
+import type { Decision } from '../../../src/core/decision.ts'
 import { createTraffic, FATES, TRAFFIC_SECONDS } from '../../../src/core/health/traffic.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
