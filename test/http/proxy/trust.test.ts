@@ -119,6 +119,30 @@ test('an untrusted peer that names a client does not get the answers of that cli
   expect(await status(trusted.post('k'))).toBe('replayed')
 })
 
+// Bug: the guide named x-user-id where a gateway says who a client is, and a peer that went around the gateway was believed.
+test.each([
+  ['x-client-id', 'created'],
+  ['x-user-id', 'replayed'],
+])(
+  'with the principal %s, a request of an untrusted peer in the name of another client is %s',
+  async (name, stolen) => {
+    await using application = await startApplication()
+    const routes = [route({ principal: { kind: 'header', name } })]
+    await using trusted = await startProxy(application.origin, { routes })
+    await using untrusted = await startProxy(application.origin, {
+      nodes: trusted.nodes,
+      routes,
+      options: { trustedPeers: blocks() },
+    })
+    const named = { [name]: 'victim' }
+    const renewed = { ...named, authorization: 'Bearer renewed' }
+    const status = async (answer: Promise<Response>) => (await answer).headers.get('idempotency-status')
+    expect(await status(trusted.post('k', '{}', { ...named, authorization: 'Bearer first' }))).toBe('created')
+    expect(await status(trusted.post('k', '{}', renewed))).toBe('replayed')
+    expect(await status(untrusted.post('k', '{}', named))).toBe(stolen)
+  },
+)
+
 test('an untrusted peer that resets its connection at once is not trusted, although it has no address any more', async () => {
   await using application = await startApplication()
   await using proxy = await startProxy(application.origin, { options: { trustedPeers: blocks() } })
