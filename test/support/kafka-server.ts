@@ -44,6 +44,15 @@ export class KafkaServer implements AsyncDisposable {
     await this.#process?.end({ signal })
   }
 
+  /** SIGSTOP: connected, and silent. */
+  pause(): void {
+    this.#process?.signal('SIGSTOP')
+  }
+
+  resume(): void {
+    this.#process?.signal('SIGCONT')
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.kill()
     await rm(this.#folder, { recursive: true, force: true, maxRetries: 5 })

@@ -1,16 +1,31 @@
 // The Kafka adapter, on a real node. By hand, because it needs Java and the jars of Kafka: see docs/guide/saga.md.
 import { Admin } from '@platformatic/kafka'
 import { createKafkaPublisher } from '../../../packages/saga/src/brokers/kafka.ts'
+import type { MessagePublisher } from '../../../packages/saga/src/messages.ts'
 import { eventually } from '../../support/eventually.ts'
 import { createKafkaSubscriberFor, kafkaProducer } from '../../support/kafka-elsewhere.ts'
 import { startKafka } from '../../support/kafka-server.ts'
 import { brokerConformance, outbound } from './conformance.ts'
 
+/** The relay of a test closes its publisher, and a producer of this client never opens again: the next test gets a new one. */
+function reopening(open: () => MessagePublisher): MessagePublisher {
+  let current = open()
+  return {
+    ...current,
+    publish: (message, signal) => current.publish(message, signal),
+    close: async () => {
+      const closing = current
+      current = open()
+      await closing.close()
+    },
+  }
+}
+
 brokerConformance(async () => {
   const server = await startKafka()
   const { address } = server
   const admin = new Admin({ clientId: 'test', bootstrapBrokers: [address] })
-  const publisher = createKafkaPublisher(kafkaProducer(address))
+  const publisher = reopening(() => createKafkaPublisher(kafkaProducer(address)))
   await admin.createTopics({ topics: ['warm-up'], partitions: 1, replicas: 1 })
   // A node that has just been made listens before it has coordinators.
   await eventually(

@@ -38,6 +38,7 @@ const batchMax = 500
 
 type Waiting = {
   readonly message: OutboundMessage
+  readonly signal: AbortSignal
   readonly confirm: () => void
   readonly fail: (error: Error) => void
 }
@@ -67,18 +68,27 @@ export function createKafkaPublisher(producer: StringProducer): MessagePublisher
   async function sendAll(): Promise<void> {
     if (sending) return
     sending = true
-    while (waiting.length > 0) await send(waiting.splice(0, batchMax))
+    while (waiting.length > 0) {
+      const batch = waiting.splice(0, batchMax).filter(isWanted)
+      if (batch.length > 0) await send(batch)
+    }
     sending = false
   }
   return {
     silenceIsOutage: true,
-    publish: (message) =>
+    publish: (message, signal) =>
       new Promise<void>((confirm, fail) => {
-        waiting.push({ message, confirm, fail })
+        waiting.push({ message, signal, confirm, fail })
         void sendAll()
       }),
     close: () => producer.close(),
   }
+}
+
+/** Behind a node that says nothing the relay gives a message up, and tries it again: only its last try is sent. */
+function isWanted({ signal, fail }: Waiting): boolean {
+  if (signal.aborted) fail(signal.reason)
+  return !signal.aborted
 }
 
 function recordOf(message: OutboundMessage) {
