@@ -92,13 +92,15 @@ test.each<[string, Verdict | number, unknown]>([
 test.each<[string, string, unknown]>([
   ['by seconds', '7', { name: 'PublishDeferredError', retryAfterMs: 7_000 }],
   ['by a date', 'Tue, 03 Mar 2026 10:00:30 GMT', { name: 'PublishDeferredError', retryAfterMs: 30_000 }],
+  // Bug: it was sent again with every poll of the relay, ten times a second for each aggregate, for ever.
   [
     'by a date that is over',
     'Tue, 03 Mar 2026 09:00:00 GMT',
-    { name: 'PublishDeferredError', retryAfterMs: 0 },
+    { name: 'PublishDeferredError', retryAfterMs: 1_000 },
   ],
   ['by an instant in seconds, as if it were a delay', '1772532030', { retryAfterMs: 3_600_000 }],
   ['by more digits than there are seconds', '9'.repeat(400), { retryAfterMs: 3_600_000 }],
+  ['at once', '0', { name: 'PublishDeferredError', retryAfterMs: 1_000 }],
   ['by a word', 'soon', { name: 'PublishRefusedError' }],
   ['by no header', '', { name: 'PublishRefusedError' }],
 ])('a busy receiver that says %s when to come again', async (_, retryAfter, expected) => {

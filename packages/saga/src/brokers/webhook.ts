@@ -99,16 +99,19 @@ function decodedKey(text: string): Buffer {
   return Buffer.from(text, 'base64')
 }
 
-/** A longer Retry-After counts as this much: one answer must not stop an aggregate for years. */
-const deferMaxMs = 3_600_000
+/**
+ * Of a Retry-After. One answer must not stop an aggregate for years; and it costs no attempt, so that "at once", or an instant that
+ * is over by our clock, would be a request for every poll of the relay, for ever.
+ */
+const deferMs = { min: 1_000, max: 3_600_000 }
 
 /** Seconds or an HTTP date (RFC 9110, section 10.2.3); undefined for anything else. */
 function delayIn(retryAfter: string | null, wallMs: number): number | undefined {
   if (retryAfter === null) return undefined
   const delayMs = /^\d+(\.\d+)?$/.test(retryAfter)
     ? Number(retryAfter) * 1_000
-    : Math.max(0, Date.parse(retryAfter) - wallMs)
-  return Number.isNaN(delayMs) ? undefined : Math.min(delayMs, deferMaxMs)
+    : Date.parse(retryAfter) - wallMs
+  return Number.isNaN(delayMs) ? undefined : Math.min(Math.max(delayMs, deferMs.min), deferMs.max)
 }
 
 /** A value that no header can carry becomes an extended value: RFC 8187, section 3.2.1. */
