@@ -256,6 +256,37 @@ test('messages that were cut from the stream while a dead consumer had them are 
   }
 })
 
+// Bug: the script that brings entries back failed on it, each time, and its group read nothing more.
+test('a message to be retried that has thousands of headers comes again, and the others go on', async () => {
+  await using servers = await startRedisServers(1)
+  const url = servers.urls[0]!
+  const redis = new Redis(url, { protocol: 2 })
+  const got: string[] = []
+  const errors: unknown[] = []
+  const subscription = await createRedisStreamsSubscriber({
+    ...{ url, stream: 'many', group: 'test' },
+    visibilityMs: 500,
+  }).subscribe(
+    async ({ body, redelivered }) => {
+      got.push(body)
+      return body === 'many' && !redelivered ? { kind: 'again', delayMs: 1 } : { kind: 'ack' }
+    },
+    { concurrency: 1, onError: (error) => errors.push(error) },
+  )
+  try {
+    const headers = Array.from({ length: 5_000 }, (_, n) => [`header-${n}`, 'x']).flat()
+    await redis.xadd('many', '*', ...headers, 'body', 'many')
+    await eventually('its first delivery', () => got.length === 1)
+    await redis.xadd('many', '*', 'body', 'next')
+    await eventually('all deliveries', () => got.length === 3)
+    expect(got.toSorted()).toEqual(['many', 'many', 'next'])
+    expect(errors).toEqual([])
+  } finally {
+    await subscription.close()
+    redis.disconnect()
+  }
+})
+
 test('a group that is deleted begins anew with the oldest entry, and says so', async () => {
   await using servers = await startRedisServers(1)
   const url = servers.urls[0]!

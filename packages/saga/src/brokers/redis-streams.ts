@@ -138,6 +138,12 @@ for _, entry in ipairs(due) do
 end
 return #due`
 
+/**
+ * Names and values: Lua passes no more than 8,000 arguments to a command. An entry with more stays pending, and comes again after
+ * `visibilityMs`.
+ */
+const delayedFieldsMax = 7_900
+
 /** The last field of this name is the body: a header may have the same name, and whoever makes a map takes the last one. */
 const bodyField = 'body'
 
@@ -296,6 +302,7 @@ class RedisStreamsSession implements Session {
       redelivered,
       deliveryId: `${stream} ${id}`,
     })
+    if (verdict.kind === 'again' && fields.length > delayedFieldsMax) return
     if (verdict.kind !== 'again') await this.#redis.xack(stream, this.#group, id)
     else {
       const [seconds, microseconds] = (await this.#redis.time()) as unknown as [string, string]
