@@ -53,9 +53,15 @@ const libraries: Record<string, () => Promise<InboxTransaction>> = {
     return (work) => prisma.$transaction((own) => work(fromPrisma(own), own))
   },
   TypeORM: async () => {
-    const extra = { max: 1, connectionTimeoutMillis: waitMs }
-    const source = await new DataSource({ type: 'postgres', url: server.url, extra }).initialize()
+    const source = await new DataSource({
+      type: 'postgres',
+      url: server.url,
+      extra: { max: 1 },
+    }).initialize()
     closing.push(() => source.destroy())
+    // From now on: its first connection may take as long as a busy machine needs.
+    const { master } = source.driver as unknown as { master: { options: pg.PoolConfig } }
+    master.options.connectionTimeoutMillis = waitMs
     return (work) => source.transaction((manager) => work(fromTypeOrm(manager), manager))
   },
 }
