@@ -1,5 +1,6 @@
 /**
- * All lines of one header, in order, as they crossed the wire (Latin-1). Never joined: two lines are not one line.
+ * All lines of one header, in order, as they crossed the wire (Latin-1), and the name by which an application may read it. Lines are never
+ * joined: two lines are not one line.
  */
 
 import type { HeaderList } from '../header-list.ts'
@@ -19,3 +20,16 @@ export function linesOf(headers: HeaderList, name: string): readonly string[] {
   }
   return lines ?? NONE
 }
+
+/**
+ * A name as an application may read it: in any case, and what is no letter or digit is `-`. CGI, WSGI and Rack make `_` of `-`, PHP of
+ * `.` as well, some servers of every other sign. Where a header may come from some senders only, or counts by its
+ * name, this is the name: any other spelling would bring it past us.
+ */
+export function readName(name: string): string {
+  const lower = name.toLowerCase()
+  return ALIASING.test(lower) ? lower.replaceAll(ALL_ALIASING, '-') : lower
+}
+
+const ALIASING = /[^a-z0-9-]/
+const ALL_ALIASING = /[^a-z0-9-]/g

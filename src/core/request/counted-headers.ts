@@ -7,7 +7,7 @@
  */
 
 import { trimOws } from '../formats/field-value.ts'
-import { linesOf } from '../formats/header-lines.ts'
+import { linesOf, readName } from '../formats/header-lines.ts'
 import type { HeaderList } from '../header-list.ts'
 
 /** What is asked for, beside method, path, query and body. They are part of every fingerprint. */
@@ -121,6 +121,9 @@ export const SAYING_WHICH = {
 export const SAYING_WHO = {
   names: [
     'cookie',
+    // In the place of Authorization, where that is taken.
+    'x-authorization',
+    'x-auth',
     // Certificates, as Envoy, Azure and AWS state them.
     'x-forwarded-client-cert',
     'x-arr-clientcert',
@@ -208,17 +211,17 @@ const WHICH = named(SAYING_WHICH)
 const WHO = named(SAYING_WHO)
 const NOT_WHO = new RegExp(SAYING_WHO.except.join('|'))
 
-/** @param name in lower case */
+/** @param name as `readName` gives it */
 export function saysWho(name: string): boolean {
   return WHO.test(name) && !NOT_WHO.test(name)
 }
 
-/** @param name in lower case */
+/** @param name as `readName` gives it */
 export function saysWhat(name: string): boolean {
   return SAYING_WHAT.has(name)
 }
 
-/** @param name in lower case */
+/** @param name as `readName` gives it */
 export function saysWhich(name: string): boolean {
   return WHICH.test(name)
 }
@@ -235,13 +238,14 @@ function named({
 
 const NONE: readonly string[] = Object.freeze([])
 
-/** @returns the names of those that the request has, in lower case, sorted, each once */
+/** @returns the names of those that the request has, as it writes them in lower case, sorted, each once */
 export function countedIn(headers: HeaderList, counts: (name: string) => boolean): readonly string[] {
   // Most requests have none.
   let found: Set<string> | undefined
   for (const [header] of headers) {
     const name = header.toLowerCase()
-    if (!counts(name)) continue
+    // An application may well read `api_key`: it is a key by that name, too.
+    if (!counts(readName(name))) continue
     found ??= new Set()
     found.add(name)
   }

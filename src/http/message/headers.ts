@@ -7,7 +7,7 @@
  * Source: RFC 9110, section 7.6.1 (fields of one connection), 7.6.3 (Via); RFC 7239 is neither read nor written.
  */
 
-import { linesOf } from '../../core/formats/header-lines.ts'
+import { linesOf, readName } from '../../core/formats/header-lines.ts'
 import type { HeaderLine, HeaderList } from '../../core/header-list.ts'
 import type { ForwardContext } from '../../core/ports.ts'
 
@@ -33,19 +33,6 @@ const HOP_BY_HOP = new Set([
 
 /** Set anew by each sender. */
 const FRAMING = new Set(['content-length', 'expect'])
-
-/**
- * A name as an application may read it: in any case, and what is no letter or digit is `-`. CGI, WSGI and Rack make `_` of `-`, PHP of
- * `.` as well, some servers of every other sign. Where a header may come from some senders only, this is the name that counts: any other
- * spelling would bring it past us.
- */
-export function readName(name: string): string {
-  const lower = name.toLowerCase()
-  return ALIASING.test(lower) ? lower.replaceAll(ALL_ALIASING, '-') : lower
-}
-
-const ALIASING = /[^a-z0-9-]/
-const ALL_ALIASING = /[^a-z0-9-]/g
 
 /** Only the sidecar sets these: clients and applications may not. @param read as `readName` gives it */
 function isSidecarHeader(read: string): boolean {

@@ -6,10 +6,10 @@
  * joins others, and is neither hashed nor forwarded.
  */
 
-import { linesOf } from '../../core/formats/header-lines.ts'
+import { linesOf, readName } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
 import { saysWhat, saysWhich, saysWho } from '../../core/request/counted-headers.ts'
-import { isForwarding, namedByConnection, readName } from '../message/headers.ts'
+import { isForwarding, namedByConnection } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 
 export type RawRequest = {

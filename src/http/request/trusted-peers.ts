@@ -5,7 +5,8 @@
  */
 
 import { BlockList, isIP } from 'node:net'
-import { isForwarding, readName } from '../message/headers.ts'
+import { readName } from '../../core/formats/header-lines.ts'
+import { isForwarding } from '../message/headers.ts'
 
 /** The same as the setting's (`config/networks.ts`). */
 export type Peers =

@@ -39,10 +39,15 @@ test('they are found in any case, each once, sorted', () => {
   ] as const
   expect(countedIn(headers, saysWhat)).toEqual(['depth', 'upload-offset'])
   expect(countedIn(headers, saysWho)).toEqual([])
+  // As an application may read them.
+  const others = [['API_Key', 'a'] as const, ['user.id', 'b'] as const]
+  expect(countedIn(others, saysWho)).toEqual(['api_key', 'user.id'])
 })
 
 test.each([
   'cookie',
+  'x-authorization',
+  'x-auth',
   'x-api-key',
   'dd-api-key',
   'apikey',

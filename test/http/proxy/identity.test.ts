@@ -144,6 +144,9 @@ test.each<[what: string, first: Record<string, string>, second: Record<string, s
   ['another session', { cookie: 'session=a' }, { cookie: 'session=b' }],
   ['a session and none', { cookie: 'session=a' }, {}],
   ['another key of an API', { 'x-api-key': 'a' }, { 'x-api-key': 'b' }],
+  // Bug: the name was compared as it is written.
+  ['another key in a header with an underscore', { api_key: 'a' }, { api_key: 'b' }],
+  ['another X-Authorization', { 'x-authorization': 'a' }, { 'x-authorization': 'b' }],
   ['another account of a platform', { 'Stripe-Account': 'acct_a' }, { 'Stripe-Account': 'acct_b' }],
   ['another certificate', { 'X-SSL-Client-S-DN': 'CN=a' }, { 'X-SSL-Client-S-DN': 'CN=b' }],
   ['another user of a gateway', { 'X-Forwarded-User': 'a' }, { 'x-forwarded-user': 'b' }],
