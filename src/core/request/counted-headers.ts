@@ -124,6 +124,9 @@ export const SAYING_WHO = {
     // In the place of Authorization, where that is taken.
     'x-authorization',
     'x-auth',
+    // devise_token_auth. As an ending it would be that of many numbers of a request.
+    'uid',
+    'x-uid',
     // Certificates, as Envoy, Azure and AWS state them.
     'x-forwarded-client-cert',
     'x-arr-clientcert',
@@ -140,9 +143,21 @@ export const SAYING_WHO = {
     'apikey',
     'access-key',
     'auth-key',
+    'consumer-key',
+    'secret-key',
     'subscription-key',
     'token',
+    // In the spelling of JavaScript and Java, `accessToken`.
+    'accesstoken',
+    'apitoken',
+    'authtoken',
+    'sessiontoken',
+    'jwt',
     'secret',
+    'password',
+    // Users without an account, of a game or a shop.
+    'device-id',
+    'deviceid',
     'session',
     'session-id',
     'sessionid',

@@ -48,6 +48,13 @@ test.each([
   'cookie',
   'x-authorization',
   'x-auth',
+  'uid',
+  'accesstoken',
+  'x-authtoken',
+  'x-jwt',
+  'x-secret-key',
+  'x-password',
+  'x-device-id',
   'x-api-key',
   'dd-api-key',
   'apikey',
@@ -112,6 +119,7 @@ test.each([
   'accounts',
   'authorization',
   'supertoken',
+  'x-request-uid',
 ])('%s does not', (name) => expect(saysWho(name)).toBe(false))
 
 test.each([
