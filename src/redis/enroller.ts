@@ -12,7 +12,7 @@ import type { Peer } from '../core/nodes/enrolment-node.ts'
 import { isQuarantined, nextEnrolmentStep } from '../core/nodes/enrolment-rules.ts'
 import { foundingWindowMs, type Proposal, proposedBy } from '../core/nodes/founding.ts'
 import type { MergedKeys } from '../core/nodes/record-copying.ts'
-import { RESTART_EVERY_MS } from '../core/nodes/rivals.ts'
+import { hasOutlived, RESTART_EVERY_MS } from '../core/nodes/rivals.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
 import type { ClusterNodes } from './cluster-nodes.ts'
@@ -190,19 +190,18 @@ export class Enroller {
     }
     const occupy = () => target.occupy(this.#who, OCCUPY_MS)
     const rival = this.#continuity.rivalOf(member)
-    if (rival !== undefined) {
+    const waitedMs = nodeMs - quarantine.sinceNodeMs
+    if (rival !== undefined && hasOutlived(rival, waitedMs)) {
+      this.#continuity.outlivedRival(member)
+      this.#rivalTold.delete(member)
+    } else if (rival !== undefined) {
       if (!this.#rivalTold.has(member)) this.#stumbled(member, new Error(TWO_SERVERS))
       this.#rivalTold.add(member)
       // The rest of its quarantine must not be over before the last lease that the other server granted.
-      const waitedMs = nodeMs - quarantine.sinceNodeMs
       if (rival.lives && waitedMs < Math.min(RESTART_EVERY_MS, view.quarantineMs))
         return { kind: 'wait', remainingMs: view.quarantineMs }
       if (!(await occupy())) return { kind: 'busy' }
       await target.restart(quarantine.nonce, options.random.hex(16), rival.lives)
-      if (!rival.lives) {
-        this.#continuity.outlivedRival(member)
-        this.#rivalTold.delete(member)
-      }
       return { kind: 'wait_anew' }
     }
     const goOn = this.#pace(() => member.state.kind === 'quarantined' && !this.#nodes.closed)

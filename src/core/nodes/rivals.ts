@@ -36,7 +36,8 @@ type Seen = {
   rival: { readonly nonce: string; readonly atMonoMs: number } | undefined
 }
 
-export type Rival = { readonly nonce: string; readonly lives: boolean }
+/** `agoMs`: since it was last seen to beat. */
+export type Rival = { readonly nonce: string; readonly lives: boolean; readonly agoMs: number }
 
 export class RivalWatch {
   readonly #seen = new Map<string, Seen>()
@@ -65,7 +66,9 @@ export class RivalWatch {
   /** The other server that has this name, or had it a moment ago (`lives`); undefined where none was seen. */
   rivalOf(name: string, nowMonoMs: number): Rival | undefined {
     const rival = this.#seen.get(name)?.rival
-    return rival && { nonce: rival.nonce, lives: nowMonoMs - rival.atMonoMs < LIVES_FOR_MS }
+    if (rival === undefined) return undefined
+    const agoMs = nowMonoMs - rival.atMonoMs
+    return { nonce: rival.nonce, lives: agoMs < LIVES_FOR_MS, agoMs }
   }
 
   /** What was made of a rival that no longer lives need not be made again. */
@@ -78,6 +81,14 @@ export class RivalWatch {
 /** Whether sidecars saw the other server a moment ago, as a node that waits shows it to whoever has not watched. */
 export function showsRival({ quarantine, nodeMs }: Pick<Membership, 'quarantine' | 'nodeMs'>): boolean {
   return quarantine?.rival === true && nodeMs - quarantine.sinceNodeMs < LIVES_FOR_MS
+}
+
+/**
+ * Whether the quarantine of a node that has waited for so long began after the last promise of the other server: whichever
+ * sidecar began it anew, the others need not do so again.
+ */
+export function hasOutlived({ agoMs }: Rival, waitedMs: number): boolean {
+  return agoMs - waitedMs >= LIVES_FOR_MS
 }
 
 /** Both servers vote, and sidecars on either side know both enrolments: each of them names the same one. */
