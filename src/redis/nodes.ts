@@ -337,7 +337,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     member.state = state
     if ('facts' in state) this.#known.saw(state.facts)
     if (this.#closed) return
-    tellChange(this.options.events, member.node.name, before, state)
+    tellChange(this.options.events, member.node.name, before, this.continuity.explained(member))
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -108,6 +108,25 @@ describe.concurrent('nodes that restart with their data:', () => {
     },
   )
 
+  // Bug: the log said of each node of a planned restart that it forgot what it had promised, though it had forgotten nothing.
+  test.for([
+    ['always', 'it was started again: it has forgotten nothing, and votes in a moment'],
+    ['everysec', 'it was started again: it is told what the others remember, and votes then'],
+  ] as const)('what is told of a node with appendfsync %s that restarts: %s', async ([policy, reason]) => {
+    await using servers = await startRedisServers(5, SYNCED[policy] ?? {})
+    await using sidecar = await join(servers)
+    await sidecar.votes(5)
+    await pulsing(sidecar)
+    await servers.stop(3)
+    const stopped = sidecar.events.length
+    await servers.start(3)
+    await eventually('it votes again', () => sidecar.states()[3] === 'voting', { withinMs: 15_000 })
+    const told = sidecar.events
+      .slice(stopped)
+      .flatMap((event) => (event.kind === 'node_state' && event.to === 'quarantined' ? [event.reason] : []))
+    expect(told).toEqual([reason])
+  })
+
   test('all five nodes with appendfsync always, killed at once, vote again by themselves', async () => {
     await using servers = await startRedisServers(5, SYNCED.always ?? {})
     await using sidecar = await join(servers)
