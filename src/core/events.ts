@@ -239,6 +239,7 @@ export type DegradationEvent =
 
 /** What happens to the nodes of a cluster and to their votes. */
 export type NodeEvent =
+  /** Told once more, with the same state, where a node that is down turns out to refuse this sidecar. */
   | {
       readonly kind: 'node_state'
       readonly node: string

@@ -193,7 +193,7 @@ const LINES: {
   }),
   node_state: (event) => ({
     level: event.to === 'voting' ? 'info' : 'warn',
-    message: `${event.node} is ${event.to}, was ${event.from}: ${event.reason}`,
+    message: `${event.node} is ${event.to}${event.from === event.to ? '' : `, was ${event.from}`}: ${event.reason}`,
     fields: { node: event.node, from: event.from, to: event.to },
   }),
   // Each request that is refused has its own line, and a flood of them must not be a flood of these.

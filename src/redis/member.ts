@@ -24,9 +24,18 @@ export function votingState(facts: NodeFacts): NodeState {
   }
 }
 
+/**
+ * Its connection was lost, which says nothing of why, and the next one is refused: its password was changed. Other reasons of a node
+ * that stays down come and go with each dial.
+ */
+function isRefusedNow(before: NodeState, state: NodeState): boolean {
+  if (before.kind !== 'down' || state.kind !== 'down' || before.reason === state.reason) return false
+  return /^(WRONGPASS|NOAUTH|NOPERM)\b/.test(state.reason)
+}
+
 /** Publishes what others have to know of it. */
 export function tellChange(events: Events, node: string, before: NodeState, state: NodeState): void {
-  if (before.kind !== state.kind) {
+  if (before.kind !== state.kind || isRefusedNow(before, state)) {
     const reason = state.kind === 'voting' ? 'it is enrolled' : state.reason
     events.publish({ kind: 'node_state', node, from: before.kind, to: state.kind, reason })
   }

@@ -62,6 +62,27 @@ test('a node whose user may not select the database of the URL is down, and no o
 })
 
 // Bug: it voted, and everything showed it as well, while each request was refused with 503.
+// Bug: the log said `connection closed` alone, because a node that was down already had its reason told to nobody.
+test('of a node whose password was changed the log says so, once', async () => {
+  await using servers = await startRedisServers(3)
+  await using sidecar = await joinCluster(servers.urls, { inspectEveryMs: 50 })
+  await sidecar.votes(3)
+  const admin = new Redis(servers.at(1).url)
+  await admin.config('SET', 'requirepass', 'rotated')
+  await admin.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
+  const told = () =>
+    sidecar.events.flatMap((event) =>
+      event.kind === 'node_state' && event.node === 'redis-1' && event.to === 'down' ? [event.reason] : [],
+    )
+  await eventually('it is dialled again', () => told().some((reason) => reason.startsWith('NOAUTH')))
+  const connections = async () =>
+    Number(/total_connections_received:(\d+)/.exec(await admin.info('stats'))?.[1])
+  const before = await connections()
+  await eventually('it is dialled a few times more', async () => (await connections()) > before + 2)
+  expect(told().filter((reason) => reason.startsWith('NOAUTH'))).toHaveLength(1)
+  admin.disconnect()
+})
+
 test.each(['set', 'getrange', 'setrange', 'strlen', 'pttl', 'exists', 'del', 'hset', 'hsetnx', 'scan'])(
   'a node whose user may not run %s is down, and says so, until the right is there',
   async (command) => {
