@@ -80,7 +80,7 @@ export class NodeContinuity {
     const { names } = this.#nodes.options
     const name = names?.[index]
     // What it notes is about itself and others by other names than here.
-    if (names !== undefined && name !== undefined && isMisnamed(facts, { name, names })) return undefined
+    if (names !== undefined && name !== undefined && isMisnamed(facts, name, names)) return undefined
     this.#memory.saw(index, facts, sample, counts)
     const { epoch, beats, runId } = facts
     if (name === undefined) return undefined

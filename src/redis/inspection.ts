@@ -167,24 +167,24 @@ export function fitnessOf(facts: NodeFacts): Fitness {
 /** Another node as this sidecar knows it. */
 export type Other = { readonly name: string; readonly voting: boolean; readonly facts: NodeFacts }
 
-/** How this sidecar calls a node, and all of its cluster. */
-export type Named = { readonly name: string; readonly names: readonly string[] }
-
 /**
  * Whether the very process that answers is another node of the list to the sidecars that have used it. What nodes note of each
  * other goes by these names: to mix them up looks as if most of the nodes had forgotten.
  */
-export function isMisnamed({ pulse, runId }: NodeFacts, { name, names }: Named): boolean {
+export function isMisnamed({ pulse, runId }: NodeFacts, name: string, names: readonly string[]): boolean {
   return pulse !== undefined && pulse.runId === runId && pulse.name !== name && names.includes(pulse.name)
 }
 
-/** @param named absent: other sidecars' lists are not checked */
+/**
+ * @param names this sidecar's names of its nodes; absent: other sidecars' lists are not checked
+ * @param name of this one
+ */
 export function unfitnessOf(
   facts: NodeFacts,
   others: readonly Other[],
-  named: Named | undefined,
+  names: readonly string[] | undefined,
+  name: string | undefined,
 ): string | undefined {
-  const names = named?.names
   const fitness = fitnessOf(facts)
   if (fitness.kind === 'unfit') return fitness.reason
   const newer = whyNewer(facts)
@@ -195,8 +195,8 @@ export function unfitnessOf(
   const members = facts.cluster?.members
   if (names !== undefined && members !== undefined && !sameMembers(members, names))
     return membersDiffer(members, names)
-  if (named !== undefined && isMisnamed(facts, named))
-    return `it is the node ${facts.pulse?.name} of this list to sidecars that have used it, and ${named.name} here: give FENCEPOST_REDIS_NODE_NAMES in the order of FENCEPOST_REDIS_NODES, or set the addresses right. Where the server is to have this name from now on, restart it: it is enrolled under it then`
+  if (names !== undefined && name !== undefined && isMisnamed(facts, name, names))
+    return `it is the node ${facts.pulse?.name} of this list to sidecars that have used it, and ${name} here: give FENCEPOST_REDIS_NODE_NAMES in the order of FENCEPOST_REDIS_NODES, or set the addresses right. Where the server is to have this name from now on, restart it: it is enrolled under it then`
   // With a single group the first sidecar writes the list; here others may place identities without these.
   if (names !== undefined && members === undefined && markIn(names) !== undefined && isEnrolled(facts))
     return `it does not say among which groups its cluster places identities, and this configuration has ${markIn(names)?.groups.join(', ')}: see \`fencepost nodes change-groups\``

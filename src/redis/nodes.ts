@@ -286,10 +286,8 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
         : [],
     )
     const clusterLives = others.some(({ voting }) => voting)
-    const names = this.#list
     const name = this.options.names?.[this.members.indexOf(member)]
-    const named = names === undefined || name === undefined ? undefined : { name, names }
-    const unfit = unfitnessOf(facts, others, named)
+    const unfit = unfitnessOf(facts, others, this.#list, name)
     const reason = unfit ?? this.#known.refusal(member.node.name, facts, clusterLives)
     if (reason === undefined) return false
     this.#unfit(member, reason, !looksNew(facts))
