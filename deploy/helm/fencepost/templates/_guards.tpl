@@ -200,6 +200,32 @@ chart of charts each has its own name in the label of the chart. Without a clust
 {{- if and (eq $mode "bundled") (lt (int .Values.redis.bundled.count) $replicas) }}
 {{- fail (printf "this release has %d nodes, and redis.bundled.count %d would end the others at once: what a majority of %d knows may be known to one of those that stay, and requests that were executed would be executed again. Leave it as it is. Where the records may be lost, uninstall the release first." $replicas (int .Values.redis.bundled.count) $replicas) }}
 {{- end }}
+{{- include "fencepost.otherNodesGuard" . }}
+{{- end }}
+{{- end }}
+
+{{- /*
+Other nodes, of which none has the records. Where one stays, sidecars with the new list end and say so, because it knows the old one: brand-new nodes know nothing.
+*/ -}}
+{{- define "fencepost.otherNodesGuard" -}}
+{{- $before := "" }}
+{{- range (dig "spec" "template" "spec" "containers" list (lookup "apps/v1" "Deployment" .Release.Namespace (include "fencepost.fullname" .))) }}
+{{- range .env }}
+{{- if eq .name "FENCEPOST_REDIS_NODES" }}{{ $before = .value | default "the nodes of redis.nodesFrom" }}{{ end }}
+{{- end }}
+{{- end }}
+{{- $of := dict "name" "FENCEPOST_REDIS_NODE_NAMES" "settings" (.Values.settings | default dict) "config" (.Values.config | default dict) }}
+{{- /* With names the servers may have other addresses, and what stands in a ConfigMap or Secret is not looked at. */}}
+{{- $unknown := or (include "fencepost-lib.settingValue" $of) .Values.redis.nodesFrom (and (not (contains "://" $before)) (eq .Values.redis.mode "external")) }}
+{{- if and $before (ne $before "embedded") (not $unknown) }}
+{{- $after := include "fencepost-lib.nodes" (include "fencepost.nodes" . | fromYaml).are }}
+{{- $stays := false }}
+{{- range regexFindAll "//[^,;/:]+" $before -1 }}
+{{- if has . (regexFindAll "//[^,;/:]+" $after -1) }}{{ $stays = true }}{{ end }}
+{{- end }}
+{{- if not $stays }}
+{{- fail (printf "the pods of this release use %s, and none of these nodes is among %s: the others know none of its records, and requests that were executed would be executed again. Leave redis.mode and the nodes as they are. Where these are the same servers at other addresses, give their names in settings.FENCEPOST_REDIS_NODE_NAMES (docs/operations/nodes.md). Where the records may be lost, uninstall the release first." $before $after) }}
+{{- end }}
 {{- end }}
 {{- end }}
 

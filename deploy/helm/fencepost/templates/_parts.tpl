@@ -62,9 +62,8 @@ again, and a Deployment without one has one pod. Without a cluster there is noth
 {{- end }}
 {{- end }}
 
-{{/* What the library's parts take, from the values of this chart. */}}
-{{- define "fencepost.sidecarValues" -}}
-{{- include "fencepost.guards" . }}
+{{/* Member `are` of the YAML: a list, or lists by the names of groups. */}}
+{{- define "fencepost.nodes" -}}
 {{- $nodes := .Values.redis.nodes }}
 {{- with .Values.redis.groups }}{{ $nodes = . }}{{ end }}
 {{- if eq .Values.redis.mode "embedded" }}{{ $nodes = list "embedded" }}{{ end }}
@@ -76,6 +75,13 @@ again, and a Deployment without one has one pod. Without a cluster there is noth
 {{- $nodes = append $nodes (printf "%s://%s-%d.%s.%s.svc:6379" $scheme $name $index $name $.Release.Namespace) }}
 {{- end }}
 {{- end }}
+{{- dict "are" $nodes | toYaml }}
+{{- end }}
+
+{{/* What the library's parts take, from the values of this chart. */}}
+{{- define "fencepost.sidecarValues" -}}
+{{- include "fencepost.guards" . }}
+{{- $nodes := (include "fencepost.nodes" . | fromYaml).are }}
 {{- $settings := merge (dict "FENCEPOST_ON_QUORUM_LOSS" .Values.failureMode) (.Values.settings | default dict) }}
 {{- if .Values.operator.enabled }}
 {{- $settings = merge $settings (dict "FENCEPOST_RUNBOOK_URL" .Values.prometheusRule.runbookUrl) }}
