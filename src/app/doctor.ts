@@ -1,7 +1,7 @@
-/** Reads what `fencepost doctor` judges: nodes, their addresses, certificates, and the sidecar at its admin address. */
+/** Reads what `fencepost doctor` judges: nodes, their addresses, certificates, the application, and the sidecar at its admin address. */
 
 import { lookup } from 'node:dns/promises'
-import { isIP } from 'node:net'
+import { connect, isIP, type NetConnectOpts } from 'node:net'
 import { withoutBrackets } from '../config/addresses.ts'
 import { certificatesIn } from '../config/certificates.ts'
 import type { Config } from '../config/load.ts'
@@ -55,6 +55,7 @@ export async function installation(
     longestRetentionMs: Math.max(...guarded.map(({ retentionMs }) => retentionMs), 1),
     certificates: certificatesIn(config).map(({ path, ...lifetime }) => ({ name: path, ...lifetime })),
     wallMs: systemClock.wallMs(),
+    application: await applicationOf(config),
     versions: { own: version, admin, sidecar: await versionAt(admin) },
     rules: { names: guarded.map(({ name }) => name), builtIn },
   }
@@ -65,6 +66,36 @@ async function ipsOf(address: string): Promise<readonly string[]> {
   if (isIP(host) !== 0) return [host]
   const found = await lookup(host, { all: true }).catch(() => [])
   return found.map((one) => one.address)
+}
+
+async function applicationOf(config: Config): Promise<Installation['application']> {
+  const { upstream, proxyListen, upstreamConnectTimeoutMs } = config
+  if (upstream === undefined || proxyListen.kind === 'off') return undefined
+  if (upstream.kind === 'unix')
+    return { address: `unix:${upstream.path}`, fault: await faultOf(upstream, upstreamConnectTimeoutMs) }
+  const { hostname, port, protocol } = new URL(upstream.origin)
+  const at = {
+    host: withoutBrackets(hostname),
+    port: Number(port) || (protocol === 'https:' ? 443 : 80),
+    autoSelectFamily: true,
+  }
+  return { address: upstream.origin, fault: await faultOf(at, upstreamConnectTimeoutMs) }
+}
+
+/** Why nothing takes connections there; undefined where something does. */
+function faultOf(at: NetConnectOpts, withinMs: number): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const socket = connect({ ...at, signal: AbortSignal.timeout(withinMs) })
+    socket.once('connect', () => {
+      socket.destroy()
+      resolve(undefined)
+    })
+    socket.once('error', (error: NodeJS.ErrnoException) =>
+      resolve(
+        error.name === 'AbortError' ? `no answer within ${withinMs} ms` : (error.code ?? error.message),
+      ),
+    )
+  })
 }
 
 async function versionAt(admin: string): Promise<string | undefined> {

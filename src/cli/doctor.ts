@@ -14,7 +14,7 @@ export const doctor: Command = (args, io) =>
   withArguments('doctor', args, io, (parser, done) => {
     parser
       .description(
-        'Looks at the nodes, their clocks, memory and independence, at certificates, versions and rules, and changes nothing. One line each: ok, warning, failed or unknown, and what to do. Exit 0 where nothing failed, 69 without a majority, else 1.',
+        'Looks at the nodes, their clocks, memory and independence, at certificates, the application, versions and rules, and changes nothing. One line each: ok, warning, failed or unknown, and what to do. Exit 0 where nothing failed, 69 without a majority, else 1.',
       )
       .option('--admin <address>', `admin listener of a running sidecar (default: ${DEFAULT_ADMIN})`)
       .option('--json', 'as JSON')

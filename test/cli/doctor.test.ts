@@ -1,6 +1,7 @@
 /** `fencepost doctor` on real nodes. Its judgements are in test/core/health/checkup.test.ts. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { doctor } from '../../src/cli/doctor.ts'
+import { startApplication } from '../support/application.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 
@@ -11,10 +12,11 @@ beforeAll(async () => {
 afterAll(() => servers[Symbol.asyncDispose]())
 
 async function run(...args: string[]) {
-  const { io, stdout, stderr } = bufferedIo({
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_PROXY_LISTEN: 'off',
-  })
+  return runWith({ FENCEPOST_PROXY_LISTEN: 'off' }, ...args)
+}
+
+async function runWith(env: Readonly<Record<string, string>>, ...args: string[]) {
+  const { io, stdout, stderr } = bufferedIo({ FENCEPOST_REDIS_NODES: servers.nodesSetting, ...env })
   // No sidecar is there: port 9 refuses.
   const exitCode = await doctor(['--admin', 'http://127.0.0.1:9', ...args], io)
   return { exitCode, stdout: stdout(), stderr: stderr() }
@@ -31,6 +33,31 @@ test('each check is one line with its verdict, and nothing is changed on the nod
   expect(stdout).toMatch(
     /^unknown {2}sidecar version {2}no sidecar answers at http:\/\/127\.0\.0\.1:9: run this in its pod/m,
   )
+})
+
+test('of the application it says whether it takes connections; without a proxy there is none', async () => {
+  await using up = await startApplication()
+  const about = async (env: Readonly<Record<string, string>>) => {
+    const { exitCode, stdout } = await runWith(env)
+    return [exitCode, /^(\w+ +application) .*$/m.exec(stdout)?.[0].replaceAll(/ +/g, ' ')]
+  }
+  expect(await about({ FENCEPOST_UPSTREAM: up.origin })).toEqual([
+    0,
+    `ok application ${up.origin} takes connections`,
+  ])
+  expect(await about({ FENCEPOST_UPSTREAM: 'http://127.0.0.1:9' })).toEqual([
+    0,
+    expect.stringMatching(
+      /^warning application http:\/\/127\.0\.0\.1:9 takes no connection from here \(ECONNREFUSED\)/,
+    ),
+  ])
+  expect(await about({ FENCEPOST_UPSTREAM: 'unix:/nowhere.sock' })).toEqual([
+    0,
+    expect.stringMatching(
+      /^warning application unix:\/nowhere\.sock takes no connection from here \(ENOENT\)/,
+    ),
+  ])
+  expect(await about({ FENCEPOST_PROXY_LISTEN: 'off' })).toEqual([0, undefined])
 })
 
 test('--json has the same findings, and a lost majority ends with 69', async () => {

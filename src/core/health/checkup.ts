@@ -1,5 +1,5 @@
 /**
- * What is not well with an installation, and what to do: judged from what was read of its nodes, certificates and sidecar.
+ * What is not well with an installation, and what to do: judged from what was read of its nodes, certificates, application and sidecar.
  *
  * Owns the judgement and its sentences, one for each check. What could not be read is `unknown` and never `ok`.
  */
@@ -51,6 +51,8 @@ export type Installation = {
   readonly longestRetentionMs: number
   readonly certificates: readonly (Validity & { readonly name: string })[]
   readonly wallMs: number
+  /** Behind the proxy; `fault`: why it took no connection. Undefined: there is no proxy. */
+  readonly application: { readonly address: string; readonly fault: string | undefined } | undefined
   /** This program's version, and the one of the sidecar at the admin address; undefined: it did not answer. */
   readonly versions: { readonly own: string; readonly admin: string; readonly sidecar: string | undefined }
   readonly rules: { readonly names: readonly string[]; readonly builtIn: boolean }
@@ -80,6 +82,7 @@ export function checkup(of: Installation): readonly Finding[] {
     ]),
     ...aboutDetails(of),
     ...certificates(of),
+    ...application(of),
     sidecar(of),
   ]
 }
@@ -288,6 +291,17 @@ function certificates({ certificates: given, groups, wallMs }: Installation): Fi
 /** Whole units that are over, the larger one from two of it on. */
 function span(ms: number): string {
   return ms < 2 * DAY_MS ? `${Math.floor(ms / HOUR_MS)} hours` : `${Math.floor(ms / DAY_MS)} days`
+}
+
+/** No failure: it may be reachable from the sidecars alone, as one that listens on localhost. */
+function application({ application: behind }: Installation): Finding[] {
+  if (behind === undefined) return []
+  const { address, fault } = behind
+  const says =
+    fault === undefined
+      ? `${address} takes connections`
+      : `${address} takes no connection from here (${fault}), and where a sidecar meets the same, requests get 502: start it, or set FENCEPOST_UPSTREAM right; if it is on localhost, run this in the pod`
+  return [finding('application', fault === undefined ? 'ok' : 'warning', says)]
 }
 
 function sidecar({ versions: { own, admin, sidecar: theirs } }: Installation): Finding {

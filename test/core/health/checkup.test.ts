@@ -50,6 +50,7 @@ function findings(nodes: readonly NodeSeen[], differs: Partial<Installation> = {
     longestRetentionMs: DAY_MS,
     certificates: [],
     wallMs: 0,
+    application: { address: 'http://127.0.0.1:3000', fault: undefined },
     versions: { own: '1.0.0', admin: 'http://127.0.0.1:9090', sidecar: '1.0.0' },
     rules: { names: ['payments'], builtIn: false },
     ...differs,
@@ -75,6 +76,7 @@ test('nothing is wrong: each check says so, and what cannot be seen from here is
     'memory',
     'memory',
     'certificates',
+    'application',
     'sidecar version',
   ])
 })
@@ -207,6 +209,14 @@ test.each<[verdict: Finding['verdict'], check: string, nodes: readonly NodeSeen[
 })
 
 test.each<[verdict: Finding['verdict'], check: string, differs: Partial<Installation>, says: RegExp]>([
+  ['ok', 'application', {}, /^http:\/\/127\.0\.0\.1:3000 takes connections$/],
+  // Bug: everything was well while no request could reach the application.
+  [
+    'warning',
+    'application',
+    { application: { address: 'http://shop:3000', fault: 'ENOTFOUND' } },
+    /^http:\/\/shop:3000 takes no connection from here \(ENOTFOUND\), .*requests get 502: start it, or set FENCEPOST_UPSTREAM right/,
+  ],
   [
     'ok',
     'certificates',
