@@ -1,6 +1,7 @@
 /** What operators send and receive about entries of the audit log and dead letters: pages, from the newest on. */
 
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
+import * as Type from 'typebox'
 import { CURSOR_PATTERN } from '../../core/coordination/audit-place.ts'
 import { OPERATOR_LIMITS } from './schemas.ts'
 

@@ -1,6 +1,7 @@
 /** What an operator sends to find a record: THE source of its validation, its type and its part of the OpenAPI document. */
 
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
+import * as Type from 'typebox'
 import { DescribedRequest, VALUE_BYTES_MAX } from '../request/described-request.ts'
 import { CURSOR, OPERATOR_LIMITS } from './schemas.ts'
 

@@ -1,6 +1,7 @@
 /** What the overview, the audit log and the calls about sagas answer and take, beside `schemas.ts`, which has records. */
 
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
+import * as Type from 'typebox'
 import { FATES, TRAFFIC_SECONDS } from '../../core/health/traffic.ts'
 import { OPEN_SAGA_STATES } from '../../core/saga-admin.ts'
 import { OPERATOR_LIMITS } from './schemas.ts'

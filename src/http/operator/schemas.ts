@@ -4,7 +4,8 @@
  * Owns the limits, each with its number. Unknown members are refused: a misspelt one could decide otherwise than meant.
  */
 
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
+import * as Type from 'typebox'
 
 export const OPERATOR_LIMITS = {
   reasonCharsMax: 500,

@@ -4,7 +4,8 @@
  * Owns the schema of a described request, and that it is identified exactly as the proxy would identify it.
  */
 
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
+import * as Type from 'typebox'
 import { percentEncode } from '../../core/formats/percent-encoding.ts'
 import type { HeaderList } from '../../core/header-list.ts'
 import { fingerprintOfName, recordKey, type Scope } from '../../core/request/identity.ts'

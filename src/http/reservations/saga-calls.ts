@@ -6,7 +6,7 @@
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import Type from 'typebox'
+import * as Type from 'typebox'
 import { SAGA_STATES, type SagaAdmin, type SagaAdminResult, type SagaQuery } from '../../core/saga-admin.ts'
 import { type ApiAnswer, problem } from './answers.ts'
 

@@ -5,7 +5,8 @@
  * silently.
  */
 
-import Type, { type Static, type TSchema } from 'typebox'
+import type { Static, TSchema } from 'typebox'
+import * as Type from 'typebox'
 import { DescribedRequest, VALUE_BYTES_MAX } from '../request/described-request.ts'
 
 export const LIMITS = {

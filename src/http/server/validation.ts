@@ -1,7 +1,7 @@
 /** Validates with TypeBox inside Fastify: the schemas of a listener as they are, without coercion. */
 
 import type { TSchema } from 'typebox'
-import { Compile } from 'typebox/compile'
+import { Compile } from 'typebox/schema'
 
 type Fault = {
   readonly instancePath: string
@@ -20,8 +20,8 @@ export function validatorOf(schema: unknown) {
   const choice = choiceOf(schema)
   return (data: unknown) => {
     if (compiled.Check(data)) return { value: data }
-    const found = (compiled.Errors(data) as readonly Fault[]).filter((fault) => !isOfChoice(fault))
-    const faults = found.map((fault) => named(fault, choice))
+    const [, found] = compiled.Errors(data) as readonly [boolean, readonly Fault[]]
+    const faults = found.filter((fault) => !isOfChoice(fault)).map((fault) => named(fault, choice))
     faults.sort((a, b) => Number(LAST.has(a.keyword)) - Number(LAST.has(b.keyword)))
     const error = Object.assign(new Error('validation'), { validation: faults, code: 'FST_ERR_VALIDATION' })
     return { error }
