@@ -171,8 +171,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'both-of-one-name',
     does: 'lets two servers vote under one name',
     file: 'src/redis/enroller.ts',
-    from: '    if (rival !== undefined) {\n',
-    to: '    if (rival !== undefined && options.watchOnly === true) {\n',
+    from: 'const rival = this.#continuity.rivalOf(member)\n',
+    to: 'const rival = options.watchOnly === true ? this.#continuity.rivalOf(member) : undefined\n',
     // Of two that vote one is given up.
     also: {
       file: 'src/redis/continuity.ts',
