@@ -27,48 +27,54 @@ export type RecordedSpan = {
   readonly status: SpanStatus | undefined
 }
 
+/** Of the recording that goes on. The kit keeps the first tracer of its process, and a worker runs one file after the other. */
+let recording: RecordedSpan[] = []
+let count = 0
+
+function begin(name: string, options: SpanOptions, around: Context | undefined): Span {
+  count += 1
+  const id = count.toString(16)
+  const parent = around === undefined ? undefined : trace.getSpanContext(around)
+  const context = {
+    traceId: parent?.traceId ?? id.padStart(32, '0'),
+    spanId: id.padStart(16, '0'),
+    traceFlags: 1,
+  }
+  const recorded = {
+    name,
+    context,
+    parent,
+    links: options.links ?? [],
+    kind: options.kind,
+    attributes: { ...options.attributes },
+    status: undefined as SpanStatus | undefined,
+  }
+  recording.push(recorded)
+  const span = {
+    spanContext: () => context,
+    end: () => {},
+    setAttribute: (key: string, value: AttributeValue) => {
+      recorded.attributes[key] = value
+      return span
+    },
+    setStatus: (status: SpanStatus) => {
+      recorded.status = status
+      return span
+    },
+  }
+  return span as unknown as Span
+}
+
+const TRACER = {
+  startSpan: (name: string, options: SpanOptions, around?: Context) => begin(name, options, around),
+  startActiveSpan: (name: string, options: SpanOptions, around: Context, work: (span: Span) => unknown) =>
+    work(begin(name, options, around)),
+} as unknown as Tracer
+
 export function recordSpans(): Disposable & { readonly spans: RecordedSpan[] } {
   const spans: RecordedSpan[] = []
-  let count = 0
-  const begin = (name: string, options: SpanOptions, around: Context | undefined): Span => {
-    count += 1
-    const id = count.toString(16)
-    const parent = around === undefined ? undefined : trace.getSpanContext(around)
-    const context = {
-      traceId: parent?.traceId ?? id.padStart(32, '0'),
-      spanId: id.padStart(16, '0'),
-      traceFlags: 1,
-    }
-    const recorded = {
-      name,
-      context,
-      parent,
-      links: options.links ?? [],
-      kind: options.kind,
-      attributes: { ...options.attributes },
-      status: undefined as SpanStatus | undefined,
-    }
-    spans.push(recorded)
-    const span = {
-      spanContext: () => context,
-      end: () => {},
-      setAttribute: (key: string, value: AttributeValue) => {
-        recorded.attributes[key] = value
-        return span
-      },
-      setStatus: (status: SpanStatus) => {
-        recorded.status = status
-        return span
-      },
-    }
-    return span as unknown as Span
-  }
-  const tracer = {
-    startSpan: (name: string, options: SpanOptions, around?: Context) => begin(name, options, around),
-    startActiveSpan: (name: string, options: SpanOptions, around: Context, work: (span: Span) => unknown) =>
-      work(begin(name, options, around)),
-  } as unknown as Tracer
-  trace.setGlobalTracerProvider({ getTracer: () => tracer })
+  recording = spans
+  trace.setGlobalTracerProvider({ getTracer: () => TRACER })
   propagation.setGlobalPropagator({
     inject(context, carrier, setter) {
       const span = trace.getSpanContext(context)
