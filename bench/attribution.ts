@@ -16,7 +16,7 @@ import { openInspector } from './support/inspector.ts'
 import { startLoad, type ThreadTimes, threadTimes } from './support/load.ts'
 import { besideText, PATIENT_UNDER_LOAD, watchMachine } from './support/machine.ts'
 import { startBenchApplication } from './support/peers.ts'
-import { expectedStatus, type RequestKind, requestKinds } from './support/request-kinds.ts'
+import { type RequestKind, requestKinds, runKind } from './support/request-kinds.ts'
 import { writeResults } from './support/results.ts'
 import { mean } from './support/rounds.ts'
 import { sourcePlaces } from './support/source-places.ts'
@@ -76,13 +76,7 @@ report()
 /** What each thread used for one request. */
 async function run(): Promise<ReadonlyMap<string, Thread>> {
   const before = threads()
-  const { requests, statuses } = await load.run({
-    url: sidecar.proxy,
-    ...job!,
-    load: { kind: 'closed', requests: REQUESTS, concurrency },
-  })
-  if (statuses[expectedStatus(job!)] !== requests)
-    throw new Error(`unexpected answers: ${JSON.stringify(statuses)}`)
+  const { requests } = await runKind(load, sidecar.proxy, job!, { requests: REQUESTS, concurrency })
   return new Map(
     [...threads()].map(([id, { name, ranMicros, waitedMicros }]) => {
       const then = before.get(id)

@@ -14,7 +14,7 @@ import { type Sidecar, startSidecar } from '../test/support/sidecar.ts'
 import { cpuMicrosOf, startLoad } from './support/load.ts'
 import { besideText, PATIENT_UNDER_LOAD, watchMachine } from './support/machine.ts'
 import { startBenchApplication } from './support/peers.ts'
-import { expectedStatus, type RequestKind, requestKinds, UNIQUE } from './support/request-kinds.ts'
+import { type RequestKind, requestKinds, runKind } from './support/request-kinds.ts'
 import { writeResults } from './support/results.ts'
 import { median, ratio } from './support/rounds.ts'
 
@@ -25,7 +25,6 @@ if (before === undefined || after === undefined)
   )
 const [concurrency, rounds, requests] = [Number(inFlight), Number(roundsGiven), Number(requestsGiven)]
 const WARM_UPS = 2
-let prefixes = 0
 const KINDS = requestKinds(1)
 
 await using servers = await startRedisServers(5, { founded: true })
@@ -91,21 +90,12 @@ function start(main: string): Promise<Sidecar> {
 }
 
 async function once({ proxy }: Sidecar): Promise<void> {
-  await load.run({ url: proxy, ...KINDS.replays, load: { kind: 'closed', requests: 1, concurrency: 1 } })
+  await runKind(load, proxy, KINDS.replays, { requests: 1, concurrency: 1 })
 }
 
 async function run(sidecar: Sidecar, job: RequestKind): Promise<{ micros: number; p50Ms: number }> {
   const { pid } = sidecar.process
   const cpuBefore = cpuMicrosOf(pid)
-  // The builds share the nodes, and must not answer each other's keys.
-  const key = job.key.count === UNIQUE ? { ...job.key, prefix: `${job.key.prefix}-${prefixes++}` } : job.key
-  const done = await load.run({
-    url: sidecar.proxy,
-    ...job,
-    key,
-    load: { kind: 'closed', requests, concurrency },
-  })
-  if (done.statuses[expectedStatus(job)] !== done.requests)
-    throw new Error(`unexpected answers: ${JSON.stringify(done.statuses)}`)
+  const done = await runKind(load, sidecar.proxy, job, { requests, concurrency })
   return { micros: (cpuMicrosOf(pid) - cpuBefore) / done.requests, p50Ms: done.p50Ms }
 }

@@ -14,7 +14,7 @@ import { openInspector } from './support/inspector.ts'
 import { startLoad } from './support/load.ts'
 import { PATIENT_UNDER_LOAD } from './support/machine.ts'
 import { startBenchApplication } from './support/peers.ts'
-import { expectedStatus, type RequestKind, requestKinds, UNIQUE } from './support/request-kinds.ts'
+import { type RequestKind, requestKinds, runKind } from './support/request-kinds.ts'
 import { writeResults } from './support/results.ts'
 import { sourcePlaces } from './support/source-places.ts'
 
@@ -33,7 +33,6 @@ const SAMPLE_EVERY_BYTES = 4_096
 const FILES_SHOWN = 12
 const FLAGS = { includeObjectsCollectedByMajorGC: true, includeObjectsCollectedByMinorGC: true }
 
-let prefixes = 0
 await using servers = await startRedisServers(5, { founded: true })
 await using application = await startBenchApplication()
 await using load = startLoad()
@@ -94,16 +93,7 @@ async function open(main: string) {
 }
 
 async function run(url: string, kind: RequestKind, count: number): Promise<void> {
-  // The builds share the nodes, and must not answer each other's keys.
-  const key = kind.key.count === UNIQUE ? { ...kind.key, prefix: `unique-${prefixes++}` } : kind.key
-  const done = await load.run({
-    url,
-    ...kind,
-    key,
-    load: { kind: 'closed', requests: count, concurrency },
-  })
-  if (done.statuses[expectedStatus(kind)] !== done.requests)
-    throw new Error(`unexpected answers: ${JSON.stringify(done.statuses)}`)
+  await runKind(load, url, kind, { requests: count, concurrency })
 }
 
 /** Bytes of a request, by file. */

@@ -72,18 +72,21 @@ async function applicationOf(config: Config): Promise<Installation['application'
   const { upstream, proxyListen, upstreamConnectTimeoutMs } = config
   if (upstream === undefined || proxyListen.kind === 'off') return undefined
   if (upstream.kind === 'unix')
-    return { address: `unix:${upstream.path}`, fault: await faultOf(upstream, upstreamConnectTimeoutMs) }
+    return {
+      address: `unix:${upstream.path}`,
+      fault: await whyNoConnection(upstream, upstreamConnectTimeoutMs),
+    }
   const { hostname, port, protocol } = new URL(upstream.origin)
   const at = {
     host: withoutBrackets(hostname),
     port: Number(port) || (protocol === 'https:' ? 443 : 80),
     autoSelectFamily: true,
   }
-  return { address: upstream.origin, fault: await faultOf(at, upstreamConnectTimeoutMs) }
+  return { address: upstream.origin, fault: await whyNoConnection(at, upstreamConnectTimeoutMs) }
 }
 
 /** Why nothing takes connections there; undefined where something does. */
-function faultOf(at: NetConnectOpts, withinMs: number): Promise<string | undefined> {
+function whyNoConnection(at: NetConnectOpts, withinMs: number): Promise<string | undefined> {
   return new Promise((resolve) => {
     const socket = connect({ ...at, signal: AbortSignal.timeout(withinMs) })
     socket.once('connect', () => {

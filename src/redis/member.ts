@@ -10,7 +10,7 @@ import type { RedisNode } from './node.ts'
 export type NodeState =
   | { readonly kind: 'down'; readonly reason: string }
   /** `wasEnrolled`: it shows that a cluster was founded on it, so that another one is not awaited there. */
-  | { readonly kind: 'unfit'; readonly reason: string; readonly wasEnrolled?: true }
+  | { readonly kind: 'unfit'; readonly reason: string; readonly wasEnrolled: boolean }
   | { readonly kind: 'quarantined'; readonly facts: NodeFacts; readonly reason: string }
   /** `reason`: it refuses every write, so only reads count on it. */
   | { readonly kind: 'voting'; readonly facts: NodeFacts; readonly reason?: string }

@@ -296,7 +296,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
 
   #unfit(member: Member, reason: string, wasEnrolled = false): void {
     member.node.useEpoch(undefined)
-    this.#become(member, { kind: 'unfit', reason, ...(wasEnrolled ? { wasEnrolled } : {}) })
+    this.#become(member, { kind: 'unfit', reason, wasEnrolled })
   }
 
   /** Its commands are sent from now on, and its answers do not count. */

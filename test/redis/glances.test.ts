@@ -149,7 +149,7 @@ test.each<[what: string, change: Change, enough: boolean]>([
   ['one has another connection since', (member) => void Object.assign(member, { connection: 2 }), false],
   [
     'one lost its vote, as its glance and the look after it found',
-    (_, other) => void Object.assign(other, { state: { kind: 'unfit', reason: '' } }),
+    (_, other) => void Object.assign(other, { state: { kind: 'unfit', reason: '', wasEnrolled: false } }),
     false,
   ],
   [

@@ -1,4 +1,9 @@
-/** Validates with TypeBox inside Fastify: the schemas of a listener as they are, without coercion. */
+/**
+ * Validates with TypeBox inside Fastify: the schemas of a listener as they are, without coercion.
+ *
+ * Of TypeBox only what schemas need: `typebox/compile`, and the default export in place of `* as Type`, would bring its values, codecs and its
+ * language of types into the program, 112 kB that each start reads.
+ */
 
 import type { TSchema } from 'typebox'
 import { Compile } from 'typebox/schema'

@@ -6,7 +6,7 @@ import {
   createRedisStreamsSubscriber,
 } from '../../../packages/saga/src/brokers/redis-streams.ts'
 import { BrokerUnavailableError } from '../../../packages/saga/src/errors.ts'
-import type { Delivery } from '../../../packages/saga/src/messages.ts'
+import type { Delivery, Verdict } from '../../../packages/saga/src/messages.ts'
 import { openDoor } from '../../support/door.ts'
 import { eventually } from '../../support/eventually.ts'
 import { startRedisServers } from '../../support/redis-servers.ts'
@@ -146,11 +146,49 @@ test('behind an address that leads to another server now, the publisher and the 
   }
 }, 20_000)
 
-// Bug: a claim looks at ten times as many pending messages as there is room for, and always began with the oldest ones.
-test('a message of a dead consumer is reached behind many that are in progress', async () => {
-  await using servers = await startRedisServers(1)
+async function oneServer() {
+  const servers = await startRedisServers(1)
   const url = servers.urls[0]!
   const redis = new Redis(url, { protocol: 2 })
+  return {
+    url,
+    redis,
+    async [Symbol.asyncDispose]() {
+      redis.disconnect()
+      await servers[Symbol.asyncDispose]()
+    },
+  }
+}
+
+type Consuming = {
+  readonly concurrency?: number
+  readonly visibilityMs?: number
+  readonly handle?: (delivery: Delivery) => Promise<Verdict>
+}
+
+/** What the group `test` of a stream is handed, and what it is told of faults. Messages of dead consumers are those an hour old. */
+async function consume(
+  url: string,
+  stream: string,
+  { concurrency = 1, visibilityMs = 600_000, handle = async () => ({ kind: 'ack' }) }: Consuming = {},
+) {
+  const got: string[] = []
+  const errors: string[] = []
+  const subscriber = createRedisStreamsSubscriber({ url, stream, group: 'test', visibilityMs })
+  const subscription = await subscriber.subscribe(
+    (delivery) => {
+      got.push(delivery.body)
+      return handle(delivery)
+    },
+    { concurrency, onError: (error) => errors.push((error as Error).message) },
+  )
+  return { got, errors, [Symbol.asyncDispose]: () => subscription.close() }
+}
+
+// Bug: a claim looks at ten times as many pending messages as there is room for, and always began with the oldest ones.
+test('a message of a dead consumer is reached behind many that are in progress', async () => {
+  await using server = await oneServer()
+  const { url, redis } = server
   const read = (consumer: string, count: number) =>
     redis.xreadgroup('GROUP', 'test', consumer, 'COUNT', count, 'STREAMS', 'behind', '>')
   const ids: string[] = []
@@ -159,33 +197,15 @@ test('a message of a dead consumer is reached behind many that are in progress',
   await read('live', 24)
   await read('dead', 1)
   await redis.call('XCLAIM', 'behind', 'test', 'dead', '0', ids.at(-1)!, 'IDLE', '3600000')
-  const got: string[] = []
-  const subscription = await createRedisStreamsSubscriber({
-    url,
-    stream: 'behind',
-    group: 'test',
-    visibilityMs: 600_000,
-  }).subscribe(
-    async ({ body }) => {
-      got.push(body)
-      return { kind: 'ack' }
-    },
-    { concurrency: 1, onError: () => {} },
-  )
-  try {
-    await eventually('the message of the dead one', () => got.length > 0)
-    expect(got).toEqual(['25'])
-  } finally {
-    await subscription.close()
-    redis.disconnect()
-  }
+  await using consumer = await consume(url, 'behind')
+  await eventually('the message of the dead one', () => consumer.got.length > 0)
+  expect(consumer.got).toEqual(['25'])
 })
 
 // Bug: the limit was that of each stream and each claim, so four times as many began at once.
 test('new messages, those to be retried and those of a dead consumer are together no more than the limit', async () => {
-  await using servers = await startRedisServers(1)
-  const url = servers.urls[0]!
-  const redis = new Redis(url, { protocol: 2 })
+  await using server = await oneServer()
+  const { url, redis } = server
   for (const stream of ['both', 'both:again:test']) {
     const ids: string[] = []
     for (let n = 1; n <= 8; n += 1) ids.push((await redis.xadd(stream, '*', 'body', String(n)))!)
@@ -196,122 +216,66 @@ test('new messages, those to be retried and those of a dead consumer are togethe
   let handled = 0
   let running = 0
   let most = 0
-  const subscription = await createRedisStreamsSubscriber({
-    url,
-    stream: 'both',
-    group: 'test',
-    visibilityMs: 600_000,
-  }).subscribe(
-    async () => {
-      running += 1
-      most = Math.max(most, running)
-      await new Promise(setImmediate)
-      running -= 1
-      handled += 1
-      return { kind: 'ack' }
-    },
-    { concurrency: 2, onError: () => {} },
-  )
-  try {
-    await eventually('all of them', () => handled === 16)
-    expect(most).toBe(2)
-  } finally {
-    await subscription.close()
-    redis.disconnect()
+  const handle = async (): Promise<Verdict> => {
+    running += 1
+    most = Math.max(most, running)
+    await new Promise(setImmediate)
+    running -= 1
+    handled += 1
+    return { kind: 'ack' }
   }
+  await using _ = await consume(url, 'both', { concurrency: 2, handle })
+  await eventually('all of them', () => handled === 16)
+  expect(most).toBe(2)
 })
 
 // Bug: the claim that finds such messages takes them off the group's list, and nobody was told.
 test('messages that were cut from the stream while a dead consumer had them are told as lost', async () => {
-  await using servers = await startRedisServers(1)
-  const url = servers.urls[0]!
-  const redis = new Redis(url, { protocol: 2 })
+  await using server = await oneServer()
+  const { url, redis } = server
   const ids: string[] = []
   for (let n = 1; n <= 3; n += 1) ids.push((await redis.xadd('cut', '*', 'body', String(n)))!)
   await redis.xgroup('CREATE', 'cut', 'test', '0')
   await redis.xreadgroup('GROUP', 'test', 'dead', 'COUNT', 2, 'STREAMS', 'cut', '>')
   await redis.call('XCLAIM', 'cut', 'test', 'dead', '0', ids[0]!, ids[1]!, 'IDLE', '3600000')
   await redis.xtrim('cut', 'MAXLEN', 1)
-  const got: string[] = []
-  const errors: string[] = []
-  const subscription = await createRedisStreamsSubscriber({
-    url,
-    stream: 'cut',
-    group: 'test',
-    visibilityMs: 600_000,
-  }).subscribe(
-    async ({ body }) => {
-      got.push(body)
-      return { kind: 'ack' }
-    },
-    { concurrency: 10, onError: (error) => errors.push((error as Error).message) },
-  )
-  try {
-    await eventually('the last message', () => got.length > 0)
-    expect(got).toEqual(['3'])
-    expect(errors).toEqual([expect.stringContaining(`2 messages of the stream cut (${ids[0]}, ${ids[1]})`)])
-  } finally {
-    await subscription.close()
-    redis.disconnect()
-  }
+  await using consumer = await consume(url, 'cut', { concurrency: 10 })
+  await eventually('the last message', () => consumer.got.length > 0)
+  expect(consumer.got).toEqual(['3'])
+  expect(consumer.errors).toEqual([
+    expect.stringContaining(`2 messages of the stream cut (${ids[0]}, ${ids[1]})`),
+  ])
 })
 
 // Bug: the script that brings entries back failed on it, each time, and its group read nothing more.
 test('a message to be retried that has thousands of headers comes again, and the others go on', async () => {
-  await using servers = await startRedisServers(1)
-  const url = servers.urls[0]!
-  const redis = new Redis(url, { protocol: 2 })
-  const got: string[] = []
-  const errors: unknown[] = []
-  const subscription = await createRedisStreamsSubscriber({
-    ...{ url, stream: 'many', group: 'test' },
-    visibilityMs: 500,
-  }).subscribe(
-    async ({ body, redelivered }) => {
-      got.push(body)
-      return body === 'many' && !redelivered ? { kind: 'again', delayMs: 1 } : { kind: 'ack' }
-    },
-    { concurrency: 1, onError: (error) => errors.push(error) },
-  )
-  try {
-    const headers = Array.from({ length: 5_000 }, (_, n) => [`header-${n}`, 'x']).flat()
-    await redis.xadd('many', '*', ...headers, 'body', 'many')
-    await eventually('its first delivery', () => got.length === 1)
-    await redis.xadd('many', '*', 'body', 'next')
-    await eventually('all deliveries', () => got.length === 3)
-    expect(got.toSorted()).toEqual(['many', 'many', 'next'])
-    expect(errors).toEqual([])
-  } finally {
-    await subscription.close()
-    redis.disconnect()
-  }
+  await using server = await oneServer()
+  const { url, redis } = server
+  const handle = async ({ body, redelivered }: Delivery): Promise<Verdict> =>
+    body === 'many' && !redelivered ? { kind: 'again', delayMs: 1 } : { kind: 'ack' }
+  await using consumer = await consume(url, 'many', { visibilityMs: 500, handle })
+  const { got, errors } = consumer
+  const headers = Array.from({ length: 5_000 }, (_, n) => [`header-${n}`, 'x']).flat()
+  await redis.xadd('many', '*', ...headers, 'body', 'many')
+  await eventually('its first delivery', () => got.length === 1)
+  await redis.xadd('many', '*', 'body', 'next')
+  await eventually('all deliveries', () => got.length === 3)
+  expect(got.toSorted()).toEqual(['many', 'many', 'next'])
+  expect(errors).toEqual([])
 })
 
 test('a group that is deleted begins anew with the oldest entry, and says so', async () => {
-  await using servers = await startRedisServers(1)
-  const url = servers.urls[0]!
-  const redis = new Redis(url, { protocol: 2 })
-  const got: string[] = []
-  const errors: string[] = []
-  const subscription = await createRedisStreamsSubscriber({ url, stream: 'anew', group: 'test' }).subscribe(
-    async ({ body }) => {
-      got.push(body)
-      return { kind: 'ack' }
-    },
-    { concurrency: 1, onError: (error) => errors.push((error as Error).message) },
-  )
-  try {
-    await redis.xadd('anew', '*', 'body', '1')
-    await eventually('the message', () => got.length === 1)
-    await redis.xgroup('DESTROY', 'anew', 'test')
-    await redis.xadd('anew', '*', 'body', '2')
-    await eventually('both', () => got.includes('2'))
-    expect(got).toEqual(['1', '1', '2'])
-    expect(errors).toEqual([expect.stringMatching(/the group test of anew was gone, and begins anew/)])
-  } finally {
-    await subscription.close()
-    redis.disconnect()
-  }
+  await using server = await oneServer()
+  const { url, redis } = server
+  await using consumer = await consume(url, 'anew')
+  const { got, errors } = consumer
+  await redis.xadd('anew', '*', 'body', '1')
+  await eventually('the message', () => got.length === 1)
+  await redis.xgroup('DESTROY', 'anew', 'test')
+  await redis.xadd('anew', '*', 'body', '2')
+  await eventually('both', () => got.includes('2'))
+  expect(got).toEqual(['1', '1', '2'])
+  expect(errors).toEqual([expect.stringMatching(/the group test of anew was gone, and begins anew/)])
 })
 
 // Bug: Redis was called out of reach, because its connection was closed, though it had answered what is wrong.
