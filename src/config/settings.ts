@@ -218,7 +218,8 @@ export const SETTINGS = {
     path: 'upstream.connections',
     kind: integer({ min: 1, max: 10_000 }),
     default: '256',
-    summary: 'Largest number of connections to the application.',
+    summary:
+      'Largest number of connections to the application; requests that no route protects take at most three quarters of them.',
     source: 'A quarter of the limit of requests in flight: most of them wait for nodes or for others.',
   }),
   upstreamKeepAliveMs: setting({
@@ -459,7 +460,8 @@ export const SETTINGS = {
     path: 'limits.inFlight',
     kind: integer({ min: 1, max: 1_000_000 }),
     default: '1024',
-    summary: 'Largest number of requests under way in this process; beyond it the answer is 503.',
+    summary:
+      'Largest number of requests under way in this process, three quarters of it for those that no route protects; beyond it the answer is 503.',
     source:
       'With bodies of 64KiB on average it is 64MiB, a sixth of the 384MiB that the manifests give the container.',
   }),

@@ -1,12 +1,12 @@
 /**
- * The application behind the sidecar: one address, fixed by configuration, and a pool of connections to it.
+ * The application behind the sidecar: one address, fixed by configuration, and the connections to it.
  *
- * Owns the pool with every option written out, which host a request is for, and the choice between an answer in memory (which may
+ * Owns their pools with every option written out, which host a request is for, and the choice between an answer in memory (which may
  * be stored) and one that is streamed. No redirects, no retries, no decompression, no cookies.
  */
 
 import type { Readable } from 'node:stream'
-import { buildConnector, type Dispatcher, Pool } from 'undici'
+import { buildConnector, Pool } from 'undici'
 import { BodyParts } from '../core/body-parts.ts'
 import type { Clock } from '../core/clock.ts'
 import { linesOf } from '../core/formats/header-lines.ts'
@@ -16,6 +16,7 @@ import { Connection } from './connection.ts'
 import { readPastFailedWrites } from './early-answer.ts'
 import { type ApplicationRequest, exchange, type Reply } from './exchange.ts'
 import { AnswerLate, type Failure, failureOf } from './failure.ts'
+import { type Dispatching, shareConnections } from './shares.ts'
 import { type Tunnel, tunnel } from './tunnel.ts'
 import { passOverContinue } from './unasked-continue.ts'
 
@@ -30,6 +31,7 @@ export type ApplicationOptions = {
   readonly connectTimeoutMs: number
   /** Longest silence between two parts of an answer; after it the answer counts as cut. */
   readonly bodyIdleMs: number
+  /** Of which what `stream` and `upgrade` use leave a quarter to `forward`. */
   readonly connectionsMax: number
   readonly keepAliveMs: number
   readonly clock: Clock
@@ -80,14 +82,48 @@ export type ForwardLimits = {
 export function createApplication(options: ApplicationOptions): Application {
   const { address, clock } = options
   const origin = address.kind === 'http' ? address.origin : 'http://localhost'
+  const shares = shareConnections(options.connectionsMax, (connections) =>
+    openPool(options, origin, connections),
+  )
+  const [guarded, passing] = [ofOneName(shares.guarded, origin), ofOneName(shares.passing, origin)]
+  const addressed = (request: ApplicationRequest): ApplicationRequest =>
+    options.host === 'client' ? request : { ...request, headers: request.headers.filter(isNotHost) }
+  return {
+    forward: async (request, limits) => {
+      const { answerWithinMs, mayBegin } = limits
+      const reply = await exchange(guarded, addressed(request), { answerWithinMs, clock, mayBegin })
+      return reply.kind === 'answered' ? keepInMemory(reply, request.method, limits, clock) : reply
+    },
+    stream: async (request, answerWithinMs, signal) => {
+      const reply = await exchange(passing, addressed(request), { answerWithinMs, clock, signal })
+      if (reply.kind !== 'answered') return reply
+      const whole = isStream(reply, request.method) ? undefined : reply.body.whole()
+      if (whole === undefined) reply.noDeadline()
+      return passedOn(reply, whole)
+    },
+    upgrade: async (request, protocol, answerWithinMs, signal) => {
+      const options = { answerWithinMs, clock, signal }
+      const reply = await tunnel(passing, addressed(request), protocol, options)
+      return reply.kind === 'answered' ? passedOn(reply, undefined) : reply
+    },
+    [Symbol.asyncDispose]: () => shares.destroy(),
+  }
+}
+
+/** Every option is written out. */
+function openPool(
+  { address, connectTimeoutMs, bodyIdleMs, keepAliveMs }: ApplicationOptions,
+  origin: string,
+  connections: number,
+): Pool {
   const connect = buildConnector({
-    timeout: options.connectTimeoutMs,
+    timeout: connectTimeoutMs,
     allowH2: false,
     autoSelectFamily: true,
     ...(address.kind === 'unix' ? { socketPath: address.path } : {}),
   })
   const pool = new Pool(origin, {
-    connections: options.connectionsMax,
+    connections,
     factory: (url, connecting) => new Connection(url, connecting),
     // One request per connection at a time: a request must not depend on the fate of the one before it.
     pipelining: 1,
@@ -99,8 +135,8 @@ export function createApplication(options: ApplicationOptions): Application {
       }),
     // The exchange has its own deadline, which also covers the time before the head.
     headersTimeout: 0,
-    bodyTimeout: options.bodyIdleMs,
-    keepAliveTimeout: options.keepAliveMs,
+    bodyTimeout: bodyIdleMs,
+    keepAliveTimeout: keepAliveMs,
     // Upper bound of what an application states in `Keep-Alive`.
     keepAliveMaxTimeout: 60_000,
     keepAliveTimeoutThreshold: 1_000,
@@ -111,39 +147,19 @@ export function createApplication(options: ApplicationOptions): Application {
     useMilo: false,
   })
   passOverContinue(pool)
-  const connections = ofOneName(pool, origin)
-  const addressed = (request: ApplicationRequest): ApplicationRequest =>
-    options.host === 'client' ? request : { ...request, headers: request.headers.filter(isNotHost) }
-  return {
-    forward: async (request, limits) => {
-      const { answerWithinMs, mayBegin } = limits
-      const reply = await exchange(connections, addressed(request), { answerWithinMs, clock, mayBegin })
-      return reply.kind === 'answered' ? keepInMemory(reply, request.method, limits, clock) : reply
-    },
-    stream: async (request, answerWithinMs, signal) => {
-      const reply = await exchange(connections, addressed(request), { answerWithinMs, clock, signal })
-      if (reply.kind !== 'answered') return reply
-      const whole = isStream(reply, request.method) ? undefined : reply.body.whole()
-      if (whole === undefined) reply.noDeadline()
-      return passedOn(reply, whole)
-    },
-    upgrade: async (request, protocol, answerWithinMs, signal) => {
-      const options = { answerWithinMs, clock, signal }
-      const reply = await tunnel(connections, addressed(request), protocol, options)
-      return reply.kind === 'answered' ? passedOn(reply, undefined) : reply
-    },
-    [Symbol.asyncDispose]: () => pool.destroy(),
-  }
+  return pool
 }
 
 /** Over TLS undici ends a connection before a request for another name than the last one's, and takes the name from `Host`. */
-function ofOneName(pool: Pool, origin: string): Dispatcher {
-  if (!origin.startsWith('https:')) return pool
+function ofOneName(connections: Dispatching, origin: string): Dispatching {
+  if (!origin.startsWith('https:')) return connections
   const { hostname: servername } = new URL(origin)
-  return pool.compose((dispatch) => (request, handler) => {
-    const named: typeof request & { servername: string } = { ...request, servername }
-    return dispatch(named, handler)
-  })
+  return {
+    dispatch: (request, handler) => {
+      const named: typeof request & { servername: string } = { ...request, servername }
+      return connections.dispatch(named, handler)
+    },
+  }
 }
 
 function isNotHost([name]: HeaderLine): boolean {

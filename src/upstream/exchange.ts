@@ -15,6 +15,7 @@ import type { HeaderList } from '../core/header-list.ts'
 import { AnswerBody } from './answer-body.ts'
 import { type ConnectedHandler, type Connection, SecondTry } from './connection.ts'
 import { AnswerLate, AnswerMalformed, ClaimEnded, type Failure, failureOf } from './failure.ts'
+import type { Dispatching } from './shares.ts'
 
 export type ApplicationRequest = {
   readonly method: string
@@ -55,7 +56,7 @@ const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
 
 /** Never rejects. */
 export function exchange(
-  dispatcher: Dispatcher,
+  dispatcher: Dispatching,
   request: ApplicationRequest,
   options: ExchangeOptions,
 ): Promise<Reply | Failure> {
@@ -68,7 +69,7 @@ export function exchange(
 
 /** @param failed what undici refuses at once is told as what it meets later */
 export function dispatch(
-  dispatcher: Dispatcher,
+  dispatcher: Dispatching,
   { method, target, headers, body }: ApplicationRequest,
   handler: ConnectedHandler,
   failed: (error: Error) => void,

@@ -19,6 +19,7 @@ import {
   type Reply,
 } from './exchange.ts'
 import { AnswerLate, AnswerMalformed, type Failure, failureOf } from './failure.ts'
+import type { Dispatching } from './shares.ts'
 
 export type Tunnel = {
   readonly kind: 'tunnel'
@@ -27,7 +28,7 @@ export type Tunnel = {
 }
 
 export function tunnel(
-  dispatcher: Dispatcher,
+  dispatcher: Dispatching,
   request: ApplicationRequest,
   protocol: string,
   { answerWithinMs, clock, signal }: ExchangeOptions,

@@ -69,6 +69,8 @@ export type TestProxyOptions = {
   /** Instead of leases on these nodes. */
   readonly leases?: Leases
   readonly bodyIdleMs?: number
+  /** Default: 256 connections to the application. */
+  readonly upstreamConnectionsMax?: number
   /** Default: beyond the reach of a test that is not about it. */
   readonly bodyMemoryBytes?: number
   readonly tenants?: Partial<TenantLimits>
@@ -126,7 +128,7 @@ export async function startProxy(
       : { kind: 'http', origin: applicationOrigin },
     connectTimeoutMs: 500,
     bodyIdleMs: given.bodyIdleMs ?? 5_000,
-    connectionsMax: 256,
+    connectionsMax: given.upstreamConnectionsMax ?? 256,
     keepAliveMs: 4_000,
     host: 'client',
     clock,

@@ -4,12 +4,13 @@
  * Owns the order of these decisions. Everything about a protected request is decided in `core/deduplicate.ts`.
  */
 
+import { passingShare } from '../../core/passing-share.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { ForwardedHeaders } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 import type { Arrived } from '../request/arrival.ts'
 import { type About, type ProtectOptions, type ProtectPorts, protect } from '../request/protect.ts'
-import { DRAINING, NO_UPGRADE, overloaded } from '../request/refusals.ts'
+import { DRAINING, NO_UPGRADE, overloaded, overloadedByPassing } from '../request/refusals.ts'
 import type { BodyMemory } from '../server/body-memory.ts'
 import type { Inbound } from '../server/inbound.ts'
 import { offersWebSocket } from '../server/websocket-offer.ts'
@@ -30,6 +31,13 @@ export type Load = {
   readonly draining: () => boolean
   /** Requests and tunnels in flight. A request counts from its arrival, a tunnel from its upgrade. */
   readonly inFlight: () => number
+  /** Those of them that no route protects. */
+  readonly passing: () => number
+}
+
+/** No route protects it. */
+export function passesThrough({ admission, matched }: Arrived): boolean {
+  return admission.kind === 'admitted' && (matched === undefined || matched.route.mode === 'bypass')
 }
 
 /** Without an answer if the client disconnected before its request was complete. */
@@ -52,6 +60,8 @@ export async function dispatch(
   const { request } = admission
   const call = { inbound, request, hop: hopOf(inbound.req, request), forwarded: options.forwarded }
   if (matched === undefined || matched.route.mode === 'bypass') {
+    const passingMax = passingShare(inFlightMax)
+    if (load.passing() > passingMax) return refused(overloadedByPassing(passingMax))
     const answerWithinMs = matched?.route.upstreamTimeoutMs ?? options.upstreamTimeoutMs
     return { answer: await bypass(call, answerWithinMs, ports) }
   }

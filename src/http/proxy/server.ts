@@ -21,7 +21,14 @@ import type { ListenAt } from '../server/listen-address.ts'
 import type { ListenerLimits } from '../server/listener.ts'
 import { createRequestServer } from '../server/request-server.ts'
 import type { ListenerTls } from '../server/tls.ts'
-import { type Dispatched, type DispatchOptions, type DispatchPorts, dispatch, type Load } from './dispatch.ts'
+import {
+  type Dispatched,
+  type DispatchOptions,
+  type DispatchPorts,
+  dispatch,
+  type Load,
+  passesThrough,
+} from './dispatch.ts'
 import { readableBy } from './page-origins.ts'
 import { createTunnels } from './tunnels.ts'
 
@@ -58,7 +65,10 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
   const load: Load = {
     draining: () => server.inFlight.draining,
     inFlight: () => server.inFlight.count,
+    passing: () => passing + tunnels.count(),
   }
+  /** Tunnels apart, which are theirs to count. */
+  let passing = 0
   const inFlight = { begin: () => server.inFlight.begin(), end: () => server.inFlight.end() }
   const tunnels = createTunnels(options, { ...ports, arrive, traced, load, inFlight, publish })
   const server = createRequestServer(options, { handle, upgrade: tunnels.take }, ports)
@@ -87,6 +97,8 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     if (arrived.admission.kind === 'refused') server.endAfter(inbound)
     const sent = ports.bodyMemory.hold()
     let status: number | undefined
+    const isPassing = passesThrough(arrived)
+    if (isPassing) passing += 1
     // Not `using`, as in `protect`.
     try {
       const { answer, about } = await dispatched(inbound, arrived)
@@ -97,6 +109,7 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
       status = answer.status
       publish(answer, arrived, startedMonoMs, about)
     } finally {
+      if (isPassing) passing -= 1
       sent[Symbol.dispose]()
       trace.ended(status)
     }

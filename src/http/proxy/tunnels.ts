@@ -8,11 +8,12 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { Clock } from '../../core/clock.ts'
+import { passingShare } from '../../core/passing-share.ts'
 import type { RequestTrace } from '../../core/tracing.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
 import type { Arrived } from '../request/arrival.ts'
-import { DRAINING, NO_UPGRADE, overloaded } from '../request/refusals.ts'
+import { DRAINING, NO_UPGRADE, overloaded, overloadedByPassing } from '../request/refusals.ts'
 import type { InFlight } from '../server/in-flight.ts'
 import type { ListenerLimits } from '../server/listener.ts'
 import { writeRaw } from '../server/send.ts'
@@ -47,11 +48,13 @@ export interface Tunnels {
   /** Resolves when the tunnel has ended, or the request is refused. Never rejects. */
   take(req: IncomingMessage, socket: Duplex, first: Buffer): Promise<void>
   cut(): void
+  count(): number
 }
 
 export function createTunnels(options: TunnelOptions, ports: TunnelPorts): Tunnels {
   const { load, publish } = ports
   const { inFlightMax, readerIdleMs } = options.limits
+  const passingMax = passingShare(inFlightMax)
   const tunnels = new Set<Duplex>()
 
   function take(req: IncomingMessage, socket: Duplex, first: Buffer): Promise<void> {
@@ -73,6 +76,7 @@ export function createTunnels(options: TunnelOptions, ports: TunnelPorts): Tunne
     if (admission.kind === 'refused') return refuse(admission.problem)
     if (load.draining()) return refuse(DRAINING)
     if (load.inFlight() >= inFlightMax) return refuse(overloaded(inFlightMax, 'requests'))
+    if (load.passing() >= passingMax) return refuse(overloadedByPassing(passingMax))
     if (admission.kind === 'options' || (route !== undefined && route.mode !== 'bypass'))
       return refuse(NO_UPGRADE)
     const { request } = admission
@@ -113,6 +117,7 @@ export function createTunnels(options: TunnelOptions, ports: TunnelPorts): Tunne
 
   return {
     take,
+    count: () => tunnels.size,
     cut: () => {
       for (const tunnel of tunnels) tunnel.destroy()
     },

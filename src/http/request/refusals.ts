@@ -17,9 +17,20 @@ export const NO_UPGRADE: Problem = {
 }
 
 export function overloaded(limit: number, what: 'requests' | 'checks'): Problem {
+  return tooMany(`${limit} ${what} are under way, which is the limit.`)
+}
+
+/** @param limit the share of what no route protects (`core/passing-share.ts`) */
+export function overloadedByPassing(limit: number): Problem {
+  return tooMany(
+    `${limit} requests that no route protects are under way, which is their limit: a quarter of all places is kept for protected ones.`,
+  )
+}
+
+function tooMany(said: string): Problem {
   return {
     code: 'too-many-requests-in-flight',
-    detail: `${limit} ${what} are under way, which is the limit. Nothing was carried out; send the request again, unchanged, after the time given.`,
+    detail: `${said} Nothing was carried out; send the request again, unchanged, after the time given.`,
     retryAfterMs: RETRY_SOON_MS,
   }
 }

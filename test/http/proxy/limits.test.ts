@@ -78,6 +78,61 @@ test('requests in flight and waiting duplicates get their limits, and a free pla
   expect((await proxy.post('yet-another')).status).toBe(200)
 })
 
+test('what no route protects takes no more than three quarters of the connections: a protected request finds one', async () => {
+  const held = hold()
+  await using application = await startApplication(async (seen, response) => {
+    if (seen.method === 'GET') await held.released
+    response.end()
+  })
+  await using proxy = await startProxy(application.origin, { upstreamConnectionsMax: 4 })
+  const polls = Array.from({ length: 5 }, () => proxy.fetch('/events'))
+  await eventually('all five wait', () => proxy.proxy.inFlight() === 5 && application.seen.length >= 3)
+  expect([(await proxy.post('a')).status, (await proxy.post('b')).status]).toEqual([200, 200])
+  expect(application.seen.map(({ method }) => method)).toEqual(['GET', 'GET', 'GET', 'POST', 'POST'])
+  held.release()
+  expect((await Promise.all(polls)).map(({ status }) => status)).toEqual([200, 200, 200, 200, 200])
+})
+
+test('protected requests may have all connections', async () => {
+  const held = hold()
+  await using application = await startApplication(async (_seen, response) => {
+    await held.released
+    response.end()
+  })
+  await using proxy = await startProxy(application.origin, { upstreamConnectionsMax: 4 })
+  const all = ['a', 'b', 'c', 'd', 'e'].map((key) => proxy.post(key))
+  await eventually('four are at work', () => application.seen.length === 4)
+  held.release()
+  expect((await Promise.all(all)).map(({ status }) => status)).toEqual([200, 200, 200, 200, 200])
+})
+
+test('what no route protects takes no more than three quarters of the places, WebSockets included', async () => {
+  const held = hold()
+  await using application = await startApplication(async (seen, response) => {
+    if (seen.method === 'GET') await held.released
+    response.end()
+  })
+  await using proxy = await startProxy(application.origin, { limits: { inFlightMax: 4 } })
+  const polls = [proxy.fetch('/events'), proxy.fetch('/events'), proxy.fetch('/events')]
+  await eventually('three are under way', () => application.seen.length === 3)
+  const refused = await proxy.fetch('/events')
+  expect([refused.status, await refused.json()]).toEqual([
+    503,
+    expect.objectContaining({
+      detail: expect.stringContaining('3 requests that no route protects are under way'),
+    }),
+  ])
+  await using wire = await openWire(proxy.port)
+  wire.send('GET /socket HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n')
+  await eventually('an answer', () =>
+    wire.received().includes('3 requests that no route protects are under way'),
+  )
+  expect((await proxy.post('a')).status).toBe(200)
+  held.release()
+  expect((await Promise.all(polls)).map(({ status }) => status)).toEqual([200, 200, 200])
+  expect((await proxy.fetch('/events')).status).toBe(200)
+})
+
 test('a request beyond the total hold loses its claim: the next attempt is executed, and its outcome is recorded', async () => {
   const held = hold()
   await using application = await startApplication(async (seen, response, execution) => {
