@@ -2,11 +2,12 @@
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { changeMembers } from '../../src/redis/change-members.ts'
-import { CLUSTER_KEY, EPOCH_KEY, PULSE_KEY } from '../../src/redis/keys.ts'
+import { CLUSTER_KEY, EPOCH_KEY, PULSE_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
+import { standstillOf } from '../../src/redis/loss.ts'
 import type { RedisNodes } from '../../src/redis/nodes.ts'
 import { openDoor } from '../support/door.ts'
 import { eventually } from '../support/eventually.ts'
-import { joinCluster, keyOf } from '../support/redis-cluster.ts'
+import { joinCluster, keyOf, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 
 const OLD = ['redis-0', 'redis-1', 'redis-2']
@@ -195,6 +196,64 @@ test('a node that came with the change votes on while the command is repeated fo
   expect((await change(at(servers, 0, 1, 2, 3, 5), moved)).kind).toBe('changed')
   await sidecar.votes(5)
   expect(await epoch()).toBe(before)
+})
+
+/** What is recorded stands on nodes 0 and 1 of three alone, and both lose it. */
+async function lostByTwoOfThree(servers: RedisServers, sidecar: Sidecar, name: string): Promise<void> {
+  const [first, second, third] = servers.urls.map(clientOf) as [Redis, Redis, Redis]
+  for (const client of [first, second]) await client.save()
+  await third.config('SET', 'maxmemory', '1')
+  await sidecar.carryOut(name)
+  expect(await third.exists(keyOf(name))).toBe(0)
+  await third.config('SET', 'maxmemory', '0')
+  await sidecar[Symbol.asyncDispose]()
+  for (const index of [0, 1]) {
+    await servers.kill(index)
+    await servers.start(index)
+  }
+}
+
+// Bug: servers that a sidecar with the new list had looked at before the change counted as nodes that had forgotten nothing since then. Two
+// old nodes that had lost the same moment were no longer too many of five, voted, and what had been recorded then was executed again.
+test('what too many of the old nodes have lost is not made up for by nodes that came after it', async () => {
+  await using servers = await startRedisServers(5)
+  const grown = [...OLD, 'redis-3', 'redis-4']
+  const three = await joinCluster(at(servers, 0, 1, 2), { names: OLD, inspectEveryMs: 200 })
+  await three.votes(3)
+  const [first, , , ...coming] = servers.urls.map(clientOf)
+  const early = await joinCluster(servers.urls, { names: grown })
+  expect(early.states().slice(0, 3)).toEqual(['unfit', 'unfit', 'unfit'])
+  await early[Symbol.asyncDispose]()
+  // As if it had been a minute ago.
+  for (const client of coming) await client.hincrby(QUARANTINE_KEY, 'since', -MINUTE_MS)
+  await eventually('the nodes know of each other', async () => {
+    const fields = await first?.hkeys(PULSE_KEY)
+    return fields?.filter((field) => field.startsWith('of:')).length === 2
+  })
+  await eventually(
+    'they run for longer than the clocks of nodes may be apart',
+    async () => {
+      const infos = await Promise.all(coming.map((client) => client.info('server')))
+      return infos.every((info) => Number(/uptime_in_seconds:(\d+)/.exec(info)?.[1]) >= 10)
+    },
+    { withinMs: 30_000 },
+  )
+  await lostByTwoOfThree(servers, three, 'payment')
+  expect((await change(servers.urls, grown)).kind).toBe('changed')
+
+  await using sidecar = await joinCluster(servers.urls, { names: grown })
+  await eventually('the nodes that came are known to have forgotten', async () => {
+    const origins = await Promise.all(coming.map((client) => client.hget(QUARANTINE_KEY, 'origin')))
+    return origins.every((origin) => origin === 'forgot')
+  })
+  // Copying to the old ones would begin when no answer from before their restart counts any more.
+  await eventually(
+    'an operator has to decide, or they vote',
+    () => standstillOf(sidecar.nodes) !== undefined || sidecar.states().every((state) => state === 'voting'),
+    { withinMs: 20_000 },
+  )
+  expect(await sidecar.claim('payment', { budgetMs: 1_000 })).toMatchObject({ kind: 'unavailable' })
+  expect(standstillOf(sidecar.nodes)).toContain('declare-loss')
 })
 
 // Bug: each node took both, in the order in which they came, so that both commands said that the change was made.

@@ -325,3 +325,49 @@ test('a sidecar that starts later learns from other nodes that the data of one w
   expect(await admin(scene, 0).exists(keyOf('payment'))).toBe(1)
   await isRememberedWith(after, scene, 'payment')
 })
+
+/**
+ * Node 0 is saved while it waits, when everything was copied to it; then it votes, and its data are set back to the moment of
+ * the saving, once `since` has happened.
+ */
+async function setBackToItsQuarantine(
+  scene: Scene,
+  sidecar: Sidecar,
+  since: () => Promise<void>,
+): Promise<void> {
+  await admin(scene, 0).flushall()
+  await look(sidecar, 0)
+  expect(sidecar.states()[0]).toBe('quarantined')
+  // There is nothing yet that could be copied.
+  const runs = [1, 2, 3].map(async (index) =>
+    (await admin(scene, index).info('server')).match(/run_id:(\w+)/)?.at(1),
+  )
+  await admin(scene, 0).hset(QUARANTINE_KEY, 'done', (await Promise.all(runs)).join(','))
+  await admin(scene, 0).save()
+  await sidecar.votes(NODES)
+  await eventually('others know of its pulses', async () => {
+    const own = new URL(scene.servers.at(0).url).host
+    const epoch = await admin(scene, 0).get(EPOCH_KEY)
+    const noted = await Promise.all(
+      [1, 2, 3, 4].map((index) => admin(scene, index).hget(PULSE_KEY, `beat:${own}`)),
+    )
+    return noted.every((note) => note !== null && epoch?.split(':')[2] === note.split(':')[0])
+  })
+  await recordedByThree(scene, sidecar, 'payment')
+  await since()
+  await admin(scene, 0).call('DEBUG', 'RELOAD', 'NOSAVE')
+  expect(await admin(scene, 0).exists(EPOCH_KEY, keyOf('payment'))).toBe(0)
+}
+
+test('a node that has voted, and whose data are set back to its quarantine, waits and is told once more', async () => {
+  const scene = await start(DEBUGGED)
+  const sidecar = await join(scene, { inspectEveryMs: 200, quarantineMs: 1_500 })
+  await sidecar.votes(NODES)
+  await setBackToItsQuarantine(scene, sidecar, async () => {})
+  const nonce = await admin(scene, 0).hget(QUARANTINE_KEY, 'nonce')
+  await look(sidecar, 0)
+  await sidecar.votes(NODES)
+  expect(await admin(scene, 0).get(EPOCH_KEY)).not.toContain(nonce)
+  expect(await admin(scene, 0).exists(keyOf('payment'))).toBe(1)
+  await isRememberedWith(sidecar, scene, 'payment')
+})

@@ -219,8 +219,9 @@ export class SimulatedEnrolmentNode implements EnrolmentNode {
     await this.#call(() => {
       const { quarantine, voting } = this.#node
       if (voting) return
-      if (quarantine?.runId !== runIdOf(this.#node)) this.#begin(nonce, origin)
-      else if (origin === 'forgot') this.#node.setQuarantine({ ...quarantine, origin })
+      const stays = quarantine?.runId === runIdOf(this.#node)
+      if (stays && (origin === 'new' || quarantine.origin === 'forgot')) return
+      this.#begin(nonce, origin)
     })
   }
 

@@ -19,7 +19,7 @@ export type Adoption = { readonly key: string; readonly merged: Merged }
 /** A node as enrolment sees it. Every call may reject; none may be executed on another run of the node's process. */
 export interface EnrolmentNode {
   readonly name: string
-  /** Begins the quarantine, where none stands for this run of the node; an existing one only becomes `forgot`. */
+  /** Begins the quarantine, where none stands for this run of the node, or one of a node that was taken for a new one. */
   begin(nonce: string, origin: Origin): Promise<void>
   /** Begins it anew. */
   restart(nonce: string, nextNonce: string): Promise<void>

@@ -53,10 +53,12 @@ local function stands()
   return not before or now == '0' or now == before
 end
 
-local function begin(with_nonce, origin)
+local function begin(with_nonce, origin, keeps_declared)
+  local declared = keeps_declared and redis.call('HGET', QUARANTINE, 'declared_by')
   redis.call('DEL', QUARANTINE)
   redis.call('HSET', QUARANTINE, 'run_id', RUN, 'nonce', with_nonce, 'since', NOW, 'origin', origin, 'lineage', lineage(),
     'done', '', 'source', '', 'cursor', '0', 'copied', '0')
+  if declared then redis.call('HSET', QUARANTINE, 'declared_by', declared) end
 end
 
 -- The longest quarantine that anybody asked for stands.
@@ -125,11 +127,11 @@ redis.call('DEL', KEYS[6])
 if act == 'begin' then
   local epoch = redis.call('GET', EPOCH)
   if epoch and string.find(epoch, '1:' .. RUN .. ':', 1, true) == 1 then return 0 end
-  if redis.call('HGET', QUARANTINE, 'run_id') == RUN then
-    if ARGV[4] == 'forgot' then redis.call('HSET', QUARANTINE, 'origin', 'forgot') end
-    return 0
-  end
-  begin(nonce, ARGV[4])
+  local stays = redis.call('HGET', QUARANTINE, 'run_id') == RUN
+  -- One that stood as new began before the caller's cluster was known here, perhaps before that cluster had this node: what it says
+  -- of its time is about nothing that it may have forgotten.
+  if stays and (ARGV[4] == 'new' or redis.call('HGET', QUARANTINE, 'origin') ~= 'new') then return 0 end
+  begin(nonce, ARGV[4], stays)
   return 1
 elseif act == 'restart' then
   if not is_meant() then return 0 end
