@@ -201,7 +201,7 @@ export class Enroller {
       if (rival.lives && waitedMs < Math.min(RESTART_EVERY_MS, view.quarantineMs))
         return { kind: 'wait', remainingMs: view.quarantineMs }
       if (!(await occupy())) return { kind: 'busy' }
-      await target.restart(quarantine.nonce, options.random.hex(16), rival.lives)
+      await target.restart(quarantine.nonce, options.random.hex(16), { rival: rival.lives })
       return { kind: 'wait_anew' }
     }
     const goOn = this.#pace(() => member.state.kind === 'quarantined' && !this.#nodes.closed)

@@ -8,7 +8,7 @@
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
 import type { ClockSample } from '../core/nodes/clock-samples.ts'
-import type { Adoption, EnrolmentNode, Inspection } from '../core/nodes/enrolment-node.ts'
+import type { Adoption, EnrolmentNode, Inspection, WhyAnew } from '../core/nodes/enrolment-node.ts'
 import type { Cluster, CopyProgress, Origin } from '../core/nodes/enrolment-rules.ts'
 import { callBatch } from './batch.ts'
 import { adoptFrame, type Frame, inspectFrame, standingFrame } from './frames.ts'
@@ -61,9 +61,8 @@ export class RedisEnrolmentNode implements EnrolmentNode {
     await this.#act('begin', nonce, origin)
   }
 
-  /** @param rival because another server is used under its name: who looks at the node later sees it */
-  async restart(nonce: string, nextNonce: string, rival = false): Promise<void> {
-    await this.#act('restart', nonce, nextNonce, rival ? '1' : '')
+  async restart(nonce: string, nextNonce: string, { rival, forgot }: WhyAnew = {}): Promise<void> {
+    await this.#act('restart', nonce, nextNonce, rival ? '1' : '', forgot ? '' : '1')
   }
 
   save(nonce: string, { done, source, copied }: CopyProgress): Promise<boolean> {

@@ -316,7 +316,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       const node = this.enrolmentNode(member, facts)
       const nonce = this.options.random.hex(16)
       // What was copied to it may be gone.
-      if (quarantine !== undefined && emptied) await node.restart(quarantine.nonce, nonce)
+      if (quarantine !== undefined && emptied) await node.restart(quarantine.nonce, nonce, { forgot: true })
       else await node.begin(nonce, origin)
       // A later sidecar without that knowledge learns which cluster it was, and that cluster goes on.
       if (this.#known.id !== undefined && facts.cluster === undefined) await node.raise(this.cluster())

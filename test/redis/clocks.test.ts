@@ -4,6 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
+import { ENROLLER_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
+import { declareLoss } from '../../src/redis/loss.ts'
 import { RedisNodes } from '../../src/redis/nodes.ts'
 import { compileClockShim, ShiftedClock } from '../faults/clock-shim.ts'
 import { type FaultLink, startFaultLink } from '../faults/fault-proxy.ts'
@@ -190,4 +192,36 @@ test('a node whose clock jump is reported during its inspection does not vote af
     const { node, state } = first.nodes.members[0] ?? {}
     return state?.kind === 'voting' && node?.epoch !== before
   })
+})
+
+// Bug: the claim on the work of copying expired by the clock that had been set back, so that the node had no vote for as long as that.
+test('a node whose clock is set back is enrolled although a sidecar that is gone was at work on it', async () => {
+  const { servers, clocks } = await start(3)
+  const sidecar = await joined(servers.urls)
+  await sidecar.votes(3)
+  const client = at(servers, 0)
+  await client.multi().flushall().set(ENROLLER_KEY, 'one that is gone', 'PX', 3_000).exec()
+  clocks[0]?.set(-3_600_000)
+  await eventually('it waits', () => sidecar.states().includes('quarantined'))
+  await sidecar.votes(3)
+})
+
+// Bug: where the clocks were corrected after the declaration, the quarantine that began anew had forgotten it, and nothing went on.
+test('a declared loss stands where the quarantine begins anew because the clock ran ahead', async () => {
+  const { servers, clocks } = await start(3)
+  const sidecar = await joined(servers.urls, { quarantineMs: 2_000 })
+  await sidecar.votes(3)
+  const waiting = [0, 1].map((index) => at(servers, index))
+  for (const client of waiting) await client.flushall()
+  await eventually('two wait', () => sidecar.states().filter((state) => state === 'quarantined').length === 2)
+  const { id } = sidecar.nodes.cluster()
+  expect(await declareLoss(sidecar.nodes, id, 'ann')).toMatchObject({ kind: 'declared' })
+  const nonces = () => Promise.all(waiting.map((client) => client.hget(QUARANTINE_KEY, 'nonce')))
+  const before = await nonces()
+  for (const index of [0, 1]) clocks[index]?.set(5_000)
+  await eventually('both begin anew', async () => {
+    const now = await nonces()
+    return now.every((nonce, index) => nonce !== null && nonce !== before[index])
+  })
+  await sidecar.votes(3)
 })

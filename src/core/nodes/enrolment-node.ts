@@ -22,7 +22,7 @@ export interface EnrolmentNode {
   /** Begins the quarantine, where none stands for this run of the node, or one of a node that was taken for a new one. */
   begin(nonce: string, origin: Origin): Promise<void>
   /** Begins it anew. */
-  restart(nonce: string, nextNonce: string): Promise<void>
+  restart(nonce: string, nextNonce: string, why?: WhyAnew): Promise<void>
   /** False where the nonce is no longer current. */
   save(nonce: string, progress: CopyProgress): Promise<boolean>
   /** Sets the epoch, where the nonce is still current. */
@@ -41,6 +41,13 @@ export interface EnrolmentNode {
   /** Sets the first epoch, where the claim still stands and there is none. */
   found(nonce: string, cluster: Cluster): Promise<boolean>
   abandonFounding(nonce: string): Promise<void>
+}
+
+export type WhyAnew = {
+  /** Another server is used under its name: who looks at the node later sees it. */
+  readonly rival?: boolean
+  /** It has forgotten once more: a loss that was declared before does not cover that. */
+  readonly forgot?: boolean
 }
 
 export type Peer = { readonly node: EnrolmentNode; readonly runId: string; readonly voting: boolean }

@@ -7,7 +7,8 @@ KEYS  [1] epoch  [2] quarantine (hash)  [3] cluster (hash)  [4] claim of a found
 ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
   look
   begin      nonce, origin new|forgot
-  restart    nonce, next nonce, 1 where another server is used under the node's name (else empty or absent)
+  restart    nonce, next nonce, 1 where another server is used under the node's name (else empty), 1 where it has not forgotten again:
+             a declared loss stands (else empty)
   save       nonce, run_ids done (comma between), run_id of the source, cursor, records copied
   enrol      nonce, cluster id, quarantine (ms), names of all nodes (comma between; empty: not given)
   declare    who declares the loss, cluster id where none is known
@@ -59,6 +60,14 @@ local function begin(with_nonce, origin, keeps_declared)
   redis.call('HSET', QUARANTINE, 'run_id', RUN, 'nonce', with_nonce, 'since', NOW, 'origin', origin, 'lineage', lineage(),
     'done', '', 'source', '', 'cursor', '0', 'copied', '0')
   if declared then redis.call('HSET', QUARANTINE, 'declared_by', declared) end
+end
+
+-- Whoever took it first has it for so long, by a clock that is not set back: what would last longer is over.
+local function take(key, who, lifetime_ms)
+  local there = redis.call('GET', key)
+  if there and there ~= who and redis.call('PTTL', key) <= tonumber(lifetime_ms) then return 0 end
+  redis.call('SET', key, who, 'PX', lifetime_ms)
+  return 1
 end
 
 -- The longest quarantine that anybody asked for stands.
@@ -135,7 +144,7 @@ if act == 'begin' then
   return 1
 elseif act == 'restart' then
   if not is_meant() then return 0 end
-  begin(ARGV[4], redis.call('HGET', QUARANTINE, 'origin'))
+  begin(ARGV[4], redis.call('HGET', QUARANTINE, 'origin'), ARGV[6] == '1')
   if ARGV[5] == '1' then redis.call('HSET', QUARANTINE, 'rival', '1') end
   return 1
 elseif act == 'save' then
@@ -155,7 +164,7 @@ elseif act == 'declare' then
 elseif act == 'claim' then
   nonce = ARGV[5]
   if redis.call('EXISTS', EPOCH) == 1 or not stands() or redis.call('HGET', QUARANTINE, 'origin') ~= 'new' then return 0 end
-  return redis.call('SET', FOUNDER, ARGV[3], 'NX', 'PX', ARGV[4]) and 1 or 0
+  return take(FOUNDER, ARGV[3], ARGV[4])
 elseif act == 'found' then
   if redis.call('EXISTS', EPOCH) == 1 or redis.call('GET', FOUNDER) ~= nonce then return 0 end
   return vote_from_now(ARGV[4], ARGV[5], ARGV[6])
@@ -181,9 +190,6 @@ elseif act == 'members' then
   end
   return 1
 elseif act == 'occupy' then
-  local there = redis.call('GET', ENROLLER)
-  if there and there ~= ARGV[3] then return 0 end
-  redis.call('SET', ENROLLER, ARGV[3], 'PX', ARGV[4])
-  return 1
+  return take(ENROLLER, ARGV[3], ARGV[4])
 end
 return redis.error_reply('unknown act ' .. act)
