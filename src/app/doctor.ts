@@ -30,6 +30,7 @@ export async function installation(
       const [states, details] = [group.states(), await group.details()]
       return {
         name: group.name,
+        standstill: group.standstill(),
         nodes: await Promise.all(
           states.map(async ({ name, state }, at): Promise<NodeSeen> => {
             const address = group.addresses[at] ?? ''

@@ -43,7 +43,12 @@ export type NodeDetails = {
 export type Validity = { readonly fromMs: number; readonly untilMs: number }
 
 export type Installation = {
-  readonly groups: readonly { readonly name: string; readonly nodes: readonly NodeSeen[] }[]
+  readonly groups: readonly {
+    readonly name: string
+    readonly nodes: readonly NodeSeen[]
+    /** Why no vote comes by itself, and what to do; undefined where one may come. */
+    readonly standstill?: string | undefined
+  }[]
   readonly required: number
   readonly maxSkewMs: number
   /** An answer that comes later does not count. */
@@ -77,7 +82,7 @@ export function checkup(of: Installation): readonly Finding[] {
     rules(of),
     ...of.groups.flatMap((group) => [
       majority(group, of.required),
-      ...group.nodes.flatMap(reachable),
+      ...group.nodes.flatMap((node) => reachable(node, group)),
       independence(group, of.required),
     ]),
     ...aboutDetails(of),
@@ -110,13 +115,17 @@ function majority(group: Group, required: number): Finding {
   const voting = group.nodes.filter(({ state }) => state === 'voting').length
   const says = `${voting} of ${group.nodes.length} nodes${inGroup(group)} vote, ${required} are needed`
   if (voting < required)
-    return finding('quorum', 'failed', `${says}: bring nodes back, or see \`fencepost nodes status\``)
+    return finding(
+      'quorum',
+      'failed',
+      `${says}: ${group.standstill ?? 'bring nodes back, or see `fencepost nodes status`'}`,
+    )
   return voting < group.nodes.length
     ? finding('quorum', 'warning', `${says}: bring the others back before one more is lost`)
     : finding('quorum', 'ok', says)
 }
 
-function reachable({ name, address, state, reason = '' }: NodeSeen): Finding[] {
+function reachable({ name, address, state, reason = '' }: NodeSeen, { standstill }: Group): Finding[] {
   switch (state) {
     case 'voting':
       return reason === ''
@@ -133,7 +142,9 @@ function reachable({ name, address, state, reason = '' }: NodeSeen): Finding[] {
         finding(
           'node',
           'warning',
-          `${name} (${address}) answers and does not vote yet (${reason}): wait, or see \`fencepost nodes status\``,
+          standstill === undefined
+            ? `${name} (${address}) answers and does not vote yet (${reason}): wait, or see \`fencepost nodes status\``
+            : `${name} (${address}) answers and does not vote (${reason}), and no time that passes gives it a vote: see quorum`,
         ),
       ]
     case 'unfit':

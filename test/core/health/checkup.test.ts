@@ -278,3 +278,19 @@ test.each<[verdict: Finding['verdict'], check: string, differs: Partial<Installa
 ])('%s, %s: not of a node', (verdict, check, differs, says) => {
   expect(findings(SOUND, differs)).toContainEqual({ check, verdict, says: expect.stringMatching(says) })
 })
+
+// Bug: it said to wait for nodes that no time brings back, and `fencepost nodes status` that nothing goes on by itself.
+test('where nothing goes on by itself the doctor says what to do, and tells nobody to wait', () => {
+  const forgot = { state: 'quarantined', reason: 'it forgot' } as const
+  const standstill = '2 of 3 nodes forgot: fencepost nodes declare-loss --confirm 17'
+  const groups = [{ name: '', nodes: [node(0), node(1, forgot), node(2, forgot)], standstill }]
+  const said = findings([], { groups }).filter(({ check }) => check === 'quorum' || check === 'node')
+  expect(said).toEqual([
+    { check: 'quorum', verdict: 'failed', says: `1 of 3 nodes vote, 2 are needed: ${standstill}` },
+    ...['redis-1', 'redis-2'].map((name) => ({
+      check: 'node',
+      verdict: 'warning',
+      says: `${name} (${name}:6379) answers and does not vote (it forgot), and no time that passes gives it a vote: see quorum`,
+    })),
+  ])
+})
