@@ -63,6 +63,8 @@ export function createJsonListener(
   readJsonBodies(app, limits.bodyBytesMax)
   app.setErrorHandler((error: FastifyError, request, reply) => {
     if (reply.sent) return reply
+    // It asks for the type of a QUERY before it looks for its route. There is none.
+    if (error.code === 'FST_ERR_ROUTE_MISSING_CONTENT_TYPE') return reply.callNotFound()
     // Fastify would close the connection with bytes unread, and the reset overtakes the answer where a caller sends all before it reads.
     if (isTooLarge(error)) reply.removeHeader('connection')
     // A caller that disconnects in the middle of its body is no fault of the sidecar; this answer has no reader.
