@@ -58,7 +58,7 @@ async function bundled(dir: string): Promise<RolldownOutput> {
     transform: { target: OLDEST_NODE },
     // Its `paths` lead to declarations.
     tsconfig: false,
-    plugins: [ownFiles, hiddenRequires, poolAlone, leftOut, builtinsWithoutFacade],
+    plugins: [nothingLost, ownFiles, hiddenRequires, poolAlone, leftOut, builtinsWithoutFacade],
     // A busy machine is slow, and that is no fault of what is built.
     checks: { bundlerTimings: false },
     // A package that is not found is a warning, and would fail the first command that needs it.
@@ -92,6 +92,7 @@ async function bundledPage(): Promise<RolldownOutput['output']> {
     platform: 'browser',
     transform: { target: PAGE_TARGET, jsx: { runtime: 'automatic', importSource: 'preact' } },
     tsconfig: false,
+    plugins: [nothingLost],
     onLog: (level, { message }) => {
       if (level === 'warn') throw new Error(message)
     },
@@ -103,6 +104,37 @@ async function bundledPage(): Promise<RolldownOutput['output']> {
     await bundle.close()
   }
 }
+
+/** Rolldown takes a call of these for one without effect. */
+const TAKEN_FOR_PURE = ['decodeURI', 'decodeURIComponent', 'encodeURI', 'encodeURIComponent', 'String']
+const MAY_BE_LOST = new RegExp(`\\b(${TAKEN_FOR_PURE.join('|')})\\(`)
+
+/**
+ * A statement that is nothing but such a call is made for the error that it may throw, and is left out of the program without a
+ * word: what it checks would pass.
+ */
+export const nothingLost: Plugin = {
+  name: 'nothing-lost',
+  transform(code, id) {
+    if (!MAY_BE_LOST.test(code)) return undefined
+    const lang = /\.(tsx?|jsx)$/.exec(id)?.[1] ?? 'js'
+    const [lost] = lostCalls(this.parse(code, { lang: lang as 'js' | 'jsx' | 'ts' | 'tsx' }))
+    if (lost !== undefined)
+      throw new Error(`${id}: nobody uses what ${lost}() returns, so it would be left out`)
+    return undefined
+  },
+}
+
+function lostCalls(node: unknown): readonly string[] {
+  if (typeof node !== 'object' || node === null) return []
+  const { type, expression } = node as { readonly type?: string; readonly expression?: Call }
+  const called = type === 'ExpressionStatement' && expression?.type === 'CallExpression'
+  const name = called ? expression.callee.name : undefined
+  if (name !== undefined && TAKEN_FOR_PURE.includes(name)) return [name]
+  return Object.values(node).flatMap(lostCalls)
+}
+
+type Call = { readonly type: string; readonly callee: { readonly name?: string } }
 
 /** A source reads files relative to its own place, and stands in the folder of `main.js` now. */
 const ownFiles: Plugin = {

@@ -21,11 +21,12 @@ import {
 import { isBuiltin } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { rolldown } from 'rolldown'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import manifest from '../../package.json' with { type: 'json' }
 import client from '../../packages/client/package.json' with { type: 'json' }
 import kit from '../../packages/saga/package.json' with { type: 'json' }
-import { withoutFacades } from '../../scripts/bundle.ts'
+import { nothingLost, withoutFacades } from '../../scripts/bundle.ts'
 import { checkTypes, packAll } from '../../scripts/pack.ts'
 import { TestProcess } from '../support/processes.ts'
 
@@ -102,6 +103,30 @@ test.each([
   ['import native from "pg-native";',                  'import native from "pg-native";'],
 ])('%s becomes %s', (given, expected) => {
   expect(withoutFacades(`first;\n${given}\nlast;`)).toBe(`first;\n${expected}\nlast;`)
+})
+
+// Bug: the check of a query was in the sources and in their tests, and not in the program that was built of them.
+test.each([
+  ['try { decodeURIComponent(text) } catch { refuse() }', 'nobody uses what decodeURIComponent() returns'],
+  ['if (isShown) encodeURI(text)', 'nobody uses what encodeURI() returns'],
+  ['try { String(key) } catch { refuse() }', 'nobody uses what String() returns'],
+  ['export const decoded = decodeURIComponent(text)', undefined],
+  ['refuse(\n  decodeURIComponent(text),\n)', undefined],
+])('a call that would be left out of the program fails the build: %s', async (source, sentence) => {
+  const bundle = await rolldown({
+    input: 'source.ts',
+    plugins: [
+      { name: 'source', resolveId: (id) => id, load: () => `declare const text: string\n${source}` },
+      nothingLost,
+    ],
+  })
+  const error = await bundle.generate().then(
+    () => undefined,
+    ({ message }: Error) => message,
+  )
+  await bundle.close()
+  if (sentence === undefined) expect(error).toBeUndefined()
+  else expect(error).toContain(sentence)
 })
 
 test('the text of the sidecar is ASCII, so that V8 keeps a byte for a character', () => {

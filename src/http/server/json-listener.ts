@@ -80,8 +80,7 @@ export function createJsonListener(
 
 function isDecodable(text: string): boolean {
   try {
-    decodeURIComponent(text)
-    return true
+    return typeof decodeURIComponent(text) === 'string'
   } catch {
     return false
   }
