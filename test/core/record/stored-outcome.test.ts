@@ -154,6 +154,29 @@ describe('two encoded outcomes', () => {
     ['of one holder, at two moments, are one', said('paid', 1, 7), said('paid', 2, 7), true, false],
     ['of two holders that say the same are two', said('paid', 1, 7), said('paid', 1, 8), false, true],
     ['of one holder that say two things are two', said('paid', 1, 7), said('not paid', 1, 7), false, true],
+    // Bug: a worker whose maps have no order was told of its own result, sent again, that it is another one.
+    [
+      'whose members stand in another order are one',
+      said({ a: [1, { c: 2, d: 3 }], b: 4 }, 1, 7),
+      said({ b: 4, a: [1, { d: 3, c: 2 }] }, 1, 7),
+      true,
+      false,
+    ],
+    [
+      'whose elements stand in another order are two',
+      said({ a: [1, 2] }, 1, 7),
+      said({ a: [2, 1] }, 1, 7),
+      false,
+      true,
+    ],
+    [
+      'one of which has a member more are two',
+      said({ a: 1 }, 1, 7),
+      said({ a: 1, b: null }, 1, 7),
+      false,
+      true,
+    ],
+    ['one of no result and one of null are two', said(undefined, 1, 7), said(null, 1, 7), false, true],
     ['one of which does not say who completed it, are one', said('paid', 1), said('paid', 2, 7), true, false],
     ['one of which is damaged, are not compared', said('paid'), Buffer.from('?'), false, false],
   ])('%s', (_, one, other, same, otherwise) => {
