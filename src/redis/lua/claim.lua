@@ -2,7 +2,7 @@
 claim: asks for the lease of one record, and for this node's promise to accept nothing below the token any more.
 
 KEYS  the record's key
-Frame token, owner, lease, fingerprint, key lifetime
+Frame token, owner, attempt (1: batch.lua keeps it as it stands), lease, fingerprint, key lifetime
 Answers
   GRANTED    attempt                                  the lease is the caller's; attempt > 1: an earlier one lapsed
   HELD       fence, remaining ms, fingerprint, attempt   another owner's lease is live, or the caller's own that is kept
