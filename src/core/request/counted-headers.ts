@@ -1,7 +1,7 @@
 /**
  * Headers that count without being chosen, wherever a request has them.
  *
- * Owns the three lists, and which cookies say nothing of who asks. A header belongs here when two requests that differ in it alone
+ * Owns the four lists, and which cookies say nothing of who asks. A header belongs here when two requests that differ in it alone
  * are two requests in the applications that read it, and when a client that tries again sends it again as it was: no counters of
  * attempts, times, traces, signatures. One that is missing here can merge two requests; one too many makes a retry another request.
  */
@@ -114,6 +114,39 @@ export const SAYING_WHICH = {
 } as const
 
 /**
+ * Which request, as its client calls it: idempotency keys by another name than `Idempotency-Key`. They count where the content is all that
+ * identifies a request, because a client that names two requests means two. They are no key of the route: its own `key.headers` name that.
+ * In mode `both` they say nothing of the content, which is one there under whatever name it comes.
+ */
+export const SAYING_WHICH_REQUEST = {
+  names: [
+    // PayPal. OASIS Repeatable Requests 1.0, as Azure takes them.
+    'paypal-request-id',
+    'repeatability-request-id',
+  ],
+  /**
+   * Behind a dash, or whole names but for that of the standard: a route that goes by the content of requests with `Idempotency-Key` is for
+   * clients whose keys say nothing. `X-Idempotency-Key` (Open Banking, Mercado Pago), `Cko-Idempotency-Key`, `v-c-idempotency-id`,
+   * `X-Goog-Gcs-Idempotency-Token`, `Idempotency` (Rapyd), `X-Payout-Idempotency` (Razorpay), `X-GCS-Idempotence-Key`, `Idempotence-Key` (YooKassa),
+   * `X-Idempotence-Uuid` (Wise), `X-Line-Retry-Key`.
+   */
+  endings: [
+    'idempotency-key',
+    'idempotencykey',
+    'idempotency-id',
+    'idempotency-token',
+    'idempotency',
+    'idempotence-key',
+    'idempotence-uuid',
+    'idempotent-key',
+    'retry-key',
+  ],
+} as const
+
+/** Its key is that of the route, or of none. */
+const STANDARD_KEY = 'idempotency-key'
+
+/**
  * Who asks, beside `Authorization`: sessions, keys, and the names that authenticating gateways state. They count where the content is
  * all that identifies a request, and nobody has said by what the route knows its clients. Every API calls its key by a name of its own, so
  * it is the end of a name that counts.
@@ -201,8 +234,8 @@ export const SAYING_WHO = {
     's-dn',
     'subject-dn',
   ],
-  /** Parts of names that have such an ending, and say what a browser or a form did. */
-  except: ['sec-fetch', 'csrf', 'xsrf'],
+  /** Parts of names that have such an ending, and say what a browser or a form did, or which request it is. */
+  except: ['sec-fetch', 'csrf', 'xsrf', 'idempotency'],
 } as const
 
 /**
@@ -223,6 +256,7 @@ export function lastingCookies(lines: readonly string[]): readonly string[] {
 }
 
 const WHICH = named(SAYING_WHICH)
+const WHICH_REQUEST = named(SAYING_WHICH_REQUEST)
 const WHO = named(SAYING_WHO)
 const NOT_WHO = new RegExp(SAYING_WHO.except.join('|'))
 
@@ -239,6 +273,11 @@ export function saysWhat(name: string): boolean {
 /** @param name as `readName` gives it */
 export function saysWhich(name: string): boolean {
   return WHICH.test(name)
+}
+
+/** @param name as `readName` gives it */
+export function saysWhichRequest(name: string): boolean {
+  return name !== STANDARD_KEY && WHICH_REQUEST.test(name)
 }
 
 function named({

@@ -18,7 +18,14 @@ import { linesOf } from '../formats/header-lines.ts'
 import { type Member, parseJson } from '../formats/json.ts'
 import type { HeaderList } from '../header-list.ts'
 import type { PrincipalSource, ProtectedRoute, VerifiedJwt } from '../routes/route.ts'
-import { asLists, countedIn, lastingCookies, saysWhich, saysWho } from './counted-headers.ts'
+import {
+  asLists,
+  countedIn,
+  lastingCookies,
+  saysWhich,
+  saysWhichRequest,
+  saysWho,
+} from './counted-headers.ts'
 
 export const ANONYMOUS = 'anonymous'
 
@@ -128,29 +135,38 @@ export function principalFrom(
  *
  * @param principal what {@link principalOfRequest} made of the same request
  */
-export function principalOfContent(principal: string, source: PrincipalSource, headers: HeaderList): string {
-  const said = saidOfContent(principal, source, headers)
+export function principalOfContent(principal: string, route: ContentRoute, headers: HeaderList): string {
+  const said = saidOfContent(principal, route, headers)
   return said.length === 0 ? principal : `said:${hashOf([principal, ...said])}`
 }
 
 /** @returns the headers that count there, in lower case */
 export function headersOfContent(
   principal: string,
-  source: PrincipalSource,
+  route: ContentRoute,
   headers: HeaderList,
 ): readonly string[] {
-  return saidOfContent(principal, source, headers).flatMap(([name]) => name ?? [])
+  return saidOfContent(principal, route, headers).flatMap(([name]) => name ?? [])
 }
 
-/** Each header with its lines: who asks only where nobody has said by what the route knows its clients. */
+type ContentRoute = Pick<ProtectedRoute, 'mode' | 'principal'>
+
+/**
+ * Each header with its lines: who asks only where nobody has said by what the route knows its clients, and what a client calls its request
+ * only where no key of the route does.
+ */
 function saidOfContent(
   principal: string,
-  source: PrincipalSource,
+  { mode, principal: source }: ContentRoute,
   headers: HeaderList,
 ): readonly (readonly string[])[] {
   const byDefault = source.kind === 'authorization' && linesOf(headers, 'authorization').length > 0
   const unnamed = principal === ANONYMOUS || byDefault
-  const names = countedIn(headers, (name) => saysWhich(name) || (unnamed && saysWho(name)))
+  const unkeyed = mode === 'content'
+  const names = countedIn(
+    headers,
+    (name) => saysWhich(name) || (unkeyed && saysWhichRequest(name)) || (unnamed && saysWho(name)),
+  )
   return asLists(headers, names).flatMap(([name = '', ...lines]) => {
     const lasting = name === 'cookie' ? lastingCookies(lines) : lines
     return lasting.length === 0 ? [] : [[name, ...lasting]]

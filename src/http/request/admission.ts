@@ -8,7 +8,7 @@
 
 import { linesOf, readName } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
-import { saysWhat, saysWhich, saysWho } from '../../core/request/counted-headers.ts'
+import { saysWhat, saysWhich, saysWhichRequest, saysWho } from '../../core/request/counted-headers.ts'
 import { isForwarding, namedByConnection } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 
@@ -161,7 +161,12 @@ function connectionFault(headers: HeaderList, endToEnd: ReadonlySet<string>): Pr
  */
 function belongsToRequest(read: string): boolean {
   return (
-    saysWhat(read) || saysWhich(read) || saysWho(read) || isForwarding(read) || read.startsWith('fencepost-')
+    saysWhat(read) ||
+    saysWhich(read) ||
+    saysWhichRequest(read) ||
+    saysWho(read) ||
+    isForwarding(read) ||
+    read.startsWith('fencepost-')
   )
 }
 

@@ -106,7 +106,7 @@ export async function identify(
   const byContent = () =>
     recordKey({
       ...of,
-      principal: principalOfContent(principal, source, headers),
+      principal: principalOfContent(principal, route, headers),
       mode: 'content',
       fingerprint: printed.hash,
     })

@@ -98,10 +98,12 @@ export async function explained(
     ? fingerprint(head, body)
     : fingerprint(head, body, rulesOf(guarded)))
   if (printed.kind !== 'fingerprint') return fingerprintProblem(printed)
-  const byContent = guarded?.mode === 'content' || guarded?.mode === 'both'
   return {
     route: guarded?.name ?? null,
     ...explain(printed),
-    identity_headers: byContent ? headersOfContent(principal, source, headers) : [],
+    identity_headers:
+      guarded?.mode === 'content' || guarded?.mode === 'both'
+        ? headersOfContent(principal, guarded, headers)
+        : [],
   }
 }

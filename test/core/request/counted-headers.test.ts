@@ -6,9 +6,11 @@ import {
   lastingCookies,
   SAYING_WHAT,
   SAYING_WHICH,
+  SAYING_WHICH_REQUEST,
   SAYING_WHO,
   saysWhat,
   saysWhich,
+  saysWhichRequest,
   saysWho,
 } from '../../../src/core/request/counted-headers.ts'
 
@@ -26,6 +28,7 @@ test('the reference names each of them', () => {
   for (const [mark, { names, endings }] of [
     ['**Who asks**', SAYING_WHO],
     ['**Which event**', SAYING_WHICH],
+    ['**Which request**', SAYING_WHICH_REQUEST],
   ] as const)
     expect(namesBehind(page, mark)).toEqual([...names, ...endings].sort())
 })
@@ -167,11 +170,48 @@ test.each([
   'accept',
 ])('%s does not', (name) => expect(saysWhich(name)).toBe(false))
 
+// As banks, payment services, and their client libraries write it.
+test.each([
+  'x-idempotency-key',
+  'cko-idempotency-key',
+  'x-amz-pay-idempotency-key',
+  'v-c-idempotency-id',
+  'i-twilio-idempotency-token',
+  'x-goog-gcs-idempotency-token',
+  'idempotency',
+  'x-payout-idempotency',
+  'idempotence-key',
+  'x-gcs-idempotence-key',
+  'x-idempotence-uuid',
+  'paypal-request-id',
+  'repeatability-request-id',
+  'x-line-retry-key',
+])('%s says which request it is', (name) => expect(saysWhichRequest(name)).toBe(true))
+
+// The key itself; what each hop or each attempt has of its own.
+test.each([
+  'idempotency-key',
+  'idempotency-status',
+  'x-request-id',
+  'x-correlation-id',
+  'repeatability-first-sent',
+  'x-stainless-retry-count',
+  'x-idempotency-expires',
+])('%s does not', (name) => expect(saysWhichRequest(name)).toBe(false))
+
 test('each header is in one of the lists at most', () => {
-  const { names, endings } = SAYING_WHICH
-  const which = [...names, ...endings.map((ending) => `x-${ending}`)]
-  expect([...SAYING_WHAT, ...which].filter(saysWho)).toEqual([])
-  expect([...SAYING_WHAT].filter(saysWhich)).toEqual([])
+  const of = ({
+    names,
+    endings,
+  }: {
+    readonly names: readonly string[]
+    readonly endings: readonly string[]
+  }) => [...names, ...endings.map((ending) => `x-${ending}`)]
+  const which = of(SAYING_WHICH)
+  const request = of(SAYING_WHICH_REQUEST)
+  expect([...SAYING_WHAT, ...which, ...request].filter(saysWho)).toEqual([])
+  expect([...SAYING_WHAT, ...request].filter(saysWhich)).toEqual([])
+  expect([...SAYING_WHAT].filter(saysWhichRequest)).toEqual([])
 })
 
 // Bug: a line of 16 KiB took 0.3 s. Of this one a pattern that tries each space against the rest takes longer than a test may.

@@ -129,7 +129,7 @@ test.each<[what: string, source: PrincipalSource, headers: HeaderList, told: boo
   (_what, source, headers, told) => {
     const ownerOf = (...more: HeaderList) => {
       const all = [...headers, ...more]
-      return principalOfContent(principalFrom(source, all), source, all)
+      return principalOfContent(principalFrom(source, all), { mode: 'content', principal: source }, all)
     }
     const owners = [
       ownerOf(),

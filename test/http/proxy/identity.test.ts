@@ -292,6 +292,25 @@ test.each<[what: string, header: string, first: string, second: string]>([
   },
 )
 
+/** Bug: a client library that names each payment in `X-Idempotency-Key` paid once for two equal payments within five minutes. */
+test.each(['X-Idempotency-Key', 'PayPal-Request-Id', 'Idempotence-Key', 'x_idempotency_token'])(
+  'by content, another %s is another request',
+  async (header) => {
+    const of = await toldApartByContent(header, 'a', 'b')
+    expect(await statuses(keyed, of('a'), of('b'))).toEqual(['201 created', '201 replayed'])
+  },
+)
+
+test('in mode both, the same content is one under whatever names a client has for it', async () => {
+  await using both = await startProxy(application.origin, { routes: [route({ mode: 'both' })] })
+  const named = (key: string): Asked => ({ headers: { 'idempotency-key': key, 'x-idempotency-key': key } })
+  expect(await statuses(both, named('a'), named('a'), named('b'))).toEqual([
+    '201 created',
+    '201 replayed',
+    '409 duplicate-content',
+  ])
+})
+
 test('a key can be made of parts of the request', async () => {
   await using proxy = await startProxy(application.origin, {
     routes: [
