@@ -23,7 +23,6 @@ app.post('/orders/:id/payment', async (request, response) => {
   // A copy that comes meanwhile waits for the first, up to five seconds.
   const { replayed, result } = await fencepost.once(`payment:${id}`, (held) => pay(pool, held, id, amount), {
     waitMs: 5_000,
-    onError: 'hold',
   })
   response.status(replayed ? 200 : 201).json(result)
 })

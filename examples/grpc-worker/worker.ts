@@ -28,7 +28,7 @@ async function charge({ order_id, amount }: ChargeRequest): Promise<ChargeReply>
     const { payment_id } = await fencepost.withReservation(
       `payment:${order_id}`,
       (held) => pay(pool, held, order_id, amount),
-      { waitMs: 5_000, onError: 'hold' },
+      { waitMs: 5_000 },
     )
     return { payment_id, duplicate: false }
   } catch (error) {

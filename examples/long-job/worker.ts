@@ -28,7 +28,6 @@ while (open.length > 0) {
   try {
     await fencepost.withReservation(`job:${job}`, (held) => run(job, held), {
       leaseMs: 1_000,
-      onError: 'hold',
     })
     console.log(`done ${job}`)
   } catch (error) {

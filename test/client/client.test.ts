@@ -155,7 +155,8 @@ describe('withReservation', () => {
   })
 
   test.each<[onError: 'release' | 'hold' | undefined, state: string]>([
-    [undefined, 'FREE'],
+    // Bug: it was free at once, so a charge whose answer was lost was made again by an attempt that was told to be the first.
+    [undefined, 'LAPSED'],
     ['release', 'FREE'],
     ['hold', 'LAPSED'],
   ])('work that throws, onError %s: %s', async (onError, state) => {
@@ -168,6 +169,18 @@ describe('withReservation', () => {
     const work = client.withReservation('v', () => Promise.reject(failure), options)
     expect(await thrownBy(work)).toBe(failure)
     await eventually(state, async () => (await client.read('v')).state === state)
+  })
+
+  test('work that releases its reservation before it throws leaves it free', async () => {
+    await using api = await startReservationApi()
+    const client = createClient({ url: api.origin })
+    const refused = new Error('not enough money')
+    const work = client.withReservation('v', async (held) => {
+      await held.release()
+      throw refused
+    })
+    expect(await thrownBy(work)).toBe(refused)
+    expect(await client.read('v')).toMatchObject({ state: 'FREE' })
   })
 })
 

@@ -48,7 +48,9 @@ test.each(blocks.map((block, index) => [index + 1, block] as const))(
   },
 )
 
-test('the README of the client holds what may have been paid', () => {
-  const readme = readFileSync(new URL('../../packages/client/README.md', import.meta.url), 'utf8')
-  expect(readme).toMatch(/fencepost\.once\(`payment:.*onError: 'hold'/)
+test('no example of the client gives back what may have been paid', () => {
+  for (const page of ['packages/client/README.md', 'docs/guide/reservations.md'])
+    expect(readFileSync(new URL(`../../${page}`, import.meta.url), 'utf8')).not.toMatch(
+      /payment.*onError: 'release'/,
+    )
 })

@@ -84,10 +84,11 @@ describe('once', () => {
       await client.reserve('once:inner')
     })
     await expect(outer).rejects.toThrow(DuplicateError)
-    expect(await client.read('once:outer')).toMatchObject({ state: 'FREE' })
+    expect(await client.read('once:outer')).toMatchObject({ state: 'HELD' })
   })
 
-  test.each<['release' | 'hold', string]>([
+  test.each<['release' | 'hold' | undefined, string]>([
+    [undefined, 'HELD'],
     ['release', 'FREE'],
     ['hold', 'HELD'],
   ])('work that throws with onError %s leaves it %s', async (onError, state) => {

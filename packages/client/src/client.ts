@@ -70,11 +70,11 @@ export type Intent = string | readonly string[] | DescribedRequest
 
 export type WithReservationOptions = ReserveOptions & {
   /**
-   * If the work throws. `release` (default): nothing was done, and another caller may try at once. `hold`: something
-   * may have been done; the lease runs out, and the next attempt learns that it is not the first. A lost lease always
-   * runs out.
+   * If the work throws. `hold` (default): something may have been done; the lease runs out, and the next attempt learns that
+   * it is not the first. `release`: nothing was done, and another caller may try at once. Work that knows it only for some of its
+   * errors calls `release()` of its reservation before it throws these. A lost lease always runs out.
    */
-  readonly onError?: 'release' | 'hold' | undefined
+  readonly onError?: 'hold' | 'release' | undefined
 }
 
 /** What {@link Client.once} answers. */
@@ -194,7 +194,7 @@ export function createClient(options: ClientOptions = {}): Client {
 async function workUnder<T>(
   reservation: Reservation,
   work: (reservation: Reservation) => Promise<T>,
-  onError: WithReservationOptions['onError'],
+  onError: WithReservationOptions['onError'] = 'hold',
 ): Promise<T> {
   let result: T
   try {
