@@ -1,7 +1,7 @@
 /**
  * Headers that count without being chosen, wherever a request has them.
  *
- * Owns the four lists, and which cookies say nothing of who asks. A header belongs here when two requests that differ in it alone
+ * Owns the five lists, and which cookies say nothing of who asks. A header belongs here when two requests that differ in it alone
  * are two requests in the applications that read it, and when a client that tries again sends it again as it was: no counters of
  * attempts, times, traces, signatures. One that is missing here can merge two requests; one too many makes a retry another request.
  */
@@ -32,10 +32,12 @@ export const SAYING_WHAT: ReadonlySet<string> = new Set([
   'x-http-method-override',
   'x-http-method',
   'x-method-override',
-  // Which procedure: SOAP 1.1, section 6.1.1; JSON protocols of AWS; functions of Next.js, React Router and Parcel, SolidStart, Qwik;
-  // October and Winter.
+  // Which procedure: SOAP 1.1, section 6.1.1; JSON protocols of AWS, Alibaba Cloud and Tencent Cloud; functions of Next.js, React Router
+  // and Parcel, SolidStart, Qwik; October and Winter.
   'soapaction',
   'x-amz-target',
+  'x-acs-action',
+  'x-tc-action',
   'next-action',
   'rsc-action-id',
   'x-server-id',
@@ -46,6 +48,8 @@ export const SAYING_WHAT: ReadonlySet<string> = new Set([
   'precognition',
   'precognition-validate-only',
   'x-up-validate',
+  // Insert or replace, and whether it lasts: PostgREST reads it here (RFC 7240).
+  'prefer',
   // Nothing is done at all. There is no standard name.
   'dry-run',
   'x-dry-run',
@@ -66,6 +70,38 @@ export const SAYING_WHAT: ReadonlySet<string> = new Set([
   'surreal-db',
   'x-vault-namespace',
 ])
+
+/**
+ * For which account, of several that one credential may act for: a platform pays out from each of its customers' accounts with its own
+ * secret, and may number the payments of each from one. It is part of every fingerprint, too, because a client that tries again names the
+ * same account; what may be another then (a session, a token) is in {@link SAYING_WHO}.
+ */
+export const SAYING_FOR_WHOM = {
+  names: [
+    // Stripe, GitLab.
+    'stripe-context',
+    'sudo',
+  ],
+  /** Whole names, or behind a dash. A tenant is a part of the identity, where its header is believed. */
+  endings: [
+    'account',
+    'account-id',
+    'customer-id',
+    'company-id',
+    'merchant-id',
+    'on-behalf-of',
+    'org-id',
+    'orgid',
+    'organization',
+    'organization-id',
+    'project',
+    'project-id',
+    'shop-domain',
+    'store-id',
+    'team-id',
+    'workspace-id',
+  ],
+} as const
 
 /**
  * Which event, message or run of a schedule: a sender may put that into headers alone, and the thing itself into the body. They count where
@@ -101,12 +137,15 @@ export const SAYING_WHICH = {
     'event-id',
     'event-uuid',
     'topic',
+    // In one word: Hookdeck, Service Bus through Dapr.
+    'eventid',
     'webhook-id',
     'webhook-identifier',
     'invocation-id',
     'delivery',
     'delivery-id',
     'message-id',
+    'messageid',
     'message-type',
     'msgid',
     'taskname',
@@ -140,6 +179,8 @@ export const SAYING_WHICH_REQUEST = {
     'idempotence-uuid',
     'idempotent-key',
     'retry-key',
+    // The libraries of Azure and Microsoft Graph keep it over their retries.
+    'client-request-id',
   ],
 } as const
 
@@ -165,10 +206,6 @@ export const SAYING_WHO = {
     'x-arr-clientcert',
     'x-amzn-mtls-clientcert',
     'x-amzn-mtls-clientcert-subject',
-    // On behalf of somebody else: Kubernetes, GitLab, Stripe.
-    'impersonate-user',
-    'sudo',
-    'stripe-context',
   ],
   /** Whole names, or behind a dash. */
   endings: [
@@ -198,32 +235,16 @@ export const SAYING_WHO = {
     'user-id',
     'userid',
     'username',
-    'account-id',
-    'customer-id',
     'consumer-id',
     'credential-identifier',
-    'org-id',
-    'orgid',
-    'organization-id',
-    'workspace-id',
     'tenant',
     'tenant-id',
     'principal-id',
     'oidc-identity',
-    'account',
     'client-id',
-    'company-id',
     'email',
     'jwt-assertion',
-    'merchant-id',
-    'on-behalf-of',
-    'organization',
-    'project',
-    'project-id',
     'role',
-    'shop-domain',
-    'store-id',
-    'team-id',
     'user-login',
     'userinfo',
     // Certificates: RFC 9440, nginx, HAProxy, Traefik.
@@ -255,6 +276,7 @@ export function lastingCookies(lines: readonly string[]): readonly string[] {
   })
 }
 
+const FOR_WHOM = named(SAYING_FOR_WHOM)
 const WHICH = named(SAYING_WHICH)
 const WHICH_REQUEST = named(SAYING_WHICH_REQUEST)
 const WHO = named(SAYING_WHO)
@@ -267,7 +289,7 @@ export function saysWho(name: string): boolean {
 
 /** @param name as `readName` gives it */
 export function saysWhat(name: string): boolean {
-  return SAYING_WHAT.has(name)
+  return SAYING_WHAT.has(name) || FOR_WHOM.test(name)
 }
 
 /** @param name as `readName` gives it */

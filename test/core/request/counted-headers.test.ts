@@ -4,6 +4,7 @@ import { expect, test } from 'vitest'
 import {
   countedIn,
   lastingCookies,
+  SAYING_FOR_WHOM,
   SAYING_WHAT,
   SAYING_WHICH,
   SAYING_WHICH_REQUEST,
@@ -26,6 +27,7 @@ test('the reference names each of them', () => {
   const page = textOf('docs/reference/fingerprint.md')
   expect(namesBehind(page, '### Headers that count without being chosen')).toEqual([...SAYING_WHAT].sort())
   for (const [mark, { names, endings }] of [
+    ['**For whom**', SAYING_FOR_WHOM],
     ['**Who asks**', SAYING_WHO],
     ['**Which event**', SAYING_WHICH],
     ['**Which request**', SAYING_WHICH_REQUEST],
@@ -74,19 +76,12 @@ test.each([
   'x-auth-request-user',
   'x-consumer-username',
   'x-authenticated-userid',
-  'x-scope-orgid',
   'x-tenant',
   'x-ms-client-principal-id',
   'x-amzn-oidc-identity',
   'x-goog-authenticated-user-id',
   'x-hasura-user-id',
   'x-hasura-role',
-  'stripe-account',
-  'openai-organization',
-  'openai-project',
-  'x-shopify-shop-domain',
-  'x-on-behalf-of',
-  'sudo',
   'x-auth-request-email',
   'x-goog-authenticated-user-email',
   'cf-access-authenticated-user-email',
@@ -102,6 +97,20 @@ test.each([
   'x-ssl-client-cn',
   'x-hook-secret',
 ])('%s says who', (name) => expect(saysWho(name)).toBe(true))
+
+test.each([
+  'x-scope-orgid',
+  'stripe-account',
+  'openai-organization',
+  'openai-project',
+  'x-shopify-shop-domain',
+  'x-on-behalf-of',
+  'sudo',
+  'x-account-id',
+  'harvest-account-id',
+])('%s says for whom, which is part of what is asked for', (name) =>
+  expect([saysWhat(name), saysWho(name)]).toEqual([true, false]),
+)
 
 test.each([
   'user-agent',
@@ -151,6 +160,8 @@ test.each([
   'amz-sdk-invocation-id',
   'x-atlassian-webhook-identifier',
   'readtimeutc',
+  'x-hookdeck-eventid',
+  'metadata-messageid',
 ])('%s says what happened', (name) => expect(saysWhich(name)).toBe(true))
 
 // A sender counts its attempts, and says when and in which trace each of them is.
@@ -186,6 +197,7 @@ test.each([
   'paypal-request-id',
   'repeatability-request-id',
   'x-line-retry-key',
+  'x-ms-client-request-id',
 ])('%s says which request it is', (name) => expect(saysWhichRequest(name)).toBe(true))
 
 // The key itself; what each hop or each attempt has of its own.
@@ -207,11 +219,12 @@ test('each header is in one of the lists at most', () => {
     readonly names: readonly string[]
     readonly endings: readonly string[]
   }) => [...names, ...endings.map((ending) => `x-${ending}`)]
+  const what = [...SAYING_WHAT, ...of(SAYING_FOR_WHOM)]
   const which = of(SAYING_WHICH)
   const request = of(SAYING_WHICH_REQUEST)
-  expect([...SAYING_WHAT, ...which, ...request].filter(saysWho)).toEqual([])
-  expect([...SAYING_WHAT, ...request].filter(saysWhich)).toEqual([])
-  expect([...SAYING_WHAT].filter(saysWhichRequest)).toEqual([])
+  expect([...what, ...which, ...request].filter(saysWho)).toEqual([])
+  expect([...what, ...request].filter(saysWhich)).toEqual([])
+  expect(what.filter(saysWhichRequest)).toEqual([])
 })
 
 // Bug: a line of 16 KiB took 0.3 s. Of this one a pattern that tries each space against the rest takes longer than a test may.

@@ -251,6 +251,12 @@ test.each<[what: string, header: string, first: string, second: string]>([
   ['a form that is only validated', 'Precognition-Validate-Only', 'email', 'email,name'],
   // Bug: an order that had been tried before was answered with what the trial had said.
   ['a trial', 'X-Dry-Run', 'true', 'false'],
+  // Bug: an upsert was answered with what the insert before it had been refused with.
+  ['a replacement', 'Prefer', 'return=minimal', 'resolution=merge-duplicates'],
+  ['another action of a cloud', 'x-acs-action', 'StartInstance', 'StopInstance'],
+  // Bug: a platform that numbers the payments of each of its accounts paid from the first account alone.
+  ['another account that is acted for', 'Stripe-Account', 'acct_1', 'acct_2'],
+  ['another organization that is acted for', 'X-Org-Id', 'a', 'b'],
 ])('%s is another request', async (_what, header, first, second) => {
   const of = await toldApartByContent(header, first, second)
   expect(await statuses(keyed, of(first), of(first), of(second))).toEqual([
@@ -281,6 +287,9 @@ test.each<[what: string, header: string, first: string, second: string]>([
   // Bug: what Google says of a watched file or calendar is in its headers alone, so every change after the first was dropped.
   ['another change of a watched resource', 'X-Goog-Message-Number', '10', '23'],
   ['another watched resource', 'X-Goog-Resource-ID', 'file-a', 'file-b'],
+  // Bug: of two events with one body that came through Hookdeck, or off a queue through Dapr, the second was dropped.
+  ['another event of a relay', 'x-hookdeck-eventid', 'evt_1', 'evt_2'],
+  ['another message of a binding', 'metadata.MessageId', 'm-1', 'm-2'],
   // Bug: of two updates of one ticket, sent with one body, the second was dropped.
   ['another invocation of a webhook', 'x-zendesk-webhook-invocation-id', '8350205582', '8350205583'],
   ['another run of a cron binding', 'readtimeutc', '10:00:00', '10:00:15'],
