@@ -182,6 +182,15 @@ const SENDERS: readonly Sender[] = [
     },
   },
   {
+    path: 'line',
+    attempt: (event, nth) =>
+      json({
+        destination: 'U1',
+        events: [{ type: 'follow', webhookEventId: event, deliveryContext: { isRedelivery: nth > 1 } }],
+      }),
+    signature: { header: 'x-line-signature', of: (body) => mac(body, 'base64') },
+  },
+  {
     path: 'xero',
     attempt: (event) => json({ events: [], entropy: event }),
     signature: { header: 'x-xero-signature', of: (body) => mac(body, 'base64') },
@@ -308,7 +317,7 @@ async function statusOf(path: string, body: string, headers: Headers = {}): Prom
   return answer.headers.get('idempotency-status')
 }
 
-const PINGS = ['mollie', 'plaid', 'dropbox']
+const PINGS = ['mollie', 'plaid', 'dropbox', 'graph']
 
 test.each(PINGS)('%s: the second of two equal pings reaches the application', async (path) => {
   application.respond = (_request, response) => void response.writeHead(200).end()
