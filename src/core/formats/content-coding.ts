@@ -6,7 +6,8 @@
  * Decompression runs in the thread pool of Node, so that a large body does not hold up the event loop.
  *
  * One body is decoded after the other, because none of the limits of bodies under way sees what they unpack to: 4 KiB that are 4 MiB,
- * a hundred times at once, are more than a container has.
+ * a hundred times at once, are more than a container has. The clients take turns, and what unpacks to little does not wait for what
+ * unpacks to much: a body is tried among the short ones first.
  *
  * Source: RFC 9110, section 8.4.1; RFC 7932 (br); RFC 8878 (zstd).
  */
@@ -20,6 +21,7 @@ import {
   zstdDecompress,
 } from 'node:zlib'
 import { tokenList } from './field-value.ts'
+import { createTurns } from './turns.ts'
 
 /** Most bytes after any one coding; beyond it the body stays encoded. Bounds what a small bomb can unpack to. */
 export const DECODED_BYTES_MAX = 4 * 1024 * 1024
@@ -61,17 +63,23 @@ export function codingsOf(lines: readonly string[]): readonly string[] {
     .filter((coding) => coding !== 'identity')
 }
 
-/** Resolves when the bodies before have been decoded. Without them: it would keep the last one. */
-let before: Promise<void> = Promise.resolve()
+/** What nearly every body unpacks to, and what is decoded twice of one that unpacks to more. */
+const SHORT_BYTES_MAX = 256 * 1024
 
-export function decodeBody(
+const [shortTurns, longTurns] = [createTurns(), createTurns()]
+
+/** @param client whose turn it takes */
+export async function decodeBody(
   body: Uint8Array,
   codings: readonly string[],
   decodedBytesMax: number,
+  client: string,
 ): Promise<DecodedBody> {
-  const decoded = before.then(() => decode(body, codings, decodedBytesMax))
-  before = decoded.then(() => {})
-  return decoded
+  const shortMax = Math.min(SHORT_BYTES_MAX, decodedBytesMax)
+  const tried = await shortTurns.take(client, () => decode(body, codings, shortMax))
+  const isLong =
+    tried.kind === 'encoded' && tried.reason === 'decoded_too_large' && shortMax < decodedBytesMax
+  return isLong ? longTurns.take(client, () => decode(body, codings, decodedBytesMax)) : tried
 }
 
 /** Never rejects. */

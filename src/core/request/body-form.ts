@@ -41,14 +41,16 @@ export type BodyForm = {
   readonly jsonText: boolean
 }
 
+/** @param client whose body it is: clients take turns at having theirs decoded */
 export async function bodyFormOf(
   body: Uint8Array,
   codings: readonly string[],
   media: MediaType | undefined,
   selection: Selection | undefined,
   decodedBytesMax: number,
+  client: string,
 ): Promise<BodyForm> {
-  const decoded = await decodeBody(body, codings, decodedBytesMax)
+  const decoded = await decodeBody(body, codings, decodedBytesMax, client)
   if (decoded.kind === 'encoded') return asBytes(body, decoded.codings, decoded)
   return plainFormOf(decoded.bytes, media, selection)
 }

@@ -139,8 +139,13 @@ export async function fingerprint(
   const form =
     codings.length === 0
       ? plainFormOf(body, media, selection)
-      : await bodyFormOf(body, codings, media, selection, limits.decodedBytesMax)
+      : await bodyFormOf(body, codings, media, selection, limits.decodedBytesMax, clientOf(head))
   return assemble(head, rules, media, form)
+}
+
+/** Whose request it is: a name that is only compared. */
+export function clientOf({ tenant, principal }: Pick<RequestHead, 'tenant' | 'principal'>): string {
+  return `${tenant}\0${principal}`
 }
 
 function assemble(

@@ -10,11 +10,13 @@ import { codingsOf, decodeBody } from '../../core/formats/content-coding.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { Fingerprint } from '../../core/record/record.ts'
 import {
+  clientOf,
   compileRules,
   type FingerprintRules,
   fingerprint,
   type RequestHead,
 } from '../../core/request/fingerprint.ts'
+import type { ParsedKey } from '../../core/request/idempotency-key.ts'
 import { contentMarkOf, recordKey, type Scope } from '../../core/request/identity.ts'
 import { entityName, type KeyCarrier, keyOf } from '../../core/request/key-parts.ts'
 import { opensUpload } from '../../core/request/opened-upload.ts'
@@ -71,11 +73,13 @@ export async function identify(
   scope: Scope,
   rules: PrincipalRules,
 ): Promise<Identification> {
-  const { request, body, route, params } = subject
+  const { request, body, route } = subject
   const { headers, query } = request
-  const plain = isBodyRead(route) ? await plainBody(subject) : body
-  const carrier: KeyCarrier = { headers, query, pathParameters: params, body: plain }
-  const key = route.mode === 'content' ? undefined : keyOf(route.key, carrier)
+  const believable = believed(request, rules)
+  const names = isBodyRead(route)
+    ? await namesInBody(subject, scope, believable)
+    : namesIn(subject, scope, body)
+  const { key } = names
   if (key?.kind === 'missing') return route.required ? refuseMissing(route) : { kind: 'unkeyed' }
   if (key?.kind === 'invalid')
     return refuse({ code: 'key-invalid', detail: `${sentence(key.detail)} Nothing was carried out.` })
@@ -83,7 +87,6 @@ export async function identify(
   const opening = opensUpload(request, body.length)
   if (key === undefined && opening) return { kind: 'unkeyed' }
 
-  const believable = believed(request, rules)
   const source = route.principal
   // Only a token that is verified is waited for.
   const named: Principal =
@@ -117,7 +120,7 @@ export async function identify(
     const detail = record.kind === 'invalid_identity' ? record.detail : 'the request has no identity'
     return refuse({ code: 'scope-invalid', detail: sentence(detail) }, clientKey)
   }
-  const entities = entityKeys(route, carrier, scope)
+  const { entities } = names
   if ('code' in entities) return refuse(entities, clientKey)
   return {
     kind: 'identified',
@@ -165,15 +168,46 @@ function isInBody(part: KeyPart): boolean {
   return part.in === 'body'
 }
 
-/** The decoded body. One that can't be decoded stays as it is, and can't be read. */
-async function plainBody({ request, body, route }: Subject): Promise<Uint8Array> {
-  const codings = codingsOf(linesOf(request.headers, 'content-encoding'))
-  const decoded = await decodeBody(body, codings, DECODED_FACTOR * route.bodyLimitBytes)
-  return decoded.kind === 'decoded' ? decoded.bytes : body
+type Names = {
+  /** Undefined where the content is the key. */
+  readonly key: ParsedKey | undefined
+  readonly entities: EntityKeys
 }
 
+/** @param plain the body without content codings */
+function namesIn({ request, route, params }: Subject, scope: Scope, plain: Uint8Array): Names {
+  const { headers, query } = request
+  const carrier: KeyCarrier = { headers, query, pathParameters: params, body: plain }
+  return {
+    key: route.mode === 'content' ? undefined : keyOf(route.key, carrier),
+    entities: entityKeys(route, carrier, scope),
+  }
+}
+
+/**
+ * A body that can't be decoded stays as it is, and can't be read. What it unpacks to is read at once and not kept while the request
+ * waits for anything else: its turn for the fingerprint, the keys of an issuer.
+ */
+async function namesInBody(subject: Subject, scope: Scope, rules: PrincipalRules): Promise<Names> {
+  const { request, body, route } = subject
+  const codings = codingsOf(linesOf(request.headers, 'content-encoding'))
+  if (codings.length === 0) return namesIn(subject, scope, body)
+  // Whom a token names is not known yet; its line tells clients apart as well.
+  const source = route.principal.kind === 'verified_jwt' ? UNVERIFIED : route.principal
+  const client = clientOf({ ...scope, principal: principalFrom(source, request.headers, rules) })
+  const decoded = await decodeBody(body, codings, DECODED_FACTOR * route.bodyLimitBytes, client)
+  return namesIn(subject, scope, decoded.kind === 'decoded' ? decoded.bytes : body)
+}
+
+const UNVERIFIED = { kind: 'authorization' } as const
+
+type EntityKeys = { readonly keys: readonly string[] } | Problem
+
+const NO_ENTITIES: EntityKeys = { keys: [] }
+
 /** The request does not work on an entity that it does not name; an entity that can't be read is an error. */
-function entityKeys(route: ProtectedRoute, carrier: KeyCarrier, scope: Scope): { keys: string[] } | Problem {
+function entityKeys(route: ProtectedRoute, carrier: KeyCarrier, scope: Scope): EntityKeys {
+  if (route.entities.length === 0) return NO_ENTITIES
   const keys: string[] = []
   for (const source of route.entities) {
     const named = entityName(source, carrier)
