@@ -60,7 +60,7 @@ const REACHED: Record<string, readonly (readonly [file: string, title: string])[
   'values of one reservation, entities besides': [['test/http/reservations/calls.test.ts', 'many names'], ['test/http/reservations/calls.test.ts', 'many entities']],
   'a reserved value, a session id, a reservation id': [['test/http/reservations/calls.test.ts', 'a long name'], ['test/http/reservations/calls.test.ts', 'a long session'], ['test/http/reservations/calls.test.ts', 'a huge id']],
   'a message of Envoy over gRPC': [['test/http/envoy/services.test.ts', 'a message above the limit ends its call only']],
-  'head, time, connections on the admin listener': [['test/http/admin/framing.test.ts', 'a head that is too large'], ['test/http/admin/framing.test.ts', 'a head that does not arrive is cut after 5 seconds'], ['test/http/admin/framing.test.ts', 'connections beyond 256 are cut at once']],
+  'head, time, connections on the admin listener': [['test/http/admin/framing.test.ts', 'a head that is too large'], ['test/http/admin/framing.test.ts', 'a head that does not arrive is cut after 5 seconds'], ['test/http/admin/framing.test.ts', 'connections beyond 256 cut the oldest']],
   draining: [['test/app/drain.test.ts', 'what is still under way after limits.drain is cut off'], ['test/http/proxy/lifecycle.test.ts', 'requests in flight are cut off when the grace period ends']],
 }
 

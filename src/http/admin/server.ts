@@ -8,6 +8,7 @@
  */
 
 import type { FastifyInstance } from 'fastify'
+import { oldestGivesWay } from '../server/oldest-gives-way.ts'
 import { createRoutedListener, type RoutedLimits } from '../server/routed-listener.ts'
 import type { ListenerTls } from '../server/tls.ts'
 
@@ -36,7 +37,7 @@ export const HEADER_BYTES_MAX = 8 * 1024
 export const REQUEST_TIMEOUT_MS = 5_000
 export const CONNECTIONS_MAX = 256
 
-/** Probes and scrapes are small GETs from inside the cluster, over a few connections; nothing else is served. */
+/** Probes and scrapes are small GETs from inside the cluster, over a few short connections; nothing else is served. */
 const LIMITS: RoutedLimits = {
   headerBytesMax: HEADER_BYTES_MAX,
   bodyBytesMax: 1024,
@@ -66,6 +67,8 @@ export function createAdminServer({ readiness, started, scrape, tls }: AdminPort
       socket.destroySoon()
     },
   })
+  // A probe that finds no place is a pod that is restarted.
+  oldestGivesWay(server.server, CONNECTIONS_MAX)
   server.get('/livez', (_, reply) => reply.type('text/plain').send('ok\n'))
   server.get('/startupz', (_, reply) =>
     started()

@@ -2,17 +2,22 @@
  * Bytes that are no probe, on the admin listener, which is open to the whole cluster. Read as: bytes in, status out;
  * probes are answered all the while.
  */
+import { once } from 'node:events'
 import { connect } from 'node:net'
+import { text } from 'node:stream/consumers'
+import { connect as connectTls } from 'node:tls'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createAdminServer, REQUEST_TIMEOUT_MS } from '../../../src/http/admin/server.ts'
+import { CONNECTIONS_MAX, createAdminServer, REQUEST_TIMEOUT_MS } from '../../../src/http/admin/server.ts'
+import { oneCertificate } from '../../support/certificates.ts'
+import { eventually } from '../../support/eventually.ts'
 import { openWire } from '../../support/proxy.ts'
 
-const server = createAdminServer({
+const PORTS = {
   readiness: () => ({ ready: true, reasons: [], nodes: [] }),
   started: () => true,
   scrape: async () => ({ contentType: 'text/plain', text: 'metric 1\n' }),
-  tls: undefined,
-})
+}
+const server = createAdminServer({ ...PORTS, tls: undefined })
 let port = 0
 
 beforeAll(async () => {
@@ -76,21 +81,33 @@ test('a head that does not arrive is cut after 5 seconds, while probes are answe
   expect(slow.received()).not.toContain('200')
 })
 
-test('connections beyond 256 are cut at once', async () => {
-  const many = Array.from({ length: 300 }, () => connect({ host: '127.0.0.1', port }))
-  const cut = await Promise.all(
-    many.map(
-      (socket) =>
-        new Promise<boolean>((resolve) => {
-          socket.on('error', () => resolve(true)).once('end', () => resolve(true))
-          socket.once('connect', () => {
-            socket.write('GET /livez HTTP/1.1\r\nHost: a\r\n\r\n')
-            socket.once('data', () => resolve(false))
-          })
-        }),
-    ),
+/** Bug: 256 connections that were kept open, which cost their owner nothing, kept every probe out, and the kubelet restarted the pod. */
+test('connections beyond 256 cut the oldest, so that a probe always finds a place', async () => {
+  const many = Array.from({ length: CONNECTIONS_MAX + 50 }, () => connect({ host: '127.0.0.1', port }))
+  let cut = 0
+  for (const socket of many) socket.on('error', () => {}).once('close', () => (cut += 1))
+  await eventually('50 of them are cut', () => cut === 50)
+  const probe = await fetch(`http://127.0.0.1:${port}/livez`, { headers: { connection: 'close' } })
+  expect([probe.status, cut]).toEqual([200, 51])
+  for (const socket of many) socket.destroy()
+})
+
+test('over TLS they do so, too', async () => {
+  const { cert, key } = oneCertificate()
+  await using server = createAdminServer({
+    ...PORTS,
+    tls: { current: () => ({ cert, key, clientCa: undefined }), onChange: () => {} },
+  })
+  const { port } = new URL(await server.listen({ host: '127.0.0.1', port: 0 }))
+  const many = Array.from({ length: CONNECTIONS_MAX }, () =>
+    connectTls({ port: Number(port), host: '127.0.0.1', rejectUnauthorized: false }),
   )
-  expect(cut.filter(Boolean).length).toBeGreaterThanOrEqual(300 - 256)
-  expect(cut.filter((one) => !one).length).toBeGreaterThan(200)
+  let cut = 0
+  for (const socket of many) socket.on('error', () => {}).once('close', () => (cut += 1))
+  await Promise.all(many.map((socket) => once(socket, 'secureConnect')))
+  const probe = connectTls({ port: Number(port), host: '127.0.0.1', rejectUnauthorized: false })
+  probe.write('GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
+  expect(await text(probe)).toMatch(/^HTTP\/1\.1 200 /)
+  await eventually('the oldest is cut', () => cut === 1)
   for (const socket of many) socket.destroy()
 })
