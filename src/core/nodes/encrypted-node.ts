@@ -10,7 +10,7 @@
 import type { NodeAnswer, RecordNode } from '../ports.ts'
 import { isOurs } from '../record/own-keys.ts'
 import type { RecordCommand } from '../record/record.ts'
-import { asUnencrypted } from '../record/stored-outcome.ts'
+import { asAltered, asUnencrypted } from '../record/stored-outcome.ts'
 import { type KeyRing, open, seal } from './key-ring.ts'
 
 export function encryptedNode(node: RecordNode, ring: KeyRing): RecordNode {
@@ -30,8 +30,9 @@ function opened(answer: NodeAnswer, key: string, ring: KeyRing): NodeAnswer {
   const plainOf = (bytes: Buffer): Buffer => {
     const result = open(ring, key, bytes)
     if (result.kind === 'opened') return result.plain
+    if (result.kind === 'refused') return result.why === 'altered' ? asAltered(bytes) : bytes
     // Keys for our own use have no outcome of a request. The secret of reservation ids stays for years, and may be older than the ring.
-    return result.kind === 'plain' && !ring.readsPlain && !isOurs(key) ? asUnencrypted(bytes) : bytes
+    return ring.readsPlain || isOurs(key) ? bytes : asUnencrypted(bytes)
   }
   if (answer.kind === 'completed') return { ...answer, outcome: plainOf(answer.outcome) }
   if (answer.kind === 'record' && answer.record?.state === 'completed')

@@ -18,6 +18,7 @@
 
 import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto'
 import { frame } from '../formats/framing.ts'
+import { KEY_NAME } from '../record/stored-outcome.ts'
 
 export type RingKey = {
   readonly name: string
@@ -44,7 +45,6 @@ const VERSION = 2
 const KEY_BYTES = 32
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
-const NAME = /^[A-Za-z0-9._-]{1,32}$/
 /** A line of the file by itself. */
 const PLAIN = 'plain'
 
@@ -63,7 +63,7 @@ export function parseKeyRing(content: string): ParsedKeyRing {
       continue
     }
     const [name = '', encoded = '', ...more] = line.trim().split(/\s+/)
-    if (!NAME.test(name) || more.length > 0) return refused(`line ${index + 1} is not "name base64"`)
+    if (!KEY_NAME.test(name) || more.length > 0) return refused(`line ${index + 1} is not "name base64"`)
     const key = Buffer.from(encoded, 'base64')
     if (key.length !== KEY_BYTES || key.toString('base64') !== encoded)
       return refused(`the key on line ${index + 1} is not ${KEY_BYTES} bytes in base64`)
@@ -97,17 +97,18 @@ export type Opened =
   | { readonly kind: 'opened'; readonly plain: Buffer }
   /** Not encrypted: written before there was a key ring, or by somebody who has none. */
   | { readonly kind: 'plain' }
-  | { readonly kind: 'refused'; readonly reason: string }
+  /** `unknown_key`: sealed with one that is not in the ring. `altered`: or sealed for another record. */
+  | { readonly kind: 'refused'; readonly why: 'unknown_key' | 'altered' }
 
 export function open({ keys }: KeyRing, recordKey: string, bytes: Buffer): Opened {
   if (bytes[0] !== VERSION) return { kind: 'plain' }
   const nameEnd = 2 + (bytes[1] ?? 0)
   const tagAt = nameEnd + NONCE_BYTES
   const ciphertextAt = tagAt + TAG_BYTES
-  if (bytes.length < ciphertextAt) return { kind: 'refused', reason: `${bytes.length} bytes are too few` }
+  if (bytes.length < ciphertextAt) return { kind: 'refused', why: 'altered' }
   const name = bytes.toString('latin1', 2, nameEnd)
   const found = keys.find((one) => one.name === name)
-  if (found === undefined) return { kind: 'refused', reason: `sealed with a key that is not in the ring` }
+  if (found === undefined) return { kind: 'refused', why: 'unknown_key' }
   const decipher = createDecipheriv('aes-256-gcm', found.key, bytes.subarray(nameEnd, tagAt), {
     authTagLength: TAG_BYTES,
   })
@@ -120,6 +121,6 @@ export function open({ keys }: KeyRing, recordKey: string, bytes: Buffer): Opene
     }
   } catch {
     // `final` throws only where the tag does not match.
-    return { kind: 'refused', reason: 'altered, or sealed for another record' }
+    return { kind: 'refused', why: 'altered' }
   }
 }

@@ -11,6 +11,9 @@ import { isDeepStrictEqual } from 'node:util'
 import type { HeaderList } from '../header-list.ts'
 import type { Token } from './token.ts'
 
+/** How a key of the key ring may be called (`core/nodes/key-ring.ts`). */
+export const KEY_NAME = /^[A-Za-z0-9._-]{1,32}$/
+
 export type StoredOutcome =
   /** The whole answer of the application, with the headers that may be stored. */
   | {
@@ -40,6 +43,8 @@ const VERSION = 1
 const ENCRYPTED_VERSION = 2
 /** Of one that should have been encrypted, and was not. No node has it but by {@link asUnencrypted}. */
 const UNENCRYPTED_VERSION = 255
+/** Of one whose key is there and does not fit. No node has it but by {@link asAltered}. */
+const ALTERED_VERSION = 254
 const DIGEST_OFFSET = 1
 const HEAD_LENGTH_OFFSET = DIGEST_OFFSET + 32
 const HEAD_OFFSET = HEAD_LENGTH_OFFSET + 4
@@ -65,17 +70,23 @@ export function encodeOutcome(outcome: StoredOutcome, token?: Token): Buffer {
 
 /** An outcome in the clear where only encrypted ones are believed: whatever it says, it is damaged. */
 export function asUnencrypted(bytes: Buffer): Buffer {
-  return Buffer.concat(
-    [Buffer.from([UNENCRYPTED_VERSION]), bytes.subarray(1)],
-    Math.max(HEAD_OFFSET, bytes.length),
-  )
+  return marked(UNENCRYPTED_VERSION, bytes)
+}
+
+/** An encrypted outcome that its own key does not open. */
+export function asAltered(bytes: Buffer): Buffer {
+  return marked(ALTERED_VERSION, bytes)
+}
+
+function marked(version: number, bytes: Buffer): Buffer {
+  return Buffer.concat([Buffer.from([version]), bytes.subarray(1)], Math.max(HEAD_OFFSET, bytes.length))
 }
 
 export function decodeOutcome(bytes: Buffer): DecodedOutcome {
   const damaged = (reason: string): DecodedOutcome => ({ kind: 'damaged', reason })
   if (bytes.length < HEAD_OFFSET) return damaged(`${bytes.length} bytes, at least ${HEAD_OFFSET} expected`)
   const version = bytes.readUInt8(0)
-  if (version !== VERSION) return damaged(unknownVersion(version))
+  if (version !== VERSION) return damaged(unknownVersion(version, bytes))
   if (digestOf(bytes) !== bytes.toString('latin1', DIGEST_OFFSET, HEAD_LENGTH_OFFSET))
     return damaged('wrong digest')
   const bodyOffset = HEAD_OFFSET + bytes.readUInt32BE(HEAD_LENGTH_OFFSET)
@@ -92,13 +103,21 @@ export function decodeOutcome(bytes: Buffer): DecodedOutcome {
   return { kind: 'intact', outcome, ...(token === undefined ? {} : { token }) }
 }
 
-function unknownVersion(version: number): string {
+function unknownVersion(version: number, bytes: Buffer): string {
   if (version === ENCRYPTED_VERSION)
-    return 'it is encrypted, and this sidecar has no key for it: give it the FENCEPOST_KEY_RING_FILE of the others'
+    return `it is encrypted with the key ${keyNameIn(bytes)}, which this sidecar does not have: give it the FENCEPOST_KEY_RING_FILE of the others`
+  if (version === ALTERED_VERSION)
+    return `it is encrypted with the key ${keyNameIn(bytes)} and does not open with it: somebody altered it or moved it here from another record, or two sidecars have two keys of this name`
   if (version === UNENCRYPTED_VERSION)
     return 'it is not encrypted, and this sidecar has a key ring: somebody without a key wrote it, or it is from before the ring, which then has to have the line plain'
   const who = version > VERSION ? ', and a later fencepost may have written it' : ''
   return `version ${version}, only ${VERSION} is known${who}`
+}
+
+/** Whoever writes to a node chooses it: only a name that a key can have is repeated. */
+function keyNameIn(bytes: Buffer): string {
+  const name = bytes.toString('latin1', 2, 2 + (bytes[1] ?? 0))
+  return KEY_NAME.test(name) ? `"${name}"` : '(no name that a key can have)'
 }
 
 function tokenFrom(head: unknown): Token | undefined | 'malformed' {

@@ -4,6 +4,7 @@ import { createLeases } from '../../../src/core/claims/leases.ts'
 import { SILENT } from '../../../src/core/events.ts'
 import { encryptedNode } from '../../../src/core/nodes/encrypted-node.ts'
 import { open, parseKeyRing, seal } from '../../../src/core/nodes/key-ring.ts'
+import { decodeOutcome, encodeOutcome } from '../../../src/core/record/stored-outcome.ts'
 import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../../src/redlock/rounds.ts'
 import { systemRandom } from '../../../src/system/random.ts'
@@ -117,6 +118,26 @@ describe('the record protocol on encrypted nodes', () => {
     const stranger = leasesOn(nodes, ringOf(line('other', 3)))
     expect(await stranger.claim(request)).toEqual({ kind: 'damaged', answered: 5 })
     expect(await stranger.read(request.key)).toEqual({ kind: 'damaged' })
+  })
+
+  /** Bug: both were told alike, as a key that is missing, and the name of the key was not told. */
+  test('an outcome that was moved to another record is told from one whose key is missing', async () => {
+    const [ring, sealing] = [ringOf(line('k', 1)), ringOf(line('2026', 2))]
+    const reasonOf = async (bytes: Buffer) => {
+      const answer = { kind: 'completed', outcome: bytes, echo: false } as never
+      const node = encryptedNode({ name: 'node', execute: async () => answer }, ring)
+      const read = await node.execute({ kind: 'read', key: request.key })
+      return read.kind === 'completed' && decodeOutcome(read.outcome)
+    }
+    const encoded = encodeOutcome(outcome)
+    expect(await reasonOf(seal(ring, 'another record', encoded))).toEqual({
+      kind: 'damaged',
+      reason: expect.stringContaining('with the key "k" and does not open with it'),
+    })
+    expect(await reasonOf(seal(sealing, request.key, encoded))).toEqual({
+      kind: 'damaged',
+      reason: expect.stringContaining('with the key "2026", which this sidecar does not have'),
+    })
   })
 
   const plainLeasesOn = (nodes: ReturnType<typeof createEmbeddedNodes>) => {

@@ -70,7 +70,16 @@ describe('damage is refused with its reason, and never replayed in part', () => 
       Buffer.concat([Buffer.of(3), bytes.subarray(1)]),
       'version 3, only 1 is known, and a later fencepost may have written it',
     ],
-    ['an encrypted one', Buffer.concat([Buffer.of(2), bytes.subarray(1)]), 'has no key for it: give it'],
+    [
+      'an encrypted one',
+      Buffer.concat([Buffer.of(2, 7), Buffer.from('2026-02'), bytes]),
+      'encrypted with the key "2026-02", which this sidecar does not have: give it',
+    ],
+    [
+      'one with a name that no key has',
+      Buffer.concat([Buffer.of(2, 7), Buffer.from('\x1b[2Jabc'), bytes]),
+      'encrypted with the key (no name that a key can have), which',
+    ],
     ['a head that is not JSON', forged('{"kind":'), 'head is not JSON'],
     ['a head that is no object', forged('null'), 'not the shape'],
     ['a head that is a list', forged([]), 'not the shape'],
