@@ -268,6 +268,7 @@ function watchedIn(parts: WatchedParts, state: State): Watched {
     nodes: nodes.views(),
     agreed: nodes.agreed(),
     standstills: nodes.standstills(),
+    clusterIds: nodes.clusterIds(),
     inFlight: listeners.inFlight(),
     bodyBytes: core.bodyMemory.usedBytes,
     bodyLimitBytes: core.bodyMemory.limitBytes,

@@ -36,6 +36,8 @@ export type OpenNodes = AsyncDisposable &
     views(): readonly NodeView[]
     /** For each group that cannot recover by itself: why, and what to do. */
     standstills(): readonly string[]
+    /** For each group: the id of the cluster that its nodes are, empty while none is known. Embedded nodes are one that nobody shares. */
+    clusterIds(): readonly string[]
     stopEmbedded(index: number): void
   }
 
@@ -54,7 +56,7 @@ export async function openNodes(
   events: Events,
   nodeTls: (() => NodeTls) | undefined,
 ): Promise<OpenNodes> {
-  if (config.redisNodes.kind === 'embedded') return embeddedNodes(config, clock, events)
+  if (config.redisNodes.kind === 'embedded') return embeddedNodes(config, { clock, random, events })
   const opened = openRedisGroups(config, config.redisNodes.groups, { clock, random, events, nodeTls })
   const groups = opened.map(({ name, nodes }) => votingGroup(config, name, nodes, { clock, random, events }))
   const [first, ...rest] = groups
@@ -71,6 +73,7 @@ export async function openNodes(
     refused,
     views: () => groups.flatMap((group) => group.views()),
     standstills: () => opened.flatMap(({ nodes }) => standstillOf(nodes) ?? []),
+    clusterIds: () => opened.map(({ nodes }) => nodes.cluster().id),
     stopEmbedded: () => {},
     [Symbol.asyncDispose]: async () => {
       await Promise.all(opened.map(({ nodes }) => nodes[Symbol.asyncDispose]()))
@@ -78,7 +81,8 @@ export async function openNodes(
   }
 }
 
-function embeddedNodes(config: Config, clock: Clock, events: Events): OpenNodes {
+function embeddedNodes(config: Config, { clock, random, events }: Ports): OpenNodes {
+  const ofItsOwn = random.hex(8)
   const nodes: readonly StoppableNode[] = createEmbeddedNodes(
     EMBEDDED_NODES,
     clock,
@@ -92,6 +96,7 @@ function embeddedNodes(config: Config, clock: Clock, events: Events): OpenNodes 
     refused: [],
     views: () => nodes.map(({ name, stopped }) => ({ name, state: stopped ? 'down' : 'voting' })),
     standstills: () => [],
+    clusterIds: () => [`embedded-${ofItsOwn}`],
     stopEmbedded: (index) => nodes[index]?.stop(),
     [Symbol.asyncDispose]: async () => {},
   }

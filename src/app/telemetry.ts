@@ -18,12 +18,14 @@ import type { Readiness } from '../http/admin/server.ts'
 import { recordCertificates, type ShownCertificate } from '../observe/certificate-gauges.ts'
 import { countEvents, recordStanding, type Standing } from '../observe/counting.ts'
 import { fanOut, type Subscriber } from '../observe/fan-out.ts'
+import { recordIdentity } from '../observe/identity-gauge.ts'
 import { createLog, logEvents } from '../observe/log.ts'
 import type { LogTarget } from '../observe/log-output.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { recordNodeStats } from '../observe/node-stats-gauges.ts'
 import { recordSagaBacklog } from '../observe/saga-gauges.ts'
 import { type NamingVariables, serviceNameOf } from '../observe/service-name.ts'
+import { identityRules } from './identity-rules.ts'
 import { watchQuorum } from './quorum-watch.ts'
 import { type NodesSeen, readinessFacts } from './readiness-facts.ts'
 import { startReadinessTimers } from './readiness-timers.ts'
@@ -51,6 +53,8 @@ export type Watched = NodesSeen & {
   /** By node name, if this sidecar is elected to collect them. */
   readonly nodeStats: ReadonlyMap<string, CollectedStats> | undefined
   readonly certificates: readonly ShownCertificate[]
+  /** Of the nodes of each group; empty while that one is not known. Default: none is. */
+  readonly clusterIds?: readonly string[]
 } & Pick<
     Standing,
     'inFlight' | 'bodyBytes' | 'bodyLimitBytes' | 'leasesReserved' | 'writeBackPending' | 'sweeping'
@@ -76,20 +80,17 @@ export type Telemetry = AsyncDisposable & {
 
 export async function openTelemetry(config: Config, environment: TelemetryEnvironment): Promise<Telemetry> {
   const { version, nodeVersion, instance, logTo, clock, random, nodeNames, nodeCount, required } = environment
-  const routes = config.routes.map(({ name }) => name)
+  const identity = { env: config.env, rules: identityRules(config) }
   const metrics = createMetrics({
     version,
     nodeVersion,
     nodes: nodeNames,
     groupNodes: nodeCount,
     required,
-    routes,
-    leasesMs: new Map(
-      config.routes.flatMap((route) =>
-        route.mode === 'bypass' ? [] : [[route.name, route.leaseMs] as const],
-      ),
-    ),
+    routes: config.routes.map(({ name }) => name),
+    leasesMs: leasesOf(config),
     nodeDeadlineMs: config.nodeDeadlineMs,
+    identity,
     sagas: config.sagaDatabase !== undefined,
     nodeStats: config.nodeCollectionIntervalMs > 0,
   })
@@ -158,6 +159,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
       recordSagaBacklog(metrics.sagas, watched.sagas)
       recordNodeStats(metrics.nodeStats, watched.nodeStats)
       recordCertificates(metrics.certificates, watched.certificates)
+      recordIdentity(metrics.identity, identity, watched.clusterIds)
       return metrics.exposition(accept)
     },
     start: (groups) => {
@@ -168,6 +170,13 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
       await traces?.[Symbol.asyncDispose]()
     },
   }
+}
+
+/** Of the protected routes, by name. */
+function leasesOf({ routes }: Config): ReadonlyMap<string, number> {
+  return new Map(
+    routes.flatMap((route) => (route.mode === 'bypass' ? [] : [[route.name, route.leaseMs] as const])),
+  )
 }
 
 /** No request reaches an unready pod, also none that goes on without a quorum. */

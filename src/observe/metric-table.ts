@@ -15,6 +15,7 @@ import type { ReadinessReason } from '../core/health/readiness.ts'
 import { BUCKETS_S } from './buckets.ts'
 import { certificateGauges } from './certificate-gauges.ts'
 import type { MakeGauge } from './gauge.ts'
+import { identityGauge, type ShownIdentity } from './identity-gauge.ts'
 import { leaseSizing } from './lease-sizing.ts'
 import { nodeStatsGauges } from './node-stats-gauges.ts'
 import { sagaGauges } from './saga-gauges.ts'
@@ -62,6 +63,8 @@ export type MetricsOptions = {
   readonly routes: readonly string[]
   /** The leases of those that are protected, by name. Default: none. */
   readonly leasesMs?: ReadonlyMap<string, number>
+  /** Default: that of an empty environment. */
+  readonly identity?: ShownIdentity
   /** Default: 80 ms, as of the setting. */
   readonly nodeDeadlineMs?: number
   /** Whether a database of the saga kit is configured. Default false. */
@@ -84,9 +87,11 @@ export function defineMetrics(kinds: Kinds, options: MetricsOptions) {
     { version: [version], node_version: [nodeVersion] },
     1,
   )
+  const identity = identityGauge(gauge, options.identity ?? { env: '', rules: '' })
   gauge('fencepost_quorum_required', 'Nodes that make a majority.', {}, required)
   gauge('fencepost_quorum_nodes', 'Nodes of a quorum that are configured.', {}, groupNodes)
   return {
+    identity,
     sagas: options.sagas === true ? sagaGauges(gauge) : undefined,
     nodeStats: options.nodeStats === true ? nodeStatsGauges(gauge) : undefined,
     labelledRoutes: new Set(route),

@@ -33,11 +33,14 @@ export async function play(
  * What the annotation `pod` of each alert says while it fires. promtool shows alerts only where they differ from what was
  * expected: so it is told that none fires.
  */
-export function podsNamedIn(incidents: readonly Incident[]): Promise<ReadonlyMap<string, string>> {
+export function podsNamedIn(
+  incidents: readonly Incident[],
+  usual = USUAL,
+): Promise<ReadonlyMap<string, string>> {
   return usingFile('annotations.test.yaml', async (file) => {
     const tests = incidents.map((incident) => ({
       interval: '1m',
-      input_series: seriesOf(USUAL, incident),
+      input_series: seriesOf(usual, incident),
       alert_rule_test: [
         { alertname: incident.alert, eval_time: `${HEALTHY_MINUTES + incident.firesAfter}m`, exp_alerts: [] },
       ],

@@ -5,12 +5,14 @@ import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import { createTally } from '../../src/probe/tally.ts'
-import { firesAloneAndResolves, play, promtool, RULES } from './promtool.ts'
+import { firesAloneAndResolves, play, podsNamedIn, promtool, RULES } from './promtool.ts'
 import {
   AFTERWARDS,
   at,
+  BETWEEN_PODS,
   HEALTHY_MINUTES,
   INCIDENTS,
+  identityOf,
   inSlice,
   NO_TRAFFIC,
   OVER_DAYS,
@@ -42,9 +44,9 @@ test('promtool accepts the rules', async () => {
 
 describe('alerts', () => {
   test('every alert has its scenario', () => {
-    expect([...new Set([AFTERWARDS, OVER_DAYS, ...INCIDENTS.map(({ alert }) => alert)])].sort()).toEqual(
-      [...names].sort(),
-    )
+    expect(
+      [...new Set([AFTERWARDS, BETWEEN_PODS, OVER_DAYS, ...INCIDENTS.map(({ alert }) => alert)])].sort(),
+    ).toEqual([...names].sort())
   })
 
   test.each(inSlice)('$alert fires, alone, and resolves', firesAloneAndResolves)
@@ -109,6 +111,42 @@ describe('alerts', () => {
       { 62: [], 70: ['FencepostTargetDown'], 200: ['FencepostTargetDown'] },
     )
   })
+
+  // Bug: with another FENCEPOST_ENV on one pod, or other nodes, each duplicate that came to it was executed again, and no alert but one at
+  // `info` about the share of new requests could fire.
+  test.each([
+    ['another environment', { env: 'staging' }],
+    ['other routes', { rules: 'ffffffffffff' }],
+    ['other nodes', { nodes: '22' }],
+  ])(
+    '%s on one of three pods pages, and a pod that has not seen its nodes yet does not',
+    async (_, other) => {
+      const wrong = identityOf('pod-3', other)
+      await play(
+        [
+          { series: identityOf('pod-1'), values: '1x60' },
+          { series: identityOf('pod-2'), values: '1x60' },
+          { series: identityOf('pod-4', { nodes: '' }), values: '1x60' },
+          // Another application has its own rules.
+          {
+            series: identityOf('pod-5', { rules: '000000000000' }).replace('job="fencepost"', 'job="other"'),
+            values: '1x60',
+          },
+          { series: wrong, values: '_x9 1x20 stale' },
+          { series: at('fencepost_build_info'), values: '1x60' },
+        ],
+        { 8: [], 12: [], 20: [BETWEEN_PODS], 35: [] },
+      )
+      const usual = Object.fromEntries(
+        [identityOf('pod-1'), identityOf('pod-2'), wrong].map((series) => [series, [[1, 1]] as const]),
+      )
+      const named = await podsNamedIn(
+        [{ alert: BETWEEN_PODS, bad: {}, minutes: 10, firesAfter: 8, resolvedAfter: 2 }],
+        usual,
+      )
+      expect(named.get(BETWEEN_PODS)).toBe('pod-3')
+    },
+  )
 
   test.each([
     ['usual traffic', USUAL],

@@ -20,10 +20,18 @@ const PROBE_OK =
   'fencepost_probe_findings_total{namespace="shop",job="fencepost-probe",entrypoint="proxy",expected="one",result="ok"}'
 const GATEWAY_REFUSALS = at('fencepost_decisions_total', 'outcome="quorum_unavailable",entrypoint="gateway"')
 
+/** Three sidecars of one application, of which one is configured otherwise in an incident. */
+export const identityOf = (
+  pod: string,
+  { env = 'production', rules = '0a1b2c3d4e5f', nodes = '11' }: Readonly<Record<string, string>> = {},
+) =>
+  `fencepost_identity_info{namespace="shop",job="fencepost",instance="${pod}:9090",pod="${pod}",env="${env}",rules="${rules}",node_cluster="${nodes}"}`
+
 /** What every sidecar shows without requests. */
 export const NO_TRAFFIC: Scenario = {
   [at('up')]: [[1, 1]],
   [at('fencepost_build_info')]: [[1, 1]],
+  [identityOf('pod-1')]: [[1, 1]],
   [at('fencepost_quorum_required')]: [[1, 3]],
   [at('fencepost_quorum_reachable_nodes')]: [[1, 5]],
   [at('fencepost_quorum_attempts_total', 'result="success"')]: [[1, 0]],
@@ -438,6 +446,9 @@ export const INCIDENTS: readonly Incident[] = [
 
 /** It follows others: {@link INCIDENTS} that it fires with. */
 export const AFTERWARDS = 'FencepostOutageBefore'
+
+/** It compares sidecars of one application. */
+export const BETWEEN_PODS = 'FencepostSidecarsDisagree'
 
 /** It compares days, so it is played in hours. */
 export const OVER_DAYS = 'FencepostRedisNodesFillingUp'
