@@ -3,7 +3,8 @@
  * those for the nodes.
  *
  * Owns that only a complete change takes effect: a certificate that does not belong to its key is refused and logged,
- * and the previous one stays.
+ * and the previous one stays. One that has ended takes effect, because the next start would take it, too; that it is no longer valid is an
+ * error in the log, at the start and at each change.
  */
 
 import { createSecureContext } from 'node:tls'
@@ -75,6 +76,7 @@ export function openSecrets(
         certificates = certificatesIn(inUse())
         tell()
         log.info({ what }, 'a file was changed, and what it holds is in force')
+        tellInvalid(given)
       } catch (err) {
         log.error({ what, err }, 'a file was changed to what can not be used; what was before stays in force')
       }
@@ -82,6 +84,19 @@ export function openSecrets(
     const paths = given.map((name) => config[name]?.path ?? '')
     watched.push(watchFiles(paths, readFile, clock, reload))
     return () => current
+  }
+
+  /** Of certificates in force that peers refuse now. */
+  function tellInvalid(names: readonly FileSetting[]): void {
+    const settings = new Set(names.map((name) => rowOf(name).path))
+    const wallMs = clock.wallMs()
+    for (const { setting, path, fromMs, untilMs } of certificates) {
+      if (!settings.has(setting) || (fromMs <= wallMs && wallMs <= untilMs)) continue
+      const why = untilMs < wallMs ? 'has ended' : 'is not valid yet'
+      const [from, until] = [new Date(fromMs).toISOString(), new Date(untilMs).toISOString()]
+      const message = `the certificate of ${setting} ${why}: each new TLS connection that needs it fails. Put a valid one into its file; it is read within a second.`
+      log.error({ setting, path, valid_from: from, valid_until: until }, message)
+    }
   }
 
   function read(names: readonly FileSetting[]): Partial<Config> {
@@ -108,6 +123,7 @@ export function openSecrets(
   const inUse = () =>
     nodeTls === undefined ? { ...inForce, redisCa: undefined, redisCert: undefined } : inForce
   let certificates = certificatesIn(inUse())
+  tellInvalid(['tlsCert', 'tlsClientCa', 'redisCert', 'redisCa'])
   return {
     apiTokens: kept(
       'the token of the API',
