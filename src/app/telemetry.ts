@@ -94,8 +94,8 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     sagas: config.sagaDatabase !== undefined,
     nodeStats: config.nodeCollectionIntervalMs > 0,
   })
-  const onLogLineDropped = () => metrics.logLinesDropped.add(1)
-  const log = createLog({ level: config.logLevel, instance, target: logTo, onLost: onLogLineDropped })
+  const { sampled, not_taken: notTaken } = metrics.logLinesDropped
+  const log = createLog({ level: config.logLevel, instance, target: logTo, onLost: () => notTaken.add(1) })
   const traces = config.tracing ? await openTraces(config, environment, log) : undefined
   const traced = traces === undefined ? [] : [traces.subscriber]
   const gate = createReadinessGate({ ...config, quorumGate: quorumGateOf(config) }, { clock, random })
@@ -106,7 +106,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
       nodeCount,
       decisionsPerSecond: config.logDecisionsPerSecond,
       monoMs: () => clock.monoMs(),
-      onDropped: onLogLineDropped,
+      onDropped: () => sampled.add(1),
       trace: () => traces?.active(),
     }),
     countEvents(metrics, required, () => traces?.active()?.traceId),

@@ -303,10 +303,7 @@ function readinessMetrics({ counterBy, gauge }: Kinds) {
   }
 }
 
-function requestMetrics(
-  { counter, counterBy, counterByTwo, gauge, histogram }: Kinds,
-  route: readonly string[],
-) {
+function requestMetrics({ counterBy, counterByTwo, gauge, histogram }: Kinds, route: readonly string[]) {
   return {
     requests: counterByTwo(
       'fencepost_http_requests_total',
@@ -339,9 +336,10 @@ function requestMetrics(
       'Requests that were refused, and answers that were passed on without being kept, because the memory for bodies was full.',
       { of: ['request', 'answer'] },
     ),
-    logLinesDropped: counter(
+    logLinesDropped: counterBy(
       'fencepost_log_lines_dropped_total',
-      'Lines that are not in the log: of decisions, sampled away under load; and of anything, while standard output did not take them.',
+      'Lines that are not in the log: of decisions that went well, sampled away under load; and any that standard output did not take.',
+      { reason: ['sampled', 'not_taken'] },
     ),
   }
 }
