@@ -1,7 +1,10 @@
 /**
- * A real NATS server with JetStream for one test, on its own port and in its own folder.
+ * Real NATS servers with JetStream for one test, on ports of their own and in folders of their own: one, or a cluster.
+ *
+ *     await using cluster = await startNatsCluster()      // three
+ *     cluster.servers[1].name                             // as JetStream names the leader of a stream
  */
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createConnection } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -12,14 +15,18 @@ import { started } from './started.ts'
 
 export class NatsServer implements AsyncDisposable {
   readonly port: number
+  readonly name: string
   readonly #program: string
   readonly #folder: string
+  readonly #config: readonly string[]
   #process: TestProcess | undefined
 
-  constructor(program: string, folder: string, port: number) {
+  constructor(program: string, folder: string, port: number, config: readonly string[]) {
     this.#program = program
     this.#folder = folder
     this.port = port
+    this.name = `s${port}`
+    this.#config = config
   }
 
   get url(): string {
@@ -27,7 +34,10 @@ export class NatsServer implements AsyncDisposable {
   }
 
   async start(): Promise<void> {
-    const args = ['-a', '127.0.0.1', '-p', String(this.port), '-js', '-sd', this.#folder]
+    const file = join(this.#folder, 'server.conf')
+    const jetstream = `jetstream { store_dir: "${this.#folder}" }`
+    await writeFile(file, `${[`server_name: ${this.name}`, jetstream, ...this.#config].join('\n')}\n`)
+    const args = ['-a', '127.0.0.1', '-p', String(this.port), '-c', file]
     const process = new TestProcess(this.#program, args, { name: 'nats-server', cwd: this.#folder })
     this.#process = process
     await process.line(/Server is ready/)
@@ -53,10 +63,48 @@ export class NatsServer implements AsyncDisposable {
   }
 }
 
-export async function startNats(): Promise<NatsServer> {
+export type NatsServerOptions = {
+  /** Further lines of its configuration. */
+  readonly config?: readonly string[]
+}
+
+export async function startNats({ config = [] }: NatsServerOptions = {}): Promise<NatsServer> {
+  return started(await newServer(config, await freePort()))
+}
+
+async function newServer(config: readonly string[], port: number): Promise<NatsServer> {
   const program = requireProgram('nats')
-  const server = new NatsServer(program, await mkdtemp(join(tmpdir(), 'fencepost-nats-')), await freePort())
-  return started(server)
+  return new NatsServer(program, await mkdtemp(join(tmpdir(), 'fencepost-nats-')), port, config)
+}
+
+export type NatsCluster = AsyncDisposable & { readonly servers: readonly NatsServer[] }
+
+/** Of three servers, which elect the leader of JetStream after their start. */
+export async function startNatsCluster(): Promise<NatsCluster> {
+  const ports = await Promise.all([freePort(), freePort(), freePort()])
+  const routePorts = await Promise.all([freePort(), freePort(), freePort()])
+  const routes = routePorts.map((port) => `"nats://127.0.0.1:${port}"`).join(', ')
+  const servers = await Promise.all(
+    ports.map((port, index) =>
+      newServer(
+        [`cluster { name: test, listen: "127.0.0.1:${routePorts[index]}", routes: [${routes}] }`],
+        port,
+      ),
+    ),
+  )
+  const cluster = {
+    servers,
+    async [Symbol.asyncDispose]() {
+      await Promise.all(servers.map((server) => server[Symbol.asyncDispose]()))
+    },
+  }
+  try {
+    await Promise.all(servers.map((server) => server.start()))
+    return cluster
+  } catch (error) {
+    await cluster[Symbol.asyncDispose]()
+    throw error
+  }
 }
 
 function greets(port: number): Promise<boolean> {

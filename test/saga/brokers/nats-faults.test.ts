@@ -65,6 +65,92 @@ test('a full stream takes a message later: it costs no attempt', async () => {
   }
 })
 
+// Bug: the server says it with a 400, so each message was refused ten times within minutes, and became a dead letter.
+test('an account that has no storage left takes a message later: it costs no attempt', async () => {
+  const account = `accounts { A { jetstream { max_file: 4096 }, users: [{ user: a, password: a }] } }`
+  await using limited = await startNats({ config: [account] })
+  const connection = { servers: limited.url, user: 'a', pass: 'a' }
+  const admin = await connect(connection)
+  const manager = await jetstreamManager(admin)
+  await manager.streams.add({ name: 'limited', subjects: ['limited'] })
+  const publisher = createNatsPublisher({ connection })
+  const send = (n: number) =>
+    publisher.publish(
+      outbound('limited', n, { body: JSON.stringify('x'.repeat(2_000)) }),
+      new AbortController().signal,
+    )
+  try {
+    await send(1)
+    await expect(send(2)).rejects.toBeInstanceOf(PublishDeferredError)
+    await expect(send(3)).rejects.toThrow('resource limits exceeded for account')
+    await manager.streams.purge('limited')
+    await send(4)
+  } finally {
+    await publisher.close()
+    await admin.close()
+  }
+})
+
+// Bug: as long as JetStream was not enabled for the account, each message cost its attempts, and became a dead letter.
+test('a server without JetStream is away: it refuses no message', async () => {
+  const accounts = `accounts { A { users: [{ user: a, password: a }] } }`
+  await using without = await startNats({ config: [accounts] })
+  const connection = { servers: without.url, user: 'a', pass: 'a' }
+  const publisher = createNatsPublisher({ connection })
+  try {
+    const sent = publisher.publish(outbound('orders', 1), new AbortController().signal)
+    await expect(sent).rejects.toBeInstanceOf(BrokerUnavailableError)
+    await expect(sent).rejects.toThrow('JetStream did not answer: it is not enabled')
+  } finally {
+    await publisher.close()
+  }
+})
+
+// Bug: NATS was called out of reach, and one message for such a subject stopped the relay for good.
+test('a message for a subject that the user may not publish to is refused, and others go on', async () => {
+  const users = `{ user: a, password: a, permissions { publish { deny: "secret" } } }`
+  await using strict = await startNats({
+    config: [`accounts { A { jetstream: enabled, users: [${users}] } }`],
+  })
+  const connection = { servers: strict.url, user: 'a', pass: 'a' }
+  const admin = await connect(connection)
+  const manager = await jetstreamManager(admin)
+  await manager.streams.add({ name: 'open', subjects: ['open', 'secret'] })
+  const publisher = createNatsPublisher({ connection })
+  const { signal } = new AbortController()
+  try {
+    const sent = publisher.publish(outbound('secret', 1), signal)
+    await expect(sent).rejects.toBeInstanceOf(PublishRefusedError)
+    await expect(sent).rejects.toThrow(/permissions violation/i)
+    await publisher.publish(outbound('open', 2), signal)
+  } finally {
+    await publisher.close()
+    await admin.close()
+  }
+})
+
+// No one responds there, and the server may not say whether a stream does later.
+test('where the user may not ask for the stream, a message for a subject that nobody has waits, and others go on', async () => {
+  const users = `{ user: a, password: a, permissions { publish { deny: "$JS.API.>" } } }, { user: b, password: b }`
+  await using strict = await startNats({
+    config: [`accounts { A { jetstream: enabled, users: [${users}] } }`],
+  })
+  const admin = await connect({ servers: strict.url, user: 'b', pass: 'b' })
+  const manager = await jetstreamManager(admin)
+  await manager.streams.add({ name: 'there', subjects: ['there'] })
+  const publisher = createNatsPublisher({ connection: { servers: strict.url, user: 'a', pass: 'a' } })
+  const { signal } = new AbortController()
+  try {
+    const sent = publisher.publish(outbound('nobody', 1), signal)
+    await expect(sent).rejects.toBeInstanceOf(PublishDeferredError)
+    await expect(sent).rejects.toThrow('which the user may not ask')
+    await publisher.publish(outbound('there', 2), signal)
+  } finally {
+    await publisher.close()
+    await admin.close()
+  }
+})
+
 test.each<[string, string | undefined]>([
   ['a plain subscriber, which says nothing', undefined],
   ['a service that answers, and stores nothing', '{"ok":true}'],
@@ -126,21 +212,44 @@ test('a durable consumer that is there with another ackWaitMs gets the new one, 
   }
 })
 
-// Bug: the client waited for the consumer to come back, without a word, and nothing was handled any more.
-test('a durable consumer that is deleted is told', async () => {
+// Bug: the client waited for the consumer to come back, without a word; then it said so, and still nothing was handled until a restart.
+test.each([
+  ['a durable consumer', 'consumer'],
+  ['a stream whose subjects the subscriber names', 'stream'],
+] as const)('%s that is deleted is declared anew, and that is told', async (_, what) => {
   const connection = { servers: server.url }
   const errors: string[] = []
-  const options = { connection, stream: 'deleted', subjects: ['deleted'], durable: 'deleted' }
-  const subscription = await createNatsSubscriber(options).subscribe(async () => ({ kind: 'ack' }), {
-    concurrency: 2,
-    onError: (error) => errors.push(String(error)),
-  })
+  const got: string[] = []
+  const name = `deleted-${what}`
+  const options = { connection, stream: name, subjects: [name], durable: name }
+  const subscription = await createNatsSubscriber(options).subscribe(
+    async ({ body }) => {
+      got.push(body)
+      return { kind: 'ack' }
+    },
+    { concurrency: 2, onError: (error) => errors.push(String(error)) },
+  )
+  const publisher = createNatsPublisher({ connection })
   const admin = await connect(connection)
+  const arrived = (n: number) => eventually(`message ${n}`, () => got.includes(`{"n":${n}}`))
+  const send = (n: number) =>
+    publisher.publish(outbound(name, n), new AbortController().signal).then(
+      () => true,
+      () => false,
+    )
   try {
+    await send(1)
+    await arrived(1)
     const manager = await jetstreamManager(admin)
-    await manager.consumers.delete('deleted', 'deleted')
-    await eventually('an error that names it', () => errors.some((text) => /consumer not found/.test(text)))
+    if (what === 'consumer') await manager.consumers.delete(name, name)
+    else await manager.streams.delete(name)
+    await eventually('an error that says so', () =>
+      errors.some((text) => /was gone, and begins anew/.test(text)),
+    )
+    await send(2)
+    await arrived(2)
   } finally {
+    await publisher.close()
     await admin.close()
     await subscription.close()
   }

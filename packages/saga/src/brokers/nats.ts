@@ -10,6 +10,7 @@
  */
 import {
   AckPolicy,
+  type Consumer,
   type ConsumerMessages,
   DeliverPolicy,
   type JetStreamClient,
@@ -26,22 +27,11 @@ import {
 import { processClock } from '../ambient.ts'
 import { bodyOf } from '../body.ts'
 import type { Clock } from '../core.ts'
-import { errorText } from '../error-json.ts'
-import {
-  BrokerDeclarationRefusedError,
-  BrokerUnavailableError,
-  PublishDeferredError,
-  PublishRefusedError,
-} from '../errors.ts'
-import {
-  type Delivery,
-  type MessagePublisher,
-  type MessageSubscriber,
-  noRoomDelayMs,
-  propertiesOf,
-} from '../messages.ts'
+import { BrokerUnavailableError } from '../errors.ts'
+import { type Delivery, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
 import { given, requirePositive } from '../option-checks.ts'
 import { accessRefusal, type Deliveries, type Session, subscriberOf } from './deliveries.ts'
+import { declarationRefusal, faultOf, isGone } from './nats-refusals.ts'
 
 export type NatsOptions = { readonly connection: NodeConnectionOptions }
 
@@ -59,6 +49,15 @@ const reconnecting: NodeConnectionOptions = {
 export type NatsPublisherOptions = NatsOptions & {
   /** Time for the stream's acknowledgement. Default 5 s. */
   readonly timeoutMs?: number
+}
+
+/** The longest wait for it: together with the time for the confirm it must fit the relay's `publishTimeoutMs`. */
+const lookUpMaxMs = 2_000
+
+async function lookUp(connection: NatsConnection, subject: string, timeoutMs: number): Promise<void> {
+  const timeout = Math.min(timeoutMs, lookUpMaxMs)
+  const manager = await jetstreamManager(connection, { checkAPI: false, timeout })
+  await manager.streams.find(subject)
 }
 
 /** Publishes to the subject that the destination names; a stream must have it. */
@@ -94,9 +93,7 @@ export function createNatsPublisher({
         // The client takes any JSON for a confirm.
         if (typeof confirm.stream !== 'string') throw new SyntaxError('the reply names no stream')
       } catch (error) {
-        if (mayBeWithoutStream(error) && !(await mayHaveStream(connection, destination, timeoutMs)))
-          throw withoutStream(destination, error)
-        throw translated(error, destination)
+        throw await faultOf(error, () => lookUp(connection, destination, timeoutMs), destination)
       }
     },
     async close() {
@@ -105,62 +102,6 @@ export function createNatsPublisher({
       await made?.connection.close()
     },
   }
-}
-
-/** No responder at all, none that replies, and a reply that is no confirm: a plain subscriber, a service. */
-const mayBeWithoutStream = (error: unknown) => nameOf(error) === 'TimeoutError' || isNoConfirm(error)
-
-/** The client parses what replied as JSON, and reads its members. */
-const isNoConfirm = (error: unknown) => ['SyntaxError', 'TypeError', 'JetStreamError'].includes(nameOf(error))
-
-const nameOf = (error: unknown) => String((error as { name?: unknown } | null)?.name)
-
-/** The longest wait for it: together with the time for the confirm it must fit the relay's `publishTimeoutMs`. */
-const lookUpMaxMs = 2_000
-
-/** False only if the server says so; also where the user may not ask, its silence is no answer. */
-async function mayHaveStream(
-  connection: NatsConnection,
-  subject: string,
-  timeoutMs: number,
-): Promise<boolean> {
-  const timeout = Math.min(timeoutMs, lookUpMaxMs)
-  try {
-    const manager = await jetstreamManager(connection, { checkAPI: false, timeout })
-    await manager.streams.find(subject)
-    return true
-  } catch (error) {
-    return nameOf(error) !== 'StreamNotFoundError'
-  }
-}
-
-const withoutStream = (subject: string, cause: unknown) =>
-  new PublishRefusedError(`no stream takes the subject ${subject}`, { cause })
-
-/**
- * The message's fault: an error that the stream replied (but that it has no room), a subject without a stream (the client says "JetStream is not
- * enabled", because no server responded), what the client refuses to send, such as too large a message, and a reply
- * that no stream makes. Everything about connections and time is the broker's fault.
- */
-function translated(error: unknown, subject: string): Error {
-  if (nameOf(error) === 'JetStreamNotEnabled') return withoutStream(subject, error)
-  if (hasNoRoom(error))
-    return new PublishDeferredError(
-      `the stream of ${subject} takes the message later: ${errorText(error)}`,
-      noRoomDelayMs,
-      { cause: error },
-    )
-  const refused = ['JetStreamApiError', 'InvalidArgumentError', 'InvalidSubjectError'].includes(nameOf(error))
-  if (refused || isNoConfirm(error))
-    return new PublishRefusedError(`NATS refused a message for ${subject}: ${errorText(error)}`, {
-      cause: error,
-    })
-  return new BrokerUnavailableError('NATS did not answer', { cause: error })
-}
-
-/** 5xx: the stream is full (`discard: new`), out of storage, or has no leader. What is wrong with a message is 4xx. */
-function hasNoRoom(error: unknown): boolean {
-  return nameOf(error) === 'JetStreamApiError' && Number((error as { status?: unknown }).status) >= 500
 }
 
 export type NatsSubscriberOptions = NatsOptions & {
@@ -182,23 +123,6 @@ export function createNatsSubscriber(options: NatsSubscriberOptions): MessageSub
     (error) => declarationRefusal(options, error) ?? accessRefusal('NATS', error),
   )
 }
-
-/** The server, or the client for it, refuses the stream or the consumer as it is declared here: it is not out of reach. */
-function declarationRefusal({ stream, durable }: NatsSubscriberOptions, error: unknown): Error | undefined {
-  if (!declarationErrors.includes(nameOf(error))) return undefined
-  return new BrokerDeclarationRefusedError(
-    `NATS refuses the consumer ${durable} of the stream ${stream} (${errorText(error)}); create the stream, or name its subjects, which no other stream may have`,
-    { cause: error },
-  )
-}
-
-const declarationErrors = [
-  'JetStreamApiError',
-  'JetStreamNotEnabled',
-  'StreamNotFoundError',
-  'InvalidArgumentError',
-  'InvalidNameError',
-]
 
 /** JetStream's number for a consumer that is there with other settings. Servers before 2.10 change it instead. */
 const consumerExists = 10148
@@ -268,9 +192,8 @@ class NatsSession implements Session {
    * Pulls no more messages than there is room for: one that waited in the client would count as lost after `ackWaitMs`.
    */
   async #read(connection: NatsConnection): Promise<void> {
-    const { stream, durable } = this.#options
     const deliveries = this.#deliveries
-    const consumer = await jetstream(connection).consumers.get(stream, durable)
+    const consumer = await this.#consumerOf(connection)
     while (!deliveries.stopped) {
       await deliveries.untilRoom()
       this.#messages = await consumer.fetch({ max_messages: deliveries.room, expires: pullMs })
@@ -280,6 +203,23 @@ class NatsSession implements Session {
         await deliveries.untilRoom()
         deliveries.begin(message, () => this.#deliver(message))
       }
+    }
+  }
+
+  /** Somebody may have deleted it, or its stream: then it is declared as at the beginning, and begins where a new one does. */
+  async #consumerOf(connection: NatsConnection): Promise<Consumer> {
+    const { stream, durable } = this.#options
+    try {
+      return await jetstream(connection).consumers.get(stream, durable)
+    } catch (error) {
+      if (!isGone(error)) throw error
+      await this.#declare(connection).catch((refusal: unknown) => {
+        throw declarationRefusal(this.#options, refusal) ?? refusal
+      })
+      throw new Error(
+        `the consumer ${durable} of the stream ${stream} was gone, and begins anew with the oldest message that the stream has; what was handled longer ago than the consumer's retentionMs is handled again`,
+        { cause: error },
+      )
     }
   }
 
