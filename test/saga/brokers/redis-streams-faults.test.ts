@@ -264,6 +264,50 @@ test('a message to be retried that has thousands of headers comes again, and the
   expect(errors).toEqual([])
 })
 
+// Bug: each process left its random name in the group for ever, killed or not.
+test('the names of consumers that stopped or were killed leave the group, but for one that has a message', async () => {
+  await using server = await oneServer()
+  const { url, redis } = server
+  const namesIn = async (stream: string) => {
+    const consumers = (await redis.xinfo('CONSUMERS', stream, 'test')) as string[][]
+    return consumers.map(([, name]) => name)
+  }
+  await redis.xgroup('CREATE', 'names', 'test', '0', 'MKSTREAM')
+  await redis.xadd('names', '*', 'body', '1')
+  await redis.xreadgroup('GROUP', 'test', 'holder', 'COUNT', 1, 'STREAMS', 'names', '>')
+  await redis.xgroup('CREATECONSUMER', 'names', 'test', 'killed')
+  await (await consume(url, 'names'))[Symbol.asyncDispose]()
+  expect((await namesIn('names')).sort()).toEqual(['holder', 'killed'])
+  expect(await namesIn('names:again:test')).toEqual([])
+  {
+    await using consumer = await consume(url, 'names', { visibilityMs: 1 })
+    expect(await namesIn('names')).not.toContain('killed')
+    await eventually('the message of the other one', () => consumer.got.includes('1'))
+  }
+  expect(await namesIn('names')).toEqual([])
+})
+
+// A refusal would cost each message an attempt, and make a dead letter of it.
+test('a server that has no room for another connection refuses no message', async () => {
+  await using server = await oneServer()
+  const { url, redis } = server
+  const publisher = createRedisStreamsPublisher({ url })
+  const publish = () => publisher.publish(outbound('crowded', 1), new AbortController().signal)
+  try {
+    await redis.config('SET', 'maxclients', '1')
+    await expect(publish()).rejects.toBeInstanceOf(BrokerUnavailableError)
+    await redis.config('SET', 'maxclients', '100')
+    await eventually('it to be published', () =>
+      publish().then(
+        () => true,
+        () => false,
+      ),
+    )
+  } finally {
+    await publisher.close()
+  }
+})
+
 test('a group that is deleted begins anew with the oldest entry, and says so', async () => {
   await using server = await oneServer()
   const { url, redis } = server

@@ -139,6 +139,21 @@ end
 return #due`
 
 /**
+ * KEYS: the streams of the group. ARGV: group, the name of who leaves, idle ms. Takes off the group's list who leaves and who is gone,
+ * unless they have messages: those are lost to the group with the name, and are claimed from it first.
+ */
+const tidyScript = `
+for _, stream in ipairs(KEYS) do
+  for _, consumer in ipairs(redis.call('XINFO', 'CONSUMERS', stream, ARGV[1])) do
+    local of = {}
+    for i = 1, #consumer, 2 do of[consumer[i]] = consumer[i + 1] end
+    if of.pending == 0 and (of.name == ARGV[2] or of.idle >= tonumber(ARGV[3])) then
+      redis.call('XGROUP', 'DELCONSUMER', stream, ARGV[1], of.name)
+    end
+  end
+end`
+
+/**
  * Names and values: Lua passes no more than 8,000 arguments to a command. An entry with more stays pending, and comes again after
  * `visibilityMs`.
  */
@@ -206,6 +221,7 @@ class RedisStreamsSession implements Session {
       throw faultOf(error)
     })
     await this.#declare()
+    await this.#tidy('')
     this.#reading = this.#deliveries.repeat(processClock, blockMs, () => this.#readOnce())
   }
 
@@ -214,6 +230,7 @@ class RedisStreamsSession implements Session {
   }
 
   async leave(): Promise<void> {
+    if (this.#redis.status === 'ready') await this.#tidy(this.#me)
     this.#redis.disconnect()
     this.#blocking.disconnect()
   }
@@ -223,6 +240,13 @@ class RedisStreamsSession implements Session {
       await this.#redis.xgroup('CREATE', stream, this.#group, '0', 'MKSTREAM').catch((error: Error) => {
         if (!error.message.startsWith('BUSYGROUP')) throw error
       })
+  }
+
+  /** A name of no use costs memory alone: a user without the right to do it consumes all the same. */
+  async #tidy(leaving: string): Promise<void> {
+    await this.#redis
+      .eval(tidyScript, 2, ...this.#streams, this.#group, leaving, this.#visibilityMs)
+      .catch(() => {})
   }
 
   async #readOnce(): Promise<void> {
