@@ -12,11 +12,12 @@
 import type { Consumer, MessagesStream, Producer } from '@platformatic/kafka'
 import { processClock } from '../ambient.ts'
 import type { Clock } from '../core.ts'
-import { BrokerUnavailableError, PublishRefusedError } from '../errors.ts'
+import { BrokerUnavailableError, PublishDeferredError, PublishRefusedError } from '../errors.ts'
 import {
   type Delivery,
   type MessagePublisher,
   type MessageSubscriber,
+  noRoomDelayMs,
   type OutboundMessage,
   propertiesOf,
 } from '../messages.ts'
@@ -46,31 +47,62 @@ type Waiting = {
 /**
  * Publishes to the topic that the destination names. Messages that arrive while a batch is in flight go with the next
  * one: a round trip for each would cost a fiftieth of a second each.
+ *
+ * Kafka answers for each partition, and the client fails the whole batch for one. So a topic that failed is sent alone until it takes
+ * messages again: the others would wait with it, and be written once more with each try.
  */
 export function createKafkaPublisher(producer: StringProducer): MessagePublisher {
   const waiting: Waiting[] = []
+  /** The one that failed last is the last. */
+  const failing = new Set<string>()
   let sending = false
 
-  async function send(batch: readonly Waiting[]): Promise<void> {
+  /** Answers why Kafka is away, where it is. */
+  async function send(batch: readonly Waiting[]): Promise<BrokerUnavailableError | undefined> {
+    const wanted = batch.filter(isWanted)
+    if (wanted.length === 0) return undefined
+    const topics = new Set(wanted.map(topicOf))
     try {
-      const messages = batch.map(({ message }) => recordOf(message))
+      const messages = wanted.map(({ message }) => recordOf(message))
       await producer.send({ messages, acks: acksOfAll, idempotent: true })
-      for (const { confirm } of batch) confirm()
+      for (const { confirm } of wanted) confirm()
+      for (const topic of topics) failing.delete(topic)
+      return undefined
     } catch (error) {
-      const half = Math.ceil(batch.length / 2)
-      if (batch.length > 1 && isRefusal(error)) {
+      const half = Math.ceil(wanted.length / 2)
+      if (wanted.length > 1 && isRefusal(error)) {
         // One message is to blame. Kafka may have some of the others already; the inbox absorbs the repetitions.
-        await send(batch.slice(0, half))
-        await send(batch.slice(half))
-      } else for (const { message, fail } of batch) fail(translated(error, message.destination))
+        return await sendEach([wanted.slice(0, half), wanted.slice(half)])
+      }
+      if (topics.size > 1) return await sendEach(Map.groupBy(wanted, topicOf).values())
+      const [topic = ''] = topics
+      failing.delete(topic)
+      failing.add(topic)
+      const reason = translated(error, topic)
+      for (const { fail } of wanted) fail(reason)
+      return reason instanceof BrokerUnavailableError ? reason : undefined
     }
+  }
+  /** Where Kafka is away the rest is not tried: each would wait for the same. */
+  async function sendEach(
+    batches: Iterable<readonly Waiting[]>,
+  ): Promise<BrokerUnavailableError | undefined> {
+    let outage: BrokerUnavailableError | undefined
+    for (const batch of batches) {
+      if (outage === undefined) outage = await send(batch)
+      else for (const { fail } of batch) fail(outage)
+    }
+    return outage
   }
   async function sendAll(): Promise<void> {
     if (sending) return
     sending = true
     while (waiting.length > 0) {
-      const batch = waiting.splice(0, batchMax).filter(isWanted)
-      if (batch.length > 0) await send(batch)
+      const batch = waiting.splice(0, batchMax)
+      const alone = [...failing]
+      const ofTopic = Map.groupBy(batch, topicOf)
+      const together = batch.filter((one) => !failing.has(topicOf(one)))
+      await sendEach([together, ...alone.map((topic) => ofTopic.get(topic) ?? [])])
     }
     sending = false
   }
@@ -85,6 +117,8 @@ export function createKafkaPublisher(producer: StringProducer): MessagePublisher
   }
 }
 
+const topicOf = ({ message }: Waiting) => message.destination
+
 /** Behind a node that says nothing the relay gives a message up, and tries it again: only its last try is sent. */
 function isWanted({ signal, fail }: Waiting): boolean {
   if (signal.aborted) fail(signal.reason)
@@ -98,9 +132,15 @@ function recordOf(message: OutboundMessage) {
 }
 
 function translated(error: unknown, topic: string): Error {
-  return isRefusal(error)
-    ? new PublishRefusedError(`Kafka refused a message for ${topic}`, { cause: error })
-    : new BrokerUnavailableError('Kafka did not answer', { cause: error })
+  if (isRefusal(error))
+    return new PublishRefusedError(`Kafka refused a message for ${topic}`, { cause: error })
+  if (isNotReady(error))
+    return new PublishDeferredError(
+      `the topic ${topic} takes the message later: it has too few replicas in sync, or no leader now`,
+      noRoomDelayMs,
+      { cause: error },
+    )
+  return new BrokerUnavailableError('Kafka did not answer', { cause: error })
 }
 
 /** What the client itself refuses to send: to an unknown topic, for example. */
@@ -117,17 +157,31 @@ const refusals: ReadonlySet<unknown> = new Set([
   'POLICY_VIOLATION',
 ])
 
+/** What a node answers about a partition that can take nothing now, by the same names. Other topics may. */
+const notReady: ReadonlySet<unknown> = new Set([
+  'NOT_ENOUGH_REPLICAS',
+  'NOT_ENOUGH_REPLICAS_AFTER_APPEND',
+  'LEADER_NOT_AVAILABLE',
+  'NOT_LEADER_OR_FOLLOWER',
+  'REQUEST_TIMED_OUT',
+  'KAFKA_STORAGE_ERROR',
+])
+
+const isRefusal = (error: unknown) =>
+  has(error, ({ code, apiId }) => code === refusedByClient || refusals.has(apiId))
+
+const isNotReady = (error: unknown) => has(error, ({ apiId }) => notReady.has(apiId))
+
+type ClientError = Partial<Record<'code' | 'apiId' | 'cause' | 'errors', unknown>>
+
 /** The client wraps the broker's reply in errors of its own, some with several inside. */
-function isRefusal(error: unknown): boolean {
+function has(error: unknown, matches: (error: ClientError) => boolean): boolean {
   if (typeof error !== 'object' || error === null) return false
-  const { code, apiId, cause, errors } = error as Partial<
-    Record<'code' | 'apiId' | 'cause' | 'errors', unknown>
-  >
+  const { cause, errors } = error as ClientError
   return (
-    code === refusedByClient ||
-    refusals.has(apiId) ||
-    isRefusal(cause) ||
-    (Array.isArray(errors) && errors.some(isRefusal))
+    matches(error) ||
+    has(cause, matches) ||
+    (Array.isArray(errors) && errors.some((inner) => has(inner, matches)))
   )
 }
 
