@@ -103,17 +103,20 @@ test('onInProgress throw: a running rival is reported, and its result is replaye
 })
 
 // Bug: it got an error without a code, which handlers of HTTP requests answered with 500, and consumers counted as an attempt.
-test('a rival whose wait the lock_timeout of the database ends is told that the first one is in progress', async () => {
+test.each([
+  ['lock_timeout', { lockTimeoutMs: 50 }],
+  ['statement_timeout', { statementTimeoutMs: 50 }],
+])('a rival whose wait a %s ends is told that the first one is in progress', async (name, transaction) => {
   const begun = Promise.withResolvers<void>()
   const end = Promise.withResolvers<void>()
-  const request = { scope: 'test', key: 'limited', request: {} }
+  const request = { scope: 'test', key: `limited by ${name}`, request: {} }
   const running = withIdempotency(kit, request, async () => {
     begun.resolve()
     await end.promise
     return 'first'
   })
   await begun.promise
-  const hasty = { ...request, transaction: { lockTimeoutMs: 50 } }
+  const hasty = { ...request, transaction }
   await expect(withIdempotency(kit, hasty, async () => 'second')).rejects.toBeInstanceOf(
     OperationInProgressError,
   )

@@ -157,6 +157,30 @@ test('a migration gives way to services while a long transaction has a table, an
   expect((await migrating).applied).toEqual([12, 13])
 })
 
+// Bug: the limit ended the wait for another process that migrates, and the index of a large table, each time anew.
+test('a statement_timeout of the database or the user, which is meant for requests, ends no migration', async () => {
+  const pool = server.pool()
+  const hasty = server.pool({ options: '-c statement_timeout=100' })
+  const kit = createSagaKit({ pool: hasty, schema: 'hasty', events: () => {} })
+  const other = await pool.connect()
+  await other.query('BEGIN')
+  await other.query(`SELECT pg_advisory_xact_lock(hashtextextended('fencepost/saga:hasty', 0))`)
+  const migrating = migrate(kit)
+  migrating.catch(() => {})
+  try {
+    await eventually('it to have waited for longer than that', async () => {
+      const waits = `SELECT FROM pg_stat_activity WHERE wait_event = 'advisory' AND clock_timestamp() - query_start > '200 ms'`
+      return (await pool.query(waits)).rows.length > 0
+    })
+  } finally {
+    await other.query('COMMIT')
+    other.release()
+  }
+  expect((await migrating).applied).toHaveLength(migrations.length)
+  // It holds for the migration alone.
+  expect((await hasty.query('SHOW statement_timeout')).rows).toEqual([{ statement_timeout: '100ms' }])
+})
+
 // Bug: the plan began with the first migration, and failed on tables of an earlier version.
 test('the printed plan brings tables of any earlier version up to date, and changes nothing of its own version', async () => {
   await migrate(kitIn('whole'))

@@ -40,6 +40,7 @@ export const sqlState = {
   serializationFailure: '40001',
   deadlockDetected: '40P01',
   lockNotAvailable: '55P03',
+  queryCanceled: '57014',
   uniqueViolation: '23505',
   tooManyConnections: '53300',
   idleInTransaction: '25P03',

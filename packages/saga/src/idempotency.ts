@@ -117,7 +117,7 @@ async function attempt<T>(
     if (answer.replayed) kit.emit({ kind: 'replayed', scope, outcome: 'completed' })
     return answer
   } catch (error) {
-    // Also with `wait`, where the application's own lock_timeout is shorter than the rival's work.
+    // Also with `wait`, where a lock_timeout or statement_timeout of the application or the database is shorter than the rival's work.
     if (isWaitingForTheKey(error)) throw new OperationInProgressError(`${scope} ${key}`, rivalPatienceMs)
     throw error
   }
@@ -146,10 +146,13 @@ async function claim(tx: Tx, s: string, request: IdempotencyRequest, hash: Buffe
     )
     return rowsWritten(answer) === 1
   } catch (error) {
-    if (sqlStateOf(error) === sqlState.lockNotAvailable) throw new KeyBusy({ cause: error })
+    if (waitEnded.includes(sqlStateOf(error))) throw new KeyBusy({ cause: error })
     throw error
   }
 }
+
+/** By lock_timeout, or by statement_timeout: the statement does nothing else that takes time. */
+const waitEnded: readonly unknown[] = [sqlState.lockNotAvailable, sqlState.queryCanceled]
 
 /** Only waiting for the key means "in progress"; a lock timeout of the application does not. */
 class KeyBusy extends Error {

@@ -33,6 +33,7 @@ export function plans(schema: string, partitions = partitionsDefault): string {
   requirePartitions(partitions)
   return [
     'BEGIN;',
+    'SET LOCAL statement_timeout = 0;',
     `SELECT pg_advisory_xact_lock(hashtextextended('${lockName(schema)}', 0));`,
     `SET LOCAL lock_timeout = ${lockWaitDefaultMs};`,
     `${prologue(s).join(';\n')};`,
@@ -90,6 +91,8 @@ async function migrated(
 ): Promise<MigrationReport> {
   const s = kit.schema
   if (!dryRun) {
+    // A limit that is meant for requests would end it each time: for another process that migrates, and for an index of a large table.
+    await tx.query(`SELECT set_config('statement_timeout', '0', true)`)
     await tx.query('SELECT pg_advisory_xact_lock(hashtextextended($1, 0))', [lockName(kit.schemaName)])
     // Another process may take long to migrate, and nobody waits behind this lock.
     await tx.query(`SELECT set_config('lock_timeout', $1, true)`, [`${Math.ceil(lockWaitMs)}ms`])
