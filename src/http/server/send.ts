@@ -51,7 +51,7 @@ export async function send(inbound: Inbound, answer: Answer, options: SendOption
   res.on('timeout', cut)
   if (bodyless) {
     await discard(answer)
-    res.flushHeaders()
+    sendHead(inbound)
     await linger(inbound)
     res.end()
   } else if (Buffer.isBuffer(answer.body)) {
@@ -66,6 +66,15 @@ export async function send(inbound: Inbound, answer: Answer, options: SendOption
   }
   await closed
   options.streams?.delete(cut)
+}
+
+/**
+ * The head without a body behind it, byte for byte: Node writes it in the encoding of the connection, which is UTF-8 by default, and
+ * in Latin-1 wherever a body follows at once.
+ */
+function sendHead({ req, res }: Inbound): void {
+  req.socket.setDefaultEncoding('latin1')
+  res.flushHeaders()
 }
 
 function isBodyless(method: string | undefined, status: number): boolean {
@@ -146,7 +155,7 @@ async function pour(
   // Between two parts the application is silent, and upstream/ limits for how long.
   res.setTimeout(0)
   // Node holds the head back until the first part, to write both at once. In an event stream that may take hours.
-  const alone = setImmediate(() => res.flushHeaders())
+  const alone = setImmediate(() => sendHead(inbound))
   try {
     for await (const part of unbroken(body)) {
       clearImmediate(alone)
@@ -163,7 +172,7 @@ async function pour(
   } catch {
     clearImmediate(alone)
     // Cut before the first part: the head still shows that the request was executed.
-    res.flushHeaders()
+    sendHead(inbound)
     cut()
   }
 }

@@ -6,7 +6,7 @@
 import { expect, test } from 'vitest'
 import type { ProtectedRoute } from '../../../src/core/routes/route.ts'
 import type { ForwardedHeaders } from '../../../src/http/message/headers.ts'
-import { startApplication } from '../../support/application.ts'
+import { startApplication, startRawApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { openWire, route, startProxy } from '../../support/proxy.ts'
 
@@ -215,3 +215,33 @@ test('to the client: hop-by-hop fields, fields that Connection names and sidecar
     expect(second).not.toMatch(absent)
   expect(second.match(/^x-kept: .*$/gim)?.map((line) => line.trim())).toEqual(['X-Kept: 1', 'X-Kept: 2'])
 })
+
+const NAMED = 'X-Name: caf\xe9\r\nContent-Disposition: attachment; filename="caf\xc3\xa9.pdf"\r\n'
+
+// Bug: a head that was sent before its body, or without one, was written as UTF-8, so that each byte above ASCII became two. gunicorn and
+// others write head and body apart.
+test.each<[what: string, request: string, answer: string]>([
+  ['of HEAD', 'HEAD /open', `HTTP/1.1 200 OK\r\n${NAMED}Content-Length: 2\r\n\r\n`],
+  ['without content', 'POST /things', `HTTP/1.1 204 No Content\r\n${NAMED}\r\n`],
+  ['that begins with its head', 'GET /open', `HTTP/1.1 200 OK\r\n${NAMED}Content-Length: 2\r\n\r\n`],
+  [
+    'that is a stream',
+    'POST /things',
+    `HTTP/1.1 200 OK\r\n${NAMED}Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n`,
+  ],
+  [
+    'that breaks after its head',
+    'GET /open',
+    `HTTP/1.1 200 OK\r\n${NAMED}Transfer-Encoding: chunked\r\n\r\nno size\r\n`,
+  ],
+])(
+  'to the client: what is not ASCII in the head of an answer %s arrives byte for byte',
+  async (_what, request, answer) => {
+    await using application = await startRawApplication(Buffer.from(answer, 'latin1'))
+    await using proxy = await startProxy(application.origin)
+    await using wire = await openWire(proxy.port)
+    wire.send(`${request} HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\n\r\n`)
+    await eventually('a head', () => wire.received().includes('\r\n\r\n'))
+    for (const line of NAMED.trim().split('\r\n')) expect(wire.received()).toContain(`${line}\r\n`)
+  },
+)
