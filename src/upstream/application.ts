@@ -12,13 +12,13 @@ import type { Clock } from '../core/clock.ts'
 import { linesOf } from '../core/formats/header-lines.ts'
 import type { HeaderLine, HeaderList } from '../core/header-list.ts'
 import type { ForwardResult } from '../core/ports.ts'
+import { takeSoundAnswers } from './answer-parser.ts'
 import { Connection } from './connection.ts'
 import { readPastFailedWrites } from './early-answer.ts'
 import { type ApplicationRequest, exchange, type Reply } from './exchange.ts'
 import { AnswerLate, type Failure, failureOf } from './failure.ts'
 import { type Dispatching, shareConnections } from './shares.ts'
 import { type Tunnel, tunnel } from './tunnel.ts'
-import { passOverContinue } from './unasked-continue.ts'
 
 export type ApplicationAddress =
   | { readonly kind: 'http'; readonly origin: string }
@@ -146,7 +146,7 @@ function openPool(
     // The other parser is an experiment, which an environment variable of undici would choose.
     useMilo: false,
   })
-  passOverContinue(pool)
+  takeSoundAnswers(pool)
   return pool
 }
 

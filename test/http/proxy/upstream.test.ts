@@ -70,6 +70,31 @@ test.each<Row>([
     '200 replayed',
     1,
   ],
+  // Bug: taken for cut ones, so that each retry was executed again. RFC 9110, section 5.5: the spaces are no part of the value.
+  [
+    'a length with spaces around it',
+    `${OK}Content-Length:   2   \r\n\r\nok`,
+    'keep',
+    '200 created',
+    '200 replayed',
+    1,
+  ],
+  [
+    'a length with spaces, of nothing',
+    `${OK}Content-Length: 0 \r\n\r\n`,
+    'keep',
+    '200 created',
+    '200 replayed',
+    1,
+  ],
+  [
+    'a length with spaces, then the end',
+    `${OK}Content-Length: 2 \r\n\r\no`,
+    'end',
+    '502 indeterminate',
+    '409 in-progress',
+    1,
+  ],
   ['an unasked 100', `${CONTINUE}${OK}Content-Length: 2\r\n\r\nok`, 'keep', '200 created', '200 replayed', 1],
   [
     'unasked 100s, one with header lines, and early hints between them',
