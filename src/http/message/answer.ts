@@ -51,13 +51,18 @@ export type ProblemContext = {
   readonly instance: () => string
 }
 
+/**
+ * Its `error` repeats code and detail for clients that know the application and not us: Stripe's library for Node looks at no status, and
+ * returns every JSON object without `error` as what it asked for.
+ */
 export function problemAnswer(problem: Problem, context: ProblemContext, status?: IdempotencyStatus): Answer {
   const key = problem.idempotencyKey ?? context.idempotencyKey
   const { recordKey } = context
-  const document = problemDocument({ ...problem, idempotencyKey: key, recordKey }, context.instance())
+  const { code, detail } = problem
+  const more = { ...problem.more, error: { code, message: detail } }
+  const document = problemDocument({ ...problem, idempotencyKey: key, recordKey, more }, context.instance())
   const headers =
     status === undefined ? document.headers : [...document.headers, [STATUS_HEADER, status] as const]
-  const { code } = problem
   return { ...document, headers, decision: decisionOf(code, status), detail: code }
 }
 

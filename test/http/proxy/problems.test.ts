@@ -281,6 +281,17 @@ const scenarios: Record<ProblemCode, () => Promise<Problem>> = {
   },
 }
 
+/** Bug: Stripe's library for Node, which looks for `error` and at no status, returned a refusal as the payment that it had asked for. */
+test.each<[code: ProblemCode]>([
+  ['request-in-progress'],
+  ['key-reused'],
+  ['quorum-unavailable'],
+  ['application-reset'],
+])('%s is an error for clients that know one by `error` alone', async (code) => {
+  const { document } = await scenarios[code]()
+  expect(document.error).toEqual({ code, message: document.detail })
+})
+
 describe('every code is reached, with status and title of the table', () => {
   test.each(PROBLEM_CODES)('%s', async (code) => {
     const { status, document, retryAfter } = await scenarios[code]()
