@@ -40,7 +40,8 @@ export function noticePassingCredentials(
 }
 
 /** Schemes with a signature, a counter or a ticket of one request. */
-const SIGNED = /^(aws4-.+|digest|hawk|signature|ntlm|negotiate)$|hmac/i
+const SIGNED =
+  /^(aws|aws4-.+|digest|hawk|negotiate|ntlm|sharedkey|sharedkeylite|signature|wechatpay2-.+)$|hmac/i
 
 /** The scheme is cut off first: a client chooses how long a line without a space is. */
 function signedBy(line: string, { name }: ProtectedRoute): Passing | undefined {

@@ -69,6 +69,11 @@ test.each([
   ['HMAC a:b', 'HMAC'],
   ['acme-hmac-sha256 a:b', 'acme-hmac-sha256'],
   ['hawk id="a", mac="b"', 'hawk'],
+  // Storage of Azure, S3 before its fourth signature, WeChat Pay.
+  ['SharedKey account:c2lnbmVk', 'SharedKey'],
+  ['SharedKeyLite account:c2lnbmVk', 'SharedKeyLite'],
+  ['AWS AKIA:c2lnbmVk', 'AWS'],
+  ['WECHATPAY2-SHA256-RSA2048 mchid="1",nonce_str="a",signature="b"', 'WECHATPAY2-SHA256-RSA2048'],
   ['Negotiate YII=', 'Negotiate'],
 ])('%s is another client with every request: a warning, once', (line, scheme) => {
   expect(saidOf(line, line)).toEqual([{ route: 'pay', kind: 'signed', scheme }])
