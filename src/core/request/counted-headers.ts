@@ -122,11 +122,14 @@ export const SAYING_WHICH = {
     'x-goog-message-number',
     'x-goog-resource-id',
     'x-goog-resource-state',
-    // Which run of a schedule: Google Cloud Scheduler, Elastic Beanstalk, the cron binding of Dapr.
+    // Which run of a schedule: Google Cloud Scheduler, Elastic Beanstalk, the cron binding of Dapr, and which action of which run: Azure
+    // Logic Apps. Their `x-ms-client-request-id` is one for each attempt.
     'x-cloudscheduler-jobname',
     'x-cloudscheduler-scheduletime',
     'x-aws-sqsd-scheduled-at',
     'readtimeutc',
+    'x-ms-workflow-run-id',
+    'x-ms-action-tracking-id',
   ],
   /** Whole names, or behind a dash. Senders keep all of them when they deliver the same event again. */
   endings: [
@@ -179,8 +182,6 @@ export const SAYING_WHICH_REQUEST = {
     'idempotence-uuid',
     'idempotent-key',
     'retry-key',
-    // The libraries of Azure and Microsoft Graph keep it over their retries.
-    'client-request-id',
   ],
 } as const
 

@@ -161,6 +161,8 @@ test.each([
   'x-atlassian-webhook-identifier',
   'readtimeutc',
   'x-hookdeck-eventid',
+  'x-ms-workflow-run-id',
+  'x-ms-action-tracking-id',
   'metadata-messageid',
 ])('%s says what happened', (name) => expect(saysWhich(name)).toBe(true))
 
@@ -197,7 +199,6 @@ test.each([
   'paypal-request-id',
   'repeatability-request-id',
   'x-line-retry-key',
-  'x-ms-client-request-id',
 ])('%s says which request it is', (name) => expect(saysWhichRequest(name)).toBe(true))
 
 // The key itself; what each hop or each attempt has of its own.
@@ -207,6 +208,7 @@ test.each([
   'x-request-id',
   'x-correlation-id',
   'repeatability-first-sent',
+  'x-ms-client-request-id',
   'x-stainless-retry-count',
   'x-idempotency-expires',
 ])('%s does not', (name) => expect(saysWhichRequest(name)).toBe(false))

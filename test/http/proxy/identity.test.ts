@@ -292,6 +292,7 @@ test.each<[what: string, header: string, first: string, second: string]>([
   ['another message of a binding', 'metadata.MessageId', 'm-1', 'm-2'],
   // Bug: of two updates of one ticket, sent with one body, the second was dropped.
   ['another invocation of a webhook', 'x-zendesk-webhook-invocation-id', '8350205582', '8350205583'],
+  ['another run of a workflow', 'x-ms-workflow-run-id', '0858CU21', '0858CU22'],
   ['another run of a cron binding', 'readtimeutc', '10:00:00', '10:00:15'],
 ])(
   'by content, %s is another event; with a key, the key says which event it is',
