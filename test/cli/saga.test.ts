@@ -45,10 +45,10 @@ test('where nothing says which database, the command says what to give', async (
 test('migrate prints what it applied, once; a dry run prints what it would apply', async () => {
   const fresh = (...args: string[]) => run('--schema', 'by_command', 'migrate', ...args)
   expect((await fresh('--dry-run')).stdout).toBe(
-    'would apply: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13; version 0\n',
+    'would apply: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14; version 0\n',
   )
-  expect((await fresh()).stdout).toBe('applied: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13; version 13\n')
-  expect((await fresh()).stdout).toBe('applied: nothing; version 13\n')
+  expect((await fresh()).stdout).toBe('applied: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14; version 14\n')
+  expect((await fresh()).stdout).toBe('applied: nothing; version 14\n')
 })
 
 test('without a number migrate keeps the partitions of the services, whatever their count', async () => {

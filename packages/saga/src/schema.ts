@@ -273,6 +273,10 @@ DROP INDEX {s}.outbox_of_partition;`
 const oldestKits = `
 ALTER TABLE {s}.schema_migrations ADD COLUMN oldest_kit integer;`
 
+/** Each consumer looks for letters to replay every second, and would read all that wait for a decision. */
+const replayingLetters = `
+CREATE INDEX dead_letters_replaying ON {s}.dead_letters (consumer_id) WHERE status = 'replaying';`
+
 export const migrations: readonly Migration[] = [
   { version: 1, name: 'idempotency keys and fences', sql: idempotencyKeys },
   { version: 2, name: 'outbox and dead letters', sql: outbox },
@@ -287,4 +291,5 @@ export const migrations: readonly Migration[] = [
   { version: 11, name: 'an index of taken messages of the mailbox', sql: takenMessages },
   { version: 12, name: 'messages for later apart from those for now', sql: scheduledMessages },
   { version: 13, name: 'which kits work on later tables', sql: oldestKits, oldestKit: 12 },
+  { version: 14, name: 'an index of dead letters to replay', sql: replayingLetters, oldestKit: 12 },
 ]
