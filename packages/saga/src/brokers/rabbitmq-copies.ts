@@ -2,11 +2,13 @@
  * Sends copies of messages into the delay queues, each confirmed before it counts.
  *
  * Owns a connection that only publishes. While the node has an alarm (memory, disk) it reads nothing more from a
- * connection that has published: on the one that consumes, no acknowledgement would reach it.
+ * connection that has published: on the one that consumes, no acknowledgement would reach it. Without a confirm in time the connection
+ * is made anew.
  *
  * Source: RabbitMQ documentation, "Memory and Disk Alarms".
  */
 import type { ConsumeMessage } from 'amqplib'
+import type { Clock } from '../core.ts'
 import { BrokerUnavailableError, PublishDeferredError, PublishRefusedError } from '../errors.ts'
 import { delayBucketMs } from './delay-buckets.ts'
 import { delayQueue } from './rabbitmq-declarations.ts'
@@ -27,14 +29,22 @@ import {
  */
 export class NotCopiedError extends Error {}
 
+/**
+ * A queue that has lost its majority confirms nothing, and its channel may go on so when the majority is back. What waits for the
+ * confirm is in progress, and takes the place of others.
+ */
+const confirmMaxMs = 10_000
+
 export class Copies {
   readonly #options: RabbitMqOptions & { readonly queue: string }
   readonly #concurrency: number
+  readonly #clock: Clock
   #link: Promise<Link> | undefined
 
-  constructor(options: RabbitMqOptions & { readonly queue: string }, concurrency: number) {
+  constructor(options: RabbitMqOptions & { readonly queue: string }, concurrency: number, clock: Clock) {
     this.#options = options
     this.#concurrency = concurrency
+    this.#clock = clock
   }
 
   /** @throws NotCopiedError */
@@ -65,9 +75,13 @@ export class Copies {
       returned ||= properties.headers?.[copyHeader.id] === copyId
     }
     channel.on('return', onReturn)
+    const late = () => cut(link, new Error(`RabbitMQ has not confirmed a copy in the queue ${queue}`))
+    const timer = this.#clock.timer(confirmMaxMs, late)
+    const options = copyOptions(raw, copyId)
     try {
-      await confirmed(link, { exchange: '', routingKey: queue }, raw.content, copyOptions(raw, copyId))
+      await confirmed(link, copyId, { exchange: '', routingKey: queue }, raw.content, options)
     } finally {
+      timer.cancel()
       channel.off('return', onReturn)
     }
     if (returned) throw new PublishRefusedError(`the queue ${queue} is gone`)

@@ -25,10 +25,10 @@ export type Lane = {
   readonly closed: Promise<never>
   readonly end: (error?: Error) => void
   /**
-   * One for each publish without a confirm; all are called when the channel ends. A race with `closed` would leave a
+   * One for each publish without a confirm, by its id; all are called when the channel ends. A race with `closed` would leave a
    * reaction there for every message, for as long as the channel lives.
    */
-  readonly unconfirmed: Set<(error: BrokerUnavailableError) => void>
+  readonly unconfirmed: Map<string, (error: BrokerUnavailableError) => void>
   /** Called before a publish: what is published in one turn of the event loop is one write. */
   readonly gather: () => void
   /** Ids of messages that no queue takes. A return precedes the message's confirm (AMQP 0-9-1, basic.return). */
@@ -48,10 +48,10 @@ export async function laneOn(model: ChannelModel): Promise<Lane> {
   const channel = await model.createConfirmChannel()
   const ended = Promise.withResolvers<never>()
   ended.promise.catch(() => {})
-  const unconfirmed: Lane['unconfirmed'] = new Set()
+  const unconfirmed: Lane['unconfirmed'] = new Map()
   const endWith = (error: BrokerUnavailableError) => {
     ended.reject(error)
-    for (const reject of unconfirmed) reject(error)
+    for (const reject of unconfirmed.values()) reject(error)
     unconfirmed.clear()
   }
   const end = (error?: Error) =>
@@ -112,21 +112,22 @@ export async function connect({ url, heartbeatSeconds = 10 }: RabbitMqOptions): 
 
 export function confirmed(
   { channel, unconfirmed, gather }: Lane,
+  id: string,
   { exchange, routingKey }: Route,
   body: Buffer,
   options: Options.Publish,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
-    unconfirmed.add(reject)
+    unconfirmed.set(id, reject)
     gather()
     try {
       channel.publish(exchange, routingKey, body, options, (error) => {
-        unconfirmed.delete(reject)
+        unconfirmed.delete(id)
         if (error === null || error === undefined) resolve()
         else reject(noRoom(error))
       })
     } catch (error) {
-      unconfirmed.delete(reject)
+      unconfirmed.delete(id)
       reject(notSent(error))
     }
   })

@@ -45,12 +45,20 @@ export type RabbitMqPublisherOptions = RabbitMqOptions & {
   readonly route?: (message: OutboundMessage) => Route
 }
 
+/**
+ * The channel of a destination whose queue has lost its majority: RabbitMQ confirms nothing then, and a channel that has waited for the
+ * queue may get no confirm of it when the majority is back, while a new one does.
+ */
+type Apart = { readonly opening: Promise<Lane>; lane: Lane | undefined }
+
 export function createRabbitMqPublisher(options: RabbitMqPublisherOptions): MessagePublisher {
   requireNotNegative({ heartbeatSeconds: options.heartbeatSeconds })
   const route = options.route ?? (({ destination }) => ({ exchange: '', routingKey: destination }))
   let link: Promise<Link> | undefined
   let blocked = false
   let trials: Promise<unknown> = Promise.resolve()
+  /** By destination. */
+  const apart = new Map<string, Apart>()
 
   async function open(): Promise<Link> {
     link ??= connect(options).then((fresh) => {
@@ -74,13 +82,40 @@ export function createRabbitMqPublisher(options: RabbitMqPublisherOptions): Mess
   }
   const forget = () => {
     link = undefined
+    apart.clear()
+  }
+
+  function openLane({ model, closed }: Link): Promise<Lane> {
+    return Promise.race([laneOn(model), closed]).catch((error: unknown) => {
+      throw new BrokerUnavailableError('RabbitMQ gives no channel', { cause: error })
+    })
+  }
+
+  /** The next try of a message whose last one was not confirmed goes over a new channel, and so does what follows to its destination. */
+  function laneFor(link: Link, { destination, messageId }: OutboundMessage): Lane | Promise<Lane> {
+    const own = apart.get(destination)
+    const lane = own === undefined ? link : own.lane
+    if (lane === undefined) return own!.opening
+    if (!lane.unconfirmed.has(messageId)) return lane
+    const fresh: Apart = { opening: openLane(link), lane: undefined }
+    apart.set(destination, fresh)
+    if (own !== undefined) void lane.channel.close().catch(() => {})
+    const leave = () => {
+      if (apart.get(destination) === fresh) apart.delete(destination)
+    }
+    fresh.opening.then((opened) => {
+      fresh.lane = opened
+      opened.closed.catch(leave)
+    }, leave)
+    return fresh.opening
   }
 
   async function send(lane: Lane, message: OutboundMessage): Promise<void> {
     if (blocked) throw new BrokerUnavailableError('RabbitMQ has blocked publishers (memory or disk alarm)')
     const { returned } = lane
     returned.delete(message.messageId)
-    await confirmed(lane, route(message), Buffer.from(message.body), optionsOf(message))
+    const { body, messageId } = message
+    await confirmed(lane, messageId, route(message), Buffer.from(body), optionsOf(message))
     if (returned.delete(message.messageId))
       throw new PublishRefusedError(`no queue would get a message for ${message.destination}`)
   }
@@ -89,10 +124,7 @@ export function createRabbitMqPublisher(options: RabbitMqPublisherOptions): Mess
   function sendAlone(message: OutboundMessage, signal: AbortSignal): Promise<void> {
     const trial = trials.then(async () => {
       signal.throwIfAborted()
-      const { model, closed } = await open()
-      const lane = await Promise.race([laneOn(model), closed]).catch((error: unknown) => {
-        throw new BrokerUnavailableError('RabbitMQ gives no channel', { cause: error })
-      })
+      const lane = await openLane(await open())
       try {
         await send(lane, message)
       } catch (error) {
@@ -110,7 +142,7 @@ export function createRabbitMqPublisher(options: RabbitMqPublisherOptions): Mess
     silenceIsOutage: true,
     async publish(message, signal) {
       try {
-        await send(await open(), message)
+        await send(await laneFor(await open(), message), message)
       } catch (error) {
         if (!(error instanceof ChannelRefusedError)) throw error
         await sendAlone(message, signal)
@@ -159,8 +191,8 @@ class RabbitMqSession implements Session {
   constructor(options: RabbitMqSubscriberOptions, deliveries: Deliveries) {
     this.#options = options
     this.#deliveries = deliveries
-    this.#copies = new Copies(options, deliveries.concurrency)
     this.#clock = options.clock ?? processClock
+    this.#copies = new Copies(options, deliveries.concurrency, this.#clock)
   }
 
   begin(): Promise<void> {
