@@ -101,6 +101,13 @@ test('a server without JetStream is away: it refuses no message', async () => {
     const sent = publisher.publish(outbound('orders', 1), new AbortController().signal)
     await expect(sent).rejects.toBeInstanceOf(BrokerUnavailableError)
     await expect(sent).rejects.toThrow('JetStream did not answer: it is not enabled')
+    // Bug: the consumer was told to create the stream.
+    const begun = createNatsSubscriber({ connection, stream: 'orders', durable: 'orders' }).subscribe(
+      async () => ({ kind: 'ack' }),
+      { concurrency: 1, onError: () => {} },
+    )
+    await expect(begun).rejects.toMatchObject({ code: 'broker_unavailable' })
+    await expect(begun).rejects.toThrow('JetStream did not answer: it is not enabled')
   } finally {
     await publisher.close()
   }

@@ -67,13 +67,15 @@ function unanswered(cause: unknown, stream: Found, subject: string): Error {
       noRoomDelayMs,
       { cause },
     )
-  return new BrokerUnavailableError(
-    isWithoutResponder(cause)
-      ? 'JetStream did not answer: it is not enabled, or its servers have no majority'
-      : 'NATS did not answer',
-    { cause },
-  )
+  return isWithoutResponder(cause)
+    ? jetStreamAway(cause)
+    : new BrokerUnavailableError('NATS did not answer', { cause })
 }
+
+const jetStreamAway = (cause: unknown) =>
+  new BrokerUnavailableError('JetStream did not answer: it is not enabled, or its servers have no majority', {
+    cause,
+  })
 
 /**
  * The message's fault: an error that the stream replied (but that it has no room), what the client refuses to send, such as too
@@ -102,9 +104,15 @@ const passingCodes: readonly unknown[] = [10002, 10158]
  * a message is another 4xx, and two of those are not.
  */
 function hasNoRoom(error: unknown): boolean {
-  if (nameOf(error) !== 'JetStreamApiError') return false
-  const { status, code } = error as { status?: unknown; code?: unknown }
-  return Number(status) >= 500 || status === 429 || passingCodes.includes(code)
+  const { status, code } = (error ?? {}) as { status?: unknown; code?: unknown }
+  return (
+    isPassing(error) ||
+    (nameOf(error) === 'JetStreamApiError' && (status === 429 || passingCodes.includes(code)))
+  )
+}
+
+function isPassing(error: unknown): boolean {
+  return nameOf(error) === 'JetStreamApiError' && Number((error as { status?: unknown }).status) >= 500
 }
 
 /** The server answers, and has no such consumer or stream any more. */
@@ -112,11 +120,20 @@ export function isGone(error: unknown): boolean {
   return ['ConsumerNotFoundError', 'StreamNotFoundError'].includes(nameOf(error))
 }
 
-/** The server, or the client for it, refuses the stream or the consumer as it is declared here: it is not out of reach. */
+/**
+ * The server, or the client for it, refuses the stream or the consumer as it is declared here: it is not out of reach. With a 5xx it
+ * refuses nothing: it cannot do it now.
+ */
 export function declarationRefusal(
   { stream, durable }: { readonly stream: string; readonly durable: string },
   error: unknown,
 ): Error | undefined {
+  if (isWithoutResponder(error)) return jetStreamAway(error)
+  if (isPassing(error))
+    return new BrokerUnavailableError(
+      `NATS cannot declare the consumer ${durable} of the stream ${stream} now (${errorText(error)})`,
+      { cause: error },
+    )
   if (!declarationErrors.includes(nameOf(error))) return undefined
   return new BrokerDeclarationRefusedError(
     `NATS refuses the consumer ${durable} of the stream ${stream} (${errorText(error)}); create the stream, or name its subjects, which no other stream may have`,
@@ -126,7 +143,6 @@ export function declarationRefusal(
 
 const declarationErrors = [
   'JetStreamApiError',
-  'JetStreamNotEnabled',
   'StreamNotFoundError',
   'InvalidArgumentError',
   'InvalidNameError',

@@ -169,9 +169,10 @@ class NatsSession implements Session {
     const { stream, subjects, durable } = this.#options
     const manager = await jetstreamManager(connection)
     if (subjects !== undefined)
-      await manager.streams
-        .info(stream)
-        .catch(() => manager.streams.add({ name: stream, subjects: [...subjects] }))
+      await manager.streams.info(stream).catch((error: unknown) => {
+        if (!isGone(error)) throw error
+        return manager.streams.add({ name: stream, subjects: [...subjects] })
+      })
     const changeable = {
       ack_wait: this.#ackWaitMs * 1_000_000,
       // The inbox counts attempts.
