@@ -98,6 +98,7 @@ async function migrated(
     await tx.query(`SELECT set_config('lock_timeout', $1, true)`, [`${Math.ceil(lockWaitMs)}ms`])
   }
   if (!(await exists(tx, kit.schemaName))) {
+    await requireEncoding(tx)
     if (dryRun) return { applied: migrations.map(({ version }) => version), version: 0 }
     for (const statement of prologue(s)) await tx.query(statement)
   }
@@ -117,6 +118,18 @@ async function exists(tx: Tx, schemaName: string): Promise<boolean> {
     `${identifier(schemaName)}.schema_migrations`,
   ])
   return rows[0]!.found === true
+}
+
+/** SQL_ASCII takes any bytes. Any other lacks characters: a message that has one could neither be handled nor be a dead letter. */
+const encodings: readonly unknown[] = ['UTF8', 'SQL_ASCII']
+
+async function requireEncoding(tx: Tx): Promise<void> {
+  const { rows } = await tx.query(`SELECT current_setting('server_encoding') AS encoding`)
+  const { encoding } = rows[0]!
+  if (encodings.includes(encoding)) return
+  throw new SagaConfigError(
+    `the database is encoded in ${String(encoding)}, which does not have every character of a message; create one with ENCODING 'UTF8'`,
+  )
 }
 
 type Applied = { readonly version: number; readonly checksum: string; readonly oldestKit: string | null }
