@@ -29,13 +29,23 @@ const isForbidden = (error: unknown) =>
     (one) => nameOf(one) === 'PermissionViolationError',
   )
 
-/** What an error of a publish says. `lookUp` asks the server for the stream of the subject. */
-export async function faultOf(error: unknown, lookUp: () => Promise<void>, subject: string): Promise<Error> {
+export type Sent = {
+  readonly subject: string
+  /** Asks the server for the stream of the subject. */
+  readonly lookUp: () => Promise<void>
+  /** Whether the message was sent over the connection that there is now. */
+  readonly isSameConnection: () => boolean
+}
+
+/** What an error of a publish says. */
+export async function faultOf(error: unknown, { subject, lookUp, isSameConnection }: Sent): Promise<Error> {
   if (nameOf(error) === 'TimeoutError' || isWithoutResponder(error) || isNoConfirm(error)) {
     const stream = await found(lookUp)
     if (stream === 'absent')
       return new PublishRefusedError(`no stream takes the subject ${subject}`, { cause: error })
-    if (!isNoConfirm(error)) return unanswered(error, stream, subject)
+    // The answer was lost with its connection: that says nothing about the stream.
+    const isLost = stream === 'present' && !isSameConnection()
+    if (!isNoConfirm(error)) return unanswered(error, isLost ? 'unknown' : stream, subject)
   }
   return translated(error, subject)
 }
@@ -57,7 +67,7 @@ async function found(lookUp: () => Promise<void>): Promise<Found> {
 function unanswered(cause: unknown, stream: Found, subject: string): Error {
   if (stream === 'present')
     return new PublishDeferredError(
-      `the stream of ${subject} does not answer: it has no leader now`,
+      `the stream of ${subject} does not answer: it has no leader, or no majority, now`,
       noRoomDelayMs,
       { cause },
     )

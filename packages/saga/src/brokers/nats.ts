@@ -84,6 +84,7 @@ export function createNatsPublisher({
     async publish(message) {
       const { connection, stream } = await open()
       const { destination } = message
+      const sentTo = connection.info
       const headers = natsHeaders()
       for (const [name, value] of Object.entries({ ...message.headers, ...propertiesOf(message) }))
         headers.set(name, value)
@@ -93,7 +94,13 @@ export function createNatsPublisher({
         // The client takes any JSON for a confirm.
         if (typeof confirm.stream !== 'string') throw new SyntaxError('the reply names no stream')
       } catch (error) {
-        throw await faultOf(error, () => lookUp(connection, destination, timeoutMs), destination)
+        throw await faultOf(error, {
+          subject: destination,
+          lookUp: () => lookUp(connection, destination, timeoutMs),
+          isSameConnection: () =>
+            connection.info?.server_id === sentTo?.server_id &&
+            connection.info?.client_id === sentTo?.client_id,
+        })
       }
     },
     async close() {
