@@ -271,7 +271,7 @@ test('sagas from before the migration are listed after it', async () => {
   const s = kit.schema
   await kit.pool.query(`DELETE FROM ${s}.schema_migrations WHERE version >= 10`)
   await kit.pool.query(`ALTER TABLE ${s}.schema_migrations DROP COLUMN oldest_kit`)
-  await kit.pool.query(`DROP INDEX ${s}.mailbox_taken`)
+  await kit.pool.query(`DROP INDEX ${s}.mailbox_taken, ${s}.dead_letters_replaying`)
   await kit.pool.query(`ALTER TABLE ${s}.outbox DROP COLUMN scheduled`)
   await kit.pool.query(`CREATE INDEX outbox_of_partition ON ${s}.outbox (partition, id)`)
   await kit.pool.query(`ALTER TABLE ${s}.saga_instances DROP COLUMN driven_by`)
