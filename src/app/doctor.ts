@@ -6,7 +6,7 @@ import { withoutBrackets } from '../config/addresses.ts'
 import { certificatesIn } from '../config/certificates.ts'
 import type { Config } from '../config/load.ts'
 import { SILENT } from '../core/events.ts'
-import type { Installation, NodeSeen } from '../core/health/checkup.ts'
+import type { Installation, NodeAtSidecar, NodeSeen } from '../core/health/checkup.ts'
 import { majorityOf } from '../core/units.ts'
 import { systemClock } from '../system/clock.ts'
 import { openClusters } from './redis-groups.ts'
@@ -58,6 +58,7 @@ export async function installation(
     wallMs: systemClock.wallMs(),
     application: await applicationOf(config),
     versions: { own: version, admin, sidecar: await versionAt(admin) },
+    atSidecar: await nodesAt(admin),
     rules: { names: guarded.map(({ name }) => name), builtIn },
   }
 }
@@ -109,4 +110,20 @@ async function versionAt(admin: string): Promise<string | undefined> {
   } catch {
     return undefined
   }
+}
+
+/** As its readiness shows them, with 200 or 503. */
+async function nodesAt(admin: string): Promise<Installation['atSidecar']> {
+  try {
+    const answer = await fetch(new URL('/readyz', admin), { signal: AbortSignal.timeout(ADMIN_WITHIN_MS) })
+    const { nodes } = (await answer.json()) as { readonly nodes?: unknown }
+    return Array.isArray(nodes) && nodes.every(isNodeAtSidecar) ? nodes : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Another program may answer there. */
+function isNodeAtSidecar(node: Partial<NodeAtSidecar> | null): node is NodeAtSidecar {
+  return typeof node?.name === 'string' && typeof node.state === 'string'
 }

@@ -1,5 +1,7 @@
 /** `fencepost doctor` on real nodes. Its judgements are in test/core/health/checkup.test.ts. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { doctor } from '../../src/cli/doctor.ts'
 import { startApplication } from '../support/application.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
@@ -33,6 +35,22 @@ test('each check is one line with its verdict, and nothing is changed on the nod
   expect(stdout).toMatch(
     /^unknown {2}sidecar version {2}no sidecar answers at http:\/\/127\.0\.0\.1:9: run this in its pod/m,
   )
+})
+
+// Bug: `doctor` looks at the nodes for itself, and showed three votes while running sidecars had suspended two of them for their clocks.
+test('a node that votes and that the running sidecar does not count is named', async () => {
+  const nodes = [
+    { name: 'redis-0', state: 'suspended', reason: 'its clock was stepped' },
+    { name: 'redis-1', state: 'suspended', reason: 'its clock was stepped' },
+    { name: 'redis-2', state: 'voting' },
+  ]
+  const admin = createServer((_, response) => response.writeHead(503).end(JSON.stringify({ nodes })))
+  onTestFinished(() => void admin.close())
+  await new Promise<void>((resolve) => admin.listen(0, '127.0.0.1', resolve))
+  const at = `http://127.0.0.1:${(admin.address() as AddressInfo).port}`
+  const { exitCode, stdout } = await run('--admin', at)
+  expect(exitCode).toBe(1)
+  expect(stdout).toMatch(/^failed {3}sidecar votes .* counts 1 of 3 nodes: redis-0 .* is suspended there/m)
 })
 
 test('of the application it says whether it takes connections; without a proxy there is none', async () => {

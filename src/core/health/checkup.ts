@@ -60,7 +60,17 @@ export type Installation = {
   readonly application: { readonly address: string; readonly fault: string | undefined } | undefined
   /** This program's version, and the one of the sidecar at the admin address; undefined: it did not answer. */
   readonly versions: { readonly own: string; readonly admin: string; readonly sidecar: string | undefined }
+  /** The nodes as that sidecar sees them; undefined: it did not say. */
+  readonly atSidecar?: readonly NodeAtSidecar[] | undefined
   readonly rules: { readonly names: readonly string[]; readonly builtIn: boolean }
+}
+
+export type NodeAtSidecar = {
+  readonly name: string
+  /** Of several groups. */
+  readonly group?: string | undefined
+  readonly state: string
+  readonly reason?: string | undefined
 }
 
 const DAY_MS = 86_400_000
@@ -89,6 +99,7 @@ export function checkup(of: Installation): readonly Finding[] {
     ...certificates(of),
     ...application(of),
     sidecar(of),
+    ...sidecarVotes(of),
   ]
 }
 
@@ -313,6 +324,24 @@ function application({ application: behind }: Installation): Finding[] {
       ? `${address} takes connections`
       : `${address} takes no connection from here (${fault}), and where a sidecar meets the same, requests get 502: start it, or set FENCEPOST_UPSTREAM right; if it is on localhost, run this in the pod`
   return [finding('application', fault === undefined ? 'ok' : 'warning', says)]
+}
+
+/** What it does not count although the node itself would vote: of a clock that was stepped running sidecars alone know. */
+function sidecarVotes({ versions: { admin }, atSidecar = [], groups, required }: Installation): Finding[] {
+  return groups.flatMap((group) => {
+    const seen = atSidecar.filter((node) => (node.group ?? '') === group.name)
+    const counted = seen.filter(({ state }) => state === 'voting').length
+    const voting = new Set(group.nodes.flatMap(({ name, state }) => (state === 'voting' ? [name] : [])))
+    const why = seen
+      .filter(({ name, state }) => state !== 'voting' && voting.has(name))
+      .map(
+        ({ name, state, reason = '' }) =>
+          `${name} votes when it is asked from here and is ${state} there (${reason})`,
+      )
+    if (why.length === 0) return []
+    const says = `the sidecar at ${admin} counts ${counted} of ${seen.length} nodes${inGroup(group)}: ${why.join(', ')}; where it is suspended, see FencepostClockStepped in docs/operations/runbooks.md`
+    return [finding('sidecar votes', counted < required ? 'failed' : 'warning', says)]
+  })
 }
 
 function sidecar({ versions: { own, admin, sidecar: theirs } }: Installation): Finding {

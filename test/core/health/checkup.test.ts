@@ -39,6 +39,8 @@ function node(at: number, differs: Partial<NodeSeen> = {}, details: Partial<Node
   return { ...sound, details: { ...DETAILS, ...details }, ...differs }
 }
 
+const at = (name: string, state = 'voting') => ({ name, state, reason: 'its clock' })
+
 const SOUND = [node(0), node(1), node(2)]
 
 function findings(nodes: readonly NodeSeen[], differs: Partial<Installation> = {}): readonly Finding[] {
@@ -267,6 +269,18 @@ test.each<[verdict: Finding['verdict'], check: string, differs: Partial<Installa
     'sidecar version',
     { versions: { own: '1.0.0', admin: 'a', sidecar: undefined } },
     /no sidecar answers at a/,
+  ],
+  [
+    'warning',
+    'sidecar votes',
+    { atSidecar: [at('redis-0', 'suspended'), at('redis-1'), at('redis-2')] },
+    /counts 2 of 3 nodes: redis-0 votes when it is asked from here and is suspended there \(its clock\); .*FencepostClockStepped/,
+  ],
+  [
+    'failed',
+    'sidecar votes',
+    { atSidecar: [at('redis-0', 'suspended'), at('redis-1', 'down'), at('redis-2')] },
+    /counts 1 of 3 nodes/,
   ],
   ['warning', 'rules', { rules: { names: [], builtIn: false } }, /no route is protected/],
   [
