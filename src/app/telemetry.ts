@@ -153,6 +153,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
         ...view,
         voting: view.state === 'voting',
         quarantined: view.state === 'quarantined',
+        down: view.state === 'down',
         refusesWrites: refusesWrites(view),
       }))
       recordStanding(metrics, { ...watched, nodes, readiness: verdict(watched) })

@@ -8,6 +8,7 @@
 
 import type { ClaimEnd, CoreEvent } from '../core/events.ts'
 import type { ReadinessReason } from '../core/health/readiness.ts'
+import { provenOffsetMs } from '../core/nodes/clock-samples.ts'
 import { isOurs } from '../core/record/own-keys.ts'
 import type { Subscriber } from './fan-out.ts'
 import { entrypointLabel, OTHER_ROUTE, READINESS_REASONS } from './metric-table.ts'
@@ -46,6 +47,8 @@ type NodeStandingNow = {
   readonly group?: string
   readonly voting: boolean
   readonly quarantined: boolean
+  /** It can't be asked. */
+  readonly down?: boolean
   /** It votes, and only reads count on it. */
   readonly refusesWrites?: boolean
   readonly startedWallMs?: number
@@ -110,7 +113,7 @@ export function countEvents(
         metrics.damaged.add(1)
         return
       case 'clock_offset':
-        metrics.clockSkew.set({ node: event.node }, event.offsetMs / 1000)
+        metrics.clockSkew.set({ node: event.node }, provenOffsetMs(event) / 1000)
         return
       case 'cluster_replaced':
         metrics.clusterReplaced.set(1)
@@ -158,7 +161,9 @@ export function recordStanding(metrics: Metrics, standing: Standing): void {
     (all = []) => all.filter(({ voting, refusesWrites = false }) => voting && !refusesWrites).length,
   )
   metrics.reachableNodes.set(reachable.length === 0 ? 0 : Math.min(...reachable))
-  for (const { name: node, voting, refusesWrites = false, startedWallMs, memoryShare } of nodes) {
+  for (const { name: node, voting, refusesWrites = false, startedWallMs, memoryShare, down } of nodes) {
+    // What it showed before it hung is no longer known.
+    if (down === true) metrics.clockSkew.set({ node }, Number.NaN)
     metrics.nodeUp.set({ node }, voting ? 1 : 0)
     metrics.nodeRefusesWrites.set({ node }, refusesWrites ? 1 : 0)
     metrics.nodeStart.set({ node }, (startedWallMs ?? Number.NaN) / 1000)

@@ -176,7 +176,7 @@ function nodeMetrics({ counter, counterByTwo, gauge, histogramBy }: Kinds, node:
     ),
     clockSkew: gauge(
       'fencepost_redis_clock_skew_seconds',
-      'Clock of the node minus clock of the sidecar; NaN where it is not known.',
+      'Clock of the node minus clock of the sidecar, as far as it is surely off; NaN where it is not known.',
       { node },
       Number.NaN,
     ),

@@ -383,7 +383,20 @@ describe('what is counted when', () => {
         skewed: false,
         changed: false,
       },
-      { 'fencepost_redis_clock_skew_seconds{node="redis-2"}': -0.02 },
+      { 'fencepost_redis_clock_skew_seconds{node="redis-2"}': -0.019 },
+    ],
+    // Bug: one late answer of a node on a busy machine read as a clock that is 354 ms off, and fired FencepostClockSkewHigh.
+    [
+      'an offset that a late answer may have made is none',
+      {
+        kind: 'clock_offset',
+        node: 'redis-2',
+        offsetMs: 354,
+        uncertaintyMs: 360,
+        skewed: false,
+        changed: false,
+      },
+      { 'fencepost_redis_clock_skew_seconds{node="redis-2"}': 0 },
     ],
     [
       'a breaker that lets one command through is not closed yet',
@@ -512,6 +525,27 @@ describe('what is counted when', () => {
     expect(shown('application_p99')).toEqual([4, Number.NaN, 0.2])
     expect(shown('lease_configured')).toEqual([30, Number.NaN, 10])
     expect(shown('lease_suggested')).toEqual([12.205, Number.NaN, 1.6])
+  })
+
+  // Bug: a node that hung kept the last offset of its clock, and an alert about its clock fired for as long as it was down.
+  test('of the clock of a node that is down nothing is known', async () => {
+    const { metrics, count, series } = metricsOf()
+    const of = (node: string) => `fencepost_redis_clock_skew_seconds{node="${node}"}`
+    for (const node of ['redis-0', 'redis-1'])
+      count({ kind: 'clock_offset', node, offsetMs: 61, uncertaintyMs: 1, skewed: false, changed: false })
+    recordStanding(metrics, {
+      nodes: NODES.map((name) => ({ name, voting: false, quarantined: false, down: name === 'redis-0' })),
+      inFlight: 0,
+      bodyBytes: 0,
+      bodyLimitBytes: 1,
+      leasesReserved: 0,
+      writeBackPending: 0,
+      sweeping: undefined,
+      readiness: { failing: new Set(), p95Ms: undefined },
+    })
+    const all = await series()
+    // A suspended one still answers.
+    expect([all.get(of('redis-0')), all.get(of('redis-1'))]).toEqual([Number.NaN, 0.06])
   })
 
   test('gauges show the state at the scrape; an unknown one is NaN', async () => {

@@ -46,6 +46,11 @@ export function judgeOffset({ offsetMs, uncertaintyMs }: Offset, maxSkewMs: numb
   return Math.abs(offsetMs) + uncertaintyMs <= maxSkewMs ? false : undefined
 }
 
+/** How far apart the clocks are at least: a node that answers late has shown no other time than ours. */
+export function provenOffsetMs({ offsetMs, uncertaintyMs }: Offset): number {
+  return Math.sign(offsetMs) * Math.max(0, Math.abs(offsetMs) - uncertaintyMs)
+}
+
 /** How long a sample serves for comparison: a clock that runs wrong by 5 % shows within two of these. */
 export const BASELINE_MS = 10_000
 
