@@ -5,6 +5,7 @@
  */
 
 import { isIPv4 } from 'node:net'
+import { listedSchema } from './listed.ts'
 import { type Parsed, refused, type ValueKind, value } from './value.ts'
 
 export type ListenAddress =
@@ -53,7 +54,7 @@ export function listenAddress(): ValueKind<ListenAddress> {
       }
     },
     yaml: 'text',
-    schema: { type: 'string', minLength: 1 },
+    schema: { type: 'string', pattern: `^(off|unix:/\\S+|${HOST_PORT.source.slice(1, -1)})$` },
   }
 }
 
@@ -83,7 +84,7 @@ export function upstreamAddress(): ValueKind<UpstreamAddress> {
     print: (address) => (address.kind === 'unix' ? `unix:${address.path}` : address.origin),
     mask: maskPasswords,
     yaml: 'text',
-    schema: { type: 'string', pattern: '^(https?://|unix:/).+' },
+    schema: { type: 'string', pattern: '^(https?://[^/?#@\\s]+/?|unix:/\\S+)$' },
   }
 }
 
@@ -105,7 +106,10 @@ const MOST_NODES = 9
 const MOST_GROUPS = 4
 
 const ONE_NODE = { type: 'string', pattern: '^rediss?://' }
-const ONE_GROUP = { type: 'array', items: ONE_NODE, minItems: FEWEST_NODES, maxItems: MOST_NODES }
+const ODD_NUMBERS = [FEWEST_NODES, 5, 7, MOST_NODES]
+const ONE_GROUP = {
+  anyOf: ODD_NUMBERS.map((count) => ({ type: 'array', items: ONE_NODE, minItems: count, maxItems: count })),
+}
 
 export function redisNodes(): ValueKind<RedisNodes> {
   return {
@@ -220,17 +224,10 @@ export function nodeNames(): ValueKind<readonly string[]> {
     },
     print: (names) => names.join(','),
     yaml: 'list',
-    schema: {
-      anyOf: [
-        { type: 'string', minLength: 1 },
-        {
-          type: 'array',
-          items: { type: 'string', minLength: 1 },
-          minItems: FEWEST_NODES,
-          maxItems: MOST_GROUPS * MOST_NODES,
-        },
-      ],
-    },
+    schema: listedSchema('[A-Za-z0-9._:\\[\\]/-]{1,128}', {
+      min: FEWEST_NODES,
+      max: MOST_GROUPS * MOST_NODES,
+    }),
   }
 }
 

@@ -4,6 +4,8 @@ import { refused, type ValueKind, value } from './value.ts'
 
 const LISTENERS = ['proxy', 'api', 'gateway', 'admin', 'operator'] as const
 
+const ONE = LISTENERS.join('|')
+
 export type ListenerName = (typeof LISTENERS)[number]
 
 export function listeners(): ValueKind<readonly ListenerName[]> {
@@ -18,7 +20,7 @@ export function listeners(): ValueKind<readonly ListenerName[]> {
     yaml: 'list',
     schema: {
       anyOf: [
-        { type: 'string', minLength: 1 },
+        { type: 'string', pattern: `^\\s*(${ONE})(\\s*,\\s*(${ONE}))*\\s*$` },
         {
           type: 'array',
           items: { type: 'string', enum: LISTENERS },

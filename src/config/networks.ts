@@ -5,6 +5,7 @@
  */
 
 import { isIP } from 'node:net'
+import { listedSchema } from './listed.ts'
 import { type Parsed, refused, type ValueKind, value } from './value.ts'
 
 type Block = { readonly address: string; readonly prefix: number; readonly family: 'ipv4' | 'ipv6' }
@@ -24,12 +25,10 @@ export function peers(): ValueKind<Peers> {
         : of.blocks.map(({ address, prefix }) => `${address}/${prefix}`).join(',')
     },
     yaml: 'list',
-    schema: {
-      anyOf: [
-        { type: 'string', minLength: 1 },
-        { type: 'array', items: { type: 'string' }, minItems: 1, maxItems: MOST_BLOCKS },
-      ],
-    },
+    schema: listedSchema('[0-9a-fA-F:.]*[:.][0-9a-fA-F:.]*(/[0-9]{1,3})?', { min: 1, max: MOST_BLOCKS }, [
+      'any',
+      'none',
+    ]),
   }
 }
 

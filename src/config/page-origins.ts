@@ -4,6 +4,7 @@
  * Owns their notation: character for character what a browser sends, because that is what they are compared with.
  */
 
+import { listedSchema } from './listed.ts'
 import { type Parsed, refused, type ValueKind, value } from './value.ts'
 
 const MOST_ORIGINS = 100
@@ -16,12 +17,7 @@ export function pageOrigins(): ValueKind<readonly string[]> {
     parse,
     print: (origins) => (origins.length === 0 ? 'none' : origins.join(',')),
     yaml: 'list',
-    schema: {
-      anyOf: [
-        { type: 'string', minLength: 1 },
-        { type: 'array', items: { type: 'string' }, minItems: 1, maxItems: MOST_ORIGINS },
-      ],
-    },
+    schema: listedSchema(ORIGIN.source.slice(1, -1), { min: 1, max: MOST_ORIGINS }, ['none']),
   }
 }
 

@@ -74,12 +74,17 @@ export function fraction(): ValueKind<number> {
     print: (share) =>
       (share > 0 && Number.isInteger(1 / share) ? `1/${1 / share}` : String(share)).replace(/^1\/1$/, '1'),
     yaml: 'number',
-    schema: {
-      anyOf: [
-        { type: 'number', minimum: 0, maximum: 1 },
-        { type: 'string', pattern: '^[0-9]{1,9}/[1-9][0-9]{0,8}$' },
-      ],
-    },
+    schema: fractionSchema({ min: 0, max: 1 }),
+  }
+}
+
+/** Of a quotient a pattern can't say how large it is. */
+export function fractionSchema({ min, max }: { readonly min: number; readonly max: number }) {
+  return {
+    anyOf: [
+      { type: 'number', minimum: min, maximum: max },
+      { type: 'string', pattern: '^[0-9]{1,9}/[1-9][0-9]{0,8}$' },
+    ],
   }
 }
 

@@ -10,7 +10,17 @@ import { type PathPattern, parsePathPattern } from '../core/routes/path-pattern.
 import type { BodySelection, HeaderPredicate, KeyPart } from '../core/routes/route.ts'
 import type { Disposition } from '../core/routes/settlement.ts'
 import { RETRY_COUNT_MAX } from './builtin-policy.ts'
-import { choice, duration, fraction, headerName, integer, label, onOff, patterned } from './parse.ts'
+import {
+  choice,
+  duration,
+  fraction,
+  fractionSchema,
+  headerName,
+  integer,
+  label,
+  onOff,
+  patterned,
+} from './parse.ts'
 import { PRINCIPAL } from './principal.ts'
 import { SETTINGS } from './settings.ts'
 import { entriesOf, type Given, listOf, mapped, mapping, oneOf, type Shape, scalar } from './shape.ts'
@@ -27,6 +37,7 @@ function driftFactor(): ValueKind<number> {
   return {
     ...share,
     accepts: `a number from ${DRIFT_FACTOR} to ${DRIFT_FACTOR_MAX}, such as 0.02`,
+    schema: fractionSchema({ min: DRIFT_FACTOR, max: DRIFT_FACTOR_MAX }),
     parse: (text, readFile) => {
       const parsed = share.parse(text, readFile)
       if (parsed.kind === 'refused') return parsed
@@ -47,6 +58,21 @@ const host = scalar(
 const fieldValue = scalar(patterned('visible ASCII', /^[\x20-\x7e]{1,1024}$/))
 const parameter = scalar(patterned('the name of a parameter of the path', /^[A-Za-z_][A-Za-z0-9_]*$/))
 const pointers = listOf(scalar(jsonPointer()), { max: POINTERS_MAX })
+/** Of a body: {@link bodySelection} refuses no pointer at all, and the whole document, in sentences of their own. */
+const selection: typeof pointers = {
+  ...pointers,
+  schema: {
+    ...pointers.schema,
+    items: { ...jsonPointer().schema, minLength: 1 },
+    minItems: 1,
+  },
+}
+
+/** `route-file.ts` says why. */
+function notTogether<T>(shape: Shape<T>, names: readonly [string, string]): Shape<T> {
+  const both = { type: 'object', properties: { [names[0]]: {}, [names[1]]: {} }, required: names }
+  return { ...shape, schema: { ...shape.schema, not: both } }
+}
 
 function jsonPointer(): ValueKind<string> {
   return {
@@ -159,18 +185,24 @@ export const ROUTE_FIELDS = {
     'Refuse a request without a key with 400, instead of passing it through.',
   ),
   key: field(
-    mapping({
-      headers: listOf(headers, { max: 10, min: 1 }),
-      parts: keyParts,
-      strict: scalar(onOff()),
-      minLength: scalar(integer({ min: 1, max: 255 })),
-      format: scalar(choice('any', 'uuid')),
-    }),
+    notTogether(
+      mapping({
+        headers: listOf(headers, { max: 10, min: 1 }),
+        parts: keyParts,
+        strict: scalar(onOff()),
+        minLength: scalar(integer({ min: 1, max: 255 })),
+        format: scalar(choice('any', 'uuid')),
+      }),
+      ['headers', 'parts'],
+    ),
     'headers: [idempotency-key]',
     'Where the key is: in the first of `headers`, or in all of `parts` together (`{header: …}`, `{query: …}`, `{body: /pointer}`, `{path: parameter}`); `strict` takes structured-field strings only, `format: uuid` UUIDs only, `minLength` no shorter key.',
   ),
   fingerprint: field(
-    mapping({ headers: listOf(headers, { max: MOST_ENTRIES }), include: pointers, exclude: pointers }),
+    notTogether(
+      mapping({ headers: listOf(headers, { max: MOST_ENTRIES }), include: selection, exclude: selection }),
+      ['include', 'exclude'],
+    ),
     'the whole body, no headers',
     'What content means: `headers` besides the rest, and of a JSON body only `include` or all but `exclude` (JSON Pointers with `*`).',
   ),
