@@ -125,7 +125,7 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
     log.warn({ err }, 'the database of the sagas did not answer'),
   )
   const clients = await openClientIdentification(config, environment.readFile, clock, log)
-  const listeners: Listeners = await openListeners(config, environment.version, secrets, clients.scope, {
+  const listeners: Listeners = await openListeners(config, environment, secrets, clients.scope, {
     executing: {
       ...core,
       whenEnded: stack.leases.whenEnded,

@@ -40,7 +40,7 @@ const REACHED: Record<string, readonly (readonly [file: string, title: string])[
     ['test/http/proxy/lifecycle.test.ts', 'a client that does not read its answer is cut off'],
     ['test/http/proxy/bypass.test.ts', 'a client that does not read the refusal of its WebSocket is cut off'],
   ],
-  'connections of clients': [[LIMITS, 'connections above the limit are closed at once']],
+  'connections of clients to one listener': [[LIMITS, 'connections above the limit are closed at once']],
   'requests of one connection': [[LIMITS, 'a connection is closed after its number of requests']],
   'requests of one connection that wait for their answers': [[LIMITS, 'a connection on which too many requests wait for their answers is cut']],
   'idle connection of a client': [[LIMITS, 'an idle connection is closed']],

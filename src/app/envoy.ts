@@ -1,9 +1,9 @@
 /** The listener for Envoy's gRPC services, as configured. */
 
 import { randomUUID } from 'node:crypto'
-import type { Config } from '../config/load.ts'
 import type { EnvoyPorts, EnvoyServer } from '../http/envoy/server.ts'
 import type { ScopeRules } from '../http/request/identify.ts'
+import type { SizedConfig } from './listener-limits.ts'
 import type { Secrets } from './secrets.ts'
 
 /** The rest of a message besides a body: the head of its request, and gRPC's own fields. */
@@ -13,7 +13,7 @@ const HELD_BY_ENVOY_BYTES = 2 * 1024 * 1024
 
 /** The listener, or undefined if it is off. Loads gRPC only if needed: that takes a tenth of a second. */
 export async function openEnvoy(
-  config: Config,
+  config: SizedConfig,
   core: Omit<EnvoyPorts, 'newInstance' | 'onFailure'>,
   secrets: Secrets,
   scope: ScopeRules,

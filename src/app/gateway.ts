@@ -1,15 +1,14 @@
 /** The gateway listener, as configured. */
 
 import { randomUUID } from 'node:crypto'
-import type { Config } from '../config/load.ts'
 import { createGateway, type GatewayPorts } from '../http/gateway/server.ts'
 import type { ScopeRules } from '../http/request/identify.ts'
-import { listenerLimits } from './listener-limits.ts'
+import { listenerLimits, type SizedConfig } from './listener-limits.ts'
 import type { Secrets } from './secrets.ts'
 
 /** The gateway listener, or undefined if it is off. */
 export function openGateway(
-  config: Config,
+  config: SizedConfig,
   core: Pick<
     GatewayPorts,
     'leases' | 'quotas' | 'secret' | 'outstanding' | 'clock' | 'random' | 'events' | 'tracing' | 'bodyMemory'

@@ -18,6 +18,7 @@ import type { ReservationApiPorts } from '../http/reservations/server.ts'
 import { removeAbandonedSocket } from '../system/socket-file.ts'
 import { openEnvoy } from './envoy.ts'
 import { openGateway } from './gateway.ts'
+import { sized } from './listener-limits.ts'
 import { type OperatorListenerPorts, openOperatorApi } from './operator.ts'
 import { openProxy } from './proxy.ts'
 import { openReservationApi } from './reservation-api.ts'
@@ -64,13 +65,19 @@ export type Listeners = {
   close(graceMs: number): Promise<void>
 }
 
+export type ListenersEnvironment = {
+  readonly version: string
+  readonly memoryLimitBytes?: number | undefined
+}
+
 export async function openListeners(
-  config: Config,
-  version: string,
+  given: Config,
+  { version, memoryLimitBytes }: ListenersEnvironment,
   secrets: Secrets,
   scope: ScopeRules,
   { executing, answering, operating, onFailure }: ListenersPorts,
 ): Promise<Listeners> {
+  const config = sized(given, memoryLimitBytes)
   const proxy = openProxy(config, executing, secrets, scope, onFailure)
   const secret = secretOf(config, answering)
   const { reserved, checked } = outstandingOf(config, answering.clock)

@@ -1,7 +1,6 @@
 /** The operator API, as configured. */
 
 import { randomUUID } from 'node:crypto'
-import type { Config } from '../config/load.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
 import type { RecentDecisions } from '../core/operator/recent-decisions.ts'
@@ -14,6 +13,7 @@ import { createOperatorApi, type OperatorApi } from '../http/operator/server.ts'
 import type { Application } from '../http/proxy/application.ts'
 import { decisionTermsOf } from './decision-terms.ts'
 import { jsonBytesMax } from './json-limits.ts'
+import type { SizedConfig } from './listener-limits.ts'
 import { readPage } from './operator-page.ts'
 import { walkOver } from './record-walk.ts'
 import type { Secrets } from './secrets.ts'
@@ -48,7 +48,7 @@ const BELIEVED: VerifyToken = async () => ({ kind: 'verified' })
  * @throws StartRefused where there is no audit log
  */
 export function openOperatorApi(
-  config: Config,
+  config: SizedConfig,
   secrets: Secrets,
   principal: PrincipalRules,
   { stack, secret, onTrouble, application, instance, ...ports }: OperatorListenerPorts,

@@ -1,16 +1,15 @@
 /** The proxy and the application behind it, as configured. */
 
 import { randomUUID } from 'node:crypto'
-import type { Config } from '../config/load.ts'
 import { createProxy, type ProxyOptions, type ProxyPorts } from '../http/proxy/server.ts'
 import type { ScopeRules } from '../http/request/identify.ts'
 import { createApplication } from '../upstream/application.ts'
-import { listenerLimits } from './listener-limits.ts'
+import { listenerLimits, type SizedConfig } from './listener-limits.ts'
 import type { Secrets } from './secrets.ts'
 
 /** Both, or undefined if the proxy is off. */
 export function openProxy(
-  config: Config,
+  config: SizedConfig,
   core: Omit<ProxyPorts, 'application' | 'newInstance' | 'onFailure'>,
   secrets: Secrets,
   scope: ScopeRules,
@@ -46,7 +45,7 @@ export function openProxy(
   }
 }
 
-function proxyOptions(config: Config, secrets: Secrets, scope: ScopeRules): ProxyOptions {
+function proxyOptions(config: SizedConfig, secrets: Secrets, scope: ScopeRules): ProxyOptions {
   const tls = secrets.tls('proxy')
   return {
     routes: config.routes,

@@ -8,11 +8,12 @@ import { operatorPaths } from '../http/operator/openapi.ts'
 import { createReservationApi, type ReservationApiPorts } from '../http/reservations/server.ts'
 import { longestBodyBytes } from './body-memory.ts'
 import { jsonBytesMax } from './json-limits.ts'
+import type { SizedConfig } from './listener-limits.ts'
 import type { Secrets } from './secrets.ts'
 
 /** The reservation API, or undefined if it is off. */
 export function openReservationApi(
-  config: Config,
+  config: SizedConfig,
   version: string,
   core: Pick<
     ReservationApiPorts,

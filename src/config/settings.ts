@@ -574,13 +574,14 @@ export const SETTINGS = {
     summary: 'Largest number of header lines of a request; beyond it the answer is 431.',
     source: 'Node drops lines after the thousandth without a word, and with them the idempotency key.',
   }),
-  connectionsMax: setting({
+  connectionsMax: optional({
     env: 'FENCEPOST_CONNECTIONS',
     path: 'limits.connections',
     kind: integer({ min: 1, max: 1_000_000 }),
-    default: '20000',
-    summary: 'Largest number of connections of clients; beyond it new ones are closed at once.',
-    source: 'An idle connection costs some 10KiB: 200MiB when all are used.',
+    summary:
+      'Largest number of connections of clients to one listener; beyond it new ones are closed at once.',
+    source:
+      'Otherwise as many as fit into a third of the memory limit of the container, at 32KiB each, or 96KiB with a certificate: 4096 or 1365 of 384MiB (docs/operations/capacity.md has the measurement); 20000 without a limit, and at most.',
   }),
   requestsPerConnection: setting({
     env: 'FENCEPOST_REQUESTS_PER_CONNECTION',

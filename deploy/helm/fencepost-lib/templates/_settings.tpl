@@ -65,7 +65,7 @@
   "FENCEPOST_KEEP_ALIVE_TIMEOUT": {"path":"limits.keepAlive","accepts":"a duration with its unit, such as 500ms, 30s, 5m or 24h, from 1ms to 1d","kind":"duration","pattern":"^(0|[1-9][0-9]*)(ms|s|m|h|d)$","min":1,"max":86400000,"default":"72s"},
   "FENCEPOST_HEADER_LIMIT": {"path":"limits.headers","accepts":"a size with its unit, such as 512B, 256KiB or 1MiB, from 1KiB to 1MiB","kind":"size","pattern":"^(0|[1-9][0-9]*)(B|KiB|MiB|GiB)$","min":1024,"max":1048576,"default":"16KiB"},
   "FENCEPOST_HEADER_LINES": {"path":"limits.headerLines","accepts":"a whole number from 10 to 1000","kind":"integer","pattern":"^(0|[1-9][0-9]{0,14})$","min":10,"max":1000,"default":"200"},
-  "FENCEPOST_CONNECTIONS": {"path":"limits.connections","accepts":"a whole number from 1 to 1000000","kind":"integer","pattern":"^(0|[1-9][0-9]{0,14})$","min":1,"max":1000000,"default":"20000"},
+  "FENCEPOST_CONNECTIONS": {"path":"limits.connections","accepts":"a whole number from 1 to 1000000","kind":"integer","pattern":"^(0|[1-9][0-9]{0,14})$","min":1,"max":1000000},
   "FENCEPOST_REQUESTS_PER_CONNECTION": {"path":"limits.requestsPerConnection","accepts":"a whole number from 1 to 1000000000","kind":"integer","pattern":"^(0|[1-9][0-9]{0,14})$","min":1,"max":1000000000,"default":"100000"},
   "FENCEPOST_READER_IDLE": {"path":"limits.readerIdle","accepts":"a duration with its unit, such as 500ms, 30s, 5m or 24h, from 10ms to 1h","kind":"duration","pattern":"^(0|[1-9][0-9]*)(ms|s|m|h|d)$","min":10,"max":3600000,"default":"30s"},
   "FENCEPOST_DRAIN_TIMEOUT": {"path":"limits.drain","accepts":"a duration with its unit, such as 500ms, 30s, 5m or 24h, from 0s to 1h","kind":"duration","pattern":"^(0|[1-9][0-9]*)(ms|s|m|h|d)$","min":0,"max":3600000,"default":"25s"},
