@@ -15,7 +15,8 @@ import { decideLetter, LETTERS_MAX, type LetterDecided } from '../core/operator/
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
 import { refuse } from './config.ts'
 import { type Deciding, printed, reasoned, reasonGiven } from './operator-answer.ts'
-import { CallRefused, printable, type Reply } from './operator-client.ts'
+import { CallRefused, type Reply } from './operator-client.ts'
+import { printable } from './printable.ts'
 import { letterDecided } from './record-letters.ts'
 
 const LIST_MAX = 1_000

@@ -5,6 +5,7 @@ import { loadConfig } from '../config/load.ts'
 import { checkup, type Finding, failed } from '../core/health/checkup.ts'
 import { type Command, EXIT, type ExitCode, faultOfAddress, type Io, withArguments } from './command.ts'
 import { refuse } from './config.ts'
+import { printable } from './printable.ts'
 
 type Options = { readonly json?: true; readonly admin?: string }
 
@@ -45,6 +46,6 @@ async function run({ json, admin = DEFAULT_ADMIN }: Options, io: Io): Promise<Ex
 function linesOf(findings: readonly Finding[]): string {
   const width = Math.max(...findings.map(({ check }) => check.length))
   return findings
-    .map(({ verdict, check, says }) => `${verdict.padEnd(7)}  ${check.padEnd(width)}  ${says}\n`)
+    .map(({ verdict, check, says }) => `${verdict.padEnd(7)}  ${check.padEnd(width)}  ${printable(says)}\n`)
     .join('')
 }

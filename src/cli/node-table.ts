@@ -4,6 +4,7 @@ import type { OpenCluster } from '../app/redis-groups.ts'
 import { looksNew } from '../core/nodes/founding.ts'
 import { printDuration } from '../core/quantity.ts'
 import { majorityOf } from '../core/units.ts'
+import { printableLines } from './printable.ts'
 
 export function hasMajority(cluster: OpenCluster): boolean {
   const states = cluster.states()
@@ -37,7 +38,7 @@ export function described(groups: readonly OpenCluster[]) {
 }
 
 export function table(groups: readonly OpenCluster[]): string {
-  return groups.map(groupTable).join('\n')
+  return printableLines(groups.map(groupTable).join('\n'))
 }
 
 function describedGroup(cluster: OpenCluster) {

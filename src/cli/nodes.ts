@@ -13,6 +13,7 @@ import type { CoreEvent, Events } from '../core/events.ts'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
 import { refuse } from './config.ts'
 import { described, hasMajority, isNew, lossDeclared, table } from './node-table.ts'
+import { printable, printableLines } from './printable.ts'
 
 type DeclareOptions = ChangeOptions & { readonly wait: boolean }
 
@@ -246,7 +247,7 @@ function changeTheGroups(io: Io, { confirm, by, to }: GroupsOptions): Promise<Ex
 function sayingOn(io: Io) {
   return (text: string, code: ExitCode): ExitCode => {
     const stream = code === EXIT.ok ? io.stdout : io.stderr
-    stream.write(`${text}\n`)
+    stream.write(`${printableLines(text)}\n`)
     return code
   }
 }
@@ -266,7 +267,7 @@ function progressOn(io: Io): Progress {
     next: () => happened.promise,
     publish: (event) => {
       const line = lineOf(event)
-      if (line !== undefined) io.stdout.write(`${line}\n`)
+      if (line !== undefined) io.stdout.write(`${printable(line)}\n`)
       happened.resolve('event')
       happened = Promise.withResolvers()
     },

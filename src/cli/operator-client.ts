@@ -1,11 +1,11 @@
 /**
  * Calls of the operator API from the command line: one request, one answer, and the exit code of a refusal.
  *
- * Owns what a refusal looks like on a terminal. What came from clients is shown without control characters, which a
- * terminal would obey.
+ * Owns what a refusal looks like on a terminal.
  */
 
 import { EXIT, type ExitCode, faultOfAddress, faultOfToken, type Io, tokenAt } from './command.ts'
+import { printable } from './printable.ts'
 
 /** A dry run, the decision and its two looks at five nodes; far above any healthy answer. */
 const TIMEOUT_MS = 30_000
@@ -124,8 +124,4 @@ function documentIn(text: string): Reply | undefined {
   } catch {
     return undefined
   }
-}
-
-export function printable(text: string): string {
-  return text.replace(/[\p{Cc}\p{Cf}]/gu, '?')
 }

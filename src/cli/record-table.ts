@@ -1,7 +1,8 @@
 /** Records of the operator API as tables for people. */
 
 import { printDuration } from '../core/quantity.ts'
-import { printable, type Reply } from './operator-client.ts'
+import type { Reply } from './operator-client.ts'
+import { printable } from './printable.ts'
 
 const SECOND_MS = 1_000
 

@@ -3,6 +3,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { type Change, type Sample, sampleOf, screenOf } from '../probe/cluster-view.ts'
 import { type Command, EXIT, type ExitCode, faultOfAddress, type Io, withArguments } from './command.ts'
+import { printable } from './printable.ts'
 
 const DEFAULT_ADMIN = 'http://127.0.0.1:9090'
 const EVERY_MS = 1_000
@@ -39,7 +40,7 @@ async function run(admins: readonly string[], once: boolean, io: Io): Promise<Ex
     const after = await look()
     const changes = new Map<string, Change>()
     for (const [admin, sample] of after) changes.set(admin, { before: before.get(admin), after: sample })
-    const screen = `${screenOf(changes).join('\n')}\n`
+    const screen = `${screenOf(changes).map(printable).join('\n')}\n`
     // Home, clear everything below, then the screen.
     io.stdout.write(once ? screen : `\u001b[H\u001b[2J${screen}`)
     if (once) return [...after.values()].every(({ series }) => series !== undefined) ? EXIT.ok : EXIT.failure
