@@ -102,6 +102,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
       case 'malformed':
         return problem({ code: 'malformed-request', detail: read.detail })
       case 'not_a_check': {
+        if (options.tokens === undefined && isOfPage(request)) return problem(PAGE_REFUSED)
         using held = bodyMemory.hold()
         const body = () => readBody(inbound, options.reportBytesMax, held)
         const call = COMPLETION_CALLS.has(request.path) ? request.path : undefined
@@ -163,6 +164,20 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
       await server.close(Math.max(0, endMonoMs - ports.clock.monoMs()))
     },
   }
+}
+
+/**
+ * Whether a page in a browser calls: a browser says of every POST from which page it comes. It can't be asked of a check, which is another
+ * client's request.
+ */
+function isOfPage({ headers }: AdmittedRequest): boolean {
+  return linesOf(headers, 'origin').length > 0
+}
+
+const PAGE_REFUSED: Problem = {
+  code: 'page-refused',
+  detail:
+    'It has an "Origin", which no gateway sends of its own: without a token (FENCEPOST_API_TOKEN_FILE) it could be a page in a browser that calls. Nothing was done.',
 }
 
 function withoutToken(request: AdmittedRequest): AdmittedRequest {
