@@ -4,8 +4,9 @@
  * An application may close an idle connection at any moment, also at the one in which a request is being written to it. What came
  * after the request on that connection tells: nothing, although there had been answers before it.
  *
- * Owns what was read from a connection before and after a request was written to it, and that there is one second try. The socket
- * is a private member of undici, whose version is exact in package.json.
+ * Owns what was read from a connection before and after a request was written to it, that there is one second try, and that a connection on
+ * which an answer may have overtaken its request takes no other. The socket is a private member of undici, whose version is exact in
+ * package.json.
  */
 
 import type { Socket } from 'node:net'
@@ -14,6 +15,8 @@ import symbols from 'undici/lib/core/symbols.js'
 
 /** A request's handler that wants to know its connection. */
 export type ConnectedHandler = Dispatcher.DispatchHandler & { connection?: Connection | undefined }
+
+type ConnectedSocket = Socket & { [symbols.kReset]: boolean }
 
 export class Connection extends Client {
   override dispatch(options: Dispatcher.DispatchOptions, handler: ConnectedHandler): boolean {
@@ -27,9 +30,18 @@ export class Connection extends Client {
    * @returns whether the connection was kept from an earlier request, and nothing was read since
    */
   watched(): () => boolean {
-    const socket = (this as unknown as { readonly [symbols.kSocket]: Socket })[symbols.kSocket]
+    const socket = this.#socket
     const before = socket.bytesRead
     return () => before > 0 && socket.bytesRead === before
+  }
+
+  /** It ends with the answer that has begun, as where the application had said `Connection: close`. */
+  endAfterAnswer(): void {
+    this.#socket[symbols.kReset] = true
+  }
+
+  get #socket(): ConnectedSocket {
+    return (this as unknown as { readonly [symbols.kSocket]: ConnectedSocket })[symbols.kSocket]
   }
 }
 

@@ -54,6 +54,12 @@ const FIELD_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 /** RFC 9110, section 5.5. */
 const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
 
+/**
+ * A refusal or a redirect of a longer body may have come before the application had read it. Many servers then close the connection and
+ * do not say so (gunicorn with threads from 64 KiB on, Jetty, the JDK's own), and the next request, of somebody else, would meet that.
+ */
+const READ_FOR_CERTAIN_BYTES = 32 * 1024
+
 /** Never rejects. */
 export function exchange(
   dispatcher: Dispatching,
@@ -103,6 +109,7 @@ class Exchange implements ConnectedHandler {
   readonly #clock: Clock
   readonly #answerWithinMs: number
   readonly #sent: Readable | undefined
+  #sentBytes: number
   /** When the exchange began, or the last part of the body was sent. */
   #movedMonoMs: number
   #deadline: Timer
@@ -125,6 +132,7 @@ class Exchange implements ConnectedHandler {
     this.#clock = clock
     this.#answerWithinMs = answerWithinMs
     this.#sent = Buffer.isBuffer(body) ? undefined : body
+    this.#sentBytes = Buffer.isBuffer(body) ? body.length : 0
     this.#movedMonoMs = clock.monoMs()
     this.#deadline = clock.timer(answerWithinMs, this.#onDeadline)
     if (repeatable) this.#secondTry = new SecondTry(send)
@@ -142,8 +150,9 @@ class Exchange implements ConnectedHandler {
     this.#control = controller
     this.#secondTry?.watch(this.connection)
     // undici listens in the same turn, before the first part.
-    this.#sent?.on('data', () => {
+    this.#sent?.on('data', (part: Buffer) => {
       this.#movedMonoMs = this.#clock.monoMs()
+      this.#sentBytes += part.length
     })
   }
 
@@ -154,6 +163,7 @@ class Exchange implements ConnectedHandler {
       this.#giveUp(new AnswerMalformed('the head of the answer is malformed'))
       return
     }
+    if (status >= 300 && this.#sentBytes > READ_FOR_CERTAIN_BYTES) this.connection?.endAfterAnswer()
     const body = new AnswerBody(controller)
     this.#body = body
     this.#resolve({ kind: 'answered', status, headers, body, noDeadline: () => this.#deadline.cancel() })

@@ -1,5 +1,9 @@
-/** The names of two private members of undici, which come without types. */
+/** The names of private members of undici, which come without types. */
 declare module 'undici/lib/core/symbols.js' {
-  const symbols: { readonly kSocket: unique symbol; readonly kParser: unique symbol }
+  const symbols: {
+    readonly kSocket: unique symbol
+    readonly kParser: unique symbol
+    readonly kReset: unique symbol
+  }
   export default symbols
 }

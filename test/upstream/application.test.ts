@@ -164,3 +164,40 @@ test('a connection that is closed before the body was read, without an answer, i
   ).toMatchObject({ kind: 'no_answer', cause: 'reset' })
   server.close()
 })
+
+/**
+ * Bug: gunicorn with threads, Jetty and the JDK's server close a connection behind an answer for which they did not read a long body, without
+ * `Connection: close`. The next POST was written to it, and got 502 though it had nothing to do with the refused one.
+ */
+test.each<[what: string, bytes: number, stream: boolean, status: number, connections: number]>([
+  ['a long body that is refused', 100_000, false, 413, 2],
+  ['a long body that is refused, passed on as it comes', 100_000, true, 401, 2],
+  ['a long body that is answered by a redirect', 100_000, false, 302, 2],
+  ['a long body that is taken', 100_000, false, 201, 1],
+  ['a short body that is refused', 1_000, false, 413, 1],
+])(
+  'the request behind %s gets a connection that was read to its end',
+  async (_what, bytes, stream, status, connections) => {
+    const used = new Set<unknown>()
+    await using server = await startApplication((request, response) => {
+      used.add(response.socket)
+      response.writeHead(request.target === '/next' ? 201 : status, { 'Content-Length': '2' }).end('ok')
+    })
+    await using application = applicationAt(server.origin)
+    const post = (target: string, body: Buffer) =>
+      application.forward(
+        { method: 'POST', target, headers: [], body },
+        { answerWithinMs: 5_000, storedLimitBytes: 1_024 },
+      )
+    const body = Buffer.alloc(bytes)
+    if (stream)
+      await application.stream(
+        { method: 'POST', target: '/long', headers: [], body: Readable.from([body]) },
+        5_000,
+        new AbortController().signal,
+      )
+    else await post('/long', body)
+    expect(await post('/next', Buffer.from('pay'))).toMatchObject({ response: { status: 201 } })
+    expect(used.size).toBe(connections)
+  },
+)
