@@ -189,6 +189,23 @@ test.each<Row>([
   ['an unasked 100 alone', CONTINUE, 'end', '502 indeterminate', '409 in-progress', 1],
   ['a reset', '', 'reset', '502 indeterminate', '409 in-progress', 1],
   // Malformed
+  // What docs/guide/proxy.md names besides.
+  [
+    'lines that end without CR',
+    'HTTP/1.1 200 OK\nContent-Length: 2\n\nok',
+    'keep',
+    '502 indeterminate',
+    '409 in-progress',
+    1,
+  ],
+  [
+    'a folded line',
+    `${OK}X-A: 1\r\n 2\r\nContent-Length: 2\r\n\r\nok`,
+    'keep',
+    '502 indeterminate',
+    '409 in-progress',
+    1,
+  ],
   [
     'two lengths',
     `${OK}Content-Length: 2\r\nContent-Length: 3\r\n\r\nok`,
