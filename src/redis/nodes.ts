@@ -13,7 +13,7 @@
 import { errorText } from '../core/error-text.ts'
 import { type ForwardJump, isForgotten } from '../core/nodes/clock-jumps.ts'
 import { type Cluster, isEnrolled, isQuarantined, wasReplicaSince } from '../core/nodes/enrolment-rules.ts'
-import { EpochWatch } from '../core/nodes/epoch-watch.ts'
+import { EpochWatch, hasEvictedSince } from '../core/nodes/epoch-watch.ts'
 import { looksNew } from '../core/nodes/founding.ts'
 import { nodeName } from '../core/nodes/groups.ts'
 import { memberList } from '../core/nodes/members.ts'
@@ -307,7 +307,8 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     const knew = this.#known.id !== undefined || facts.epoch !== undefined || facts.cluster !== undefined
     const forgot = member.wasVoting || knew || clusterLives || facts.quarantine?.origin === 'forgot'
     const quarantine = isQuarantined(facts) ? facts.quarantine : undefined
-    const emptied = wasReplicaSince(quarantine?.lineage, facts.lineage)
+    const evicted = hasEvictedSince(quarantine?.evictedKeys ?? facts.evictedKeys, facts.evictedKeys)
+    const emptied = evicted || wasReplicaSince(quarantine?.lineage, facts.lineage)
     const begun = quarantine !== undefined && !emptied && (!forgot || quarantine.origin === 'forgot')
     member.node.useEpoch(NO_EPOCH)
     let known = facts

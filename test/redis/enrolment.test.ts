@@ -521,3 +521,53 @@ test('a node that is down at the start is inspected and enrolled when it comes u
   await servers.kill(0)
   expect(await sidecar.claim('before')).toMatchObject(duplicate('before'))
 })
+
+// Bug: what had been copied to it was gone, and it voted without: requests that the others had recorded were executed again.
+test('a node that evicts keys while it waits begins its quarantine anew', async () => {
+  const servers = await start(3)
+  const sidecar = await join(servers.urls, { inspectEveryMs: 60_000, quarantineMs: 3_000 })
+  await sidecar.votes(3)
+  await sidecar.carryOut('copied and evicted')
+  const [client, source, other] = await Promise.all([0, 1, 2].map((index) => at(servers, index)))
+  const [member] = sidecar.nodes.members
+  if (client === undefined || source === undefined || other === undefined || member === undefined)
+    throw new Error('there are three')
+  await client.flushall()
+  await sidecar.nodes.inspect(member)
+  expect(sidecar.states()[0]).toBe('quarantined')
+  // As if the copying were over.
+  const key = keyOf('copied and evicted')
+  await client.restore(key, 60_000, await source.dumpBuffer(key))
+  const runs = [source, other].map(async (one) => /run_id:(\w+)/.exec(await one.info('server'))?.[1])
+  await client.hset(QUARANTINE_KEY, 'done', (await Promise.all(runs)).join(','))
+  await evict(client)
+  expect(await client.exists(key)).toBe(0)
+  await keepAll(client)
+  await sidecar.nodes.inspect(member)
+  await sidecar.votes(3)
+  expect(await client.exists(key)).toBe(1)
+})
+
+test('a node that evicts keys when it is started again with its data has forgotten', async () => {
+  const servers = await start(3, { appendOnly: true })
+  const names = servers.urls.map((url) => new URL(url).host)
+  const sidecar = await join(servers.urls, { names })
+  await sidecar.votes(3)
+  await sidecar.carryOut('kept and evicted')
+  await eventually('all nodes have pulses', () =>
+    sidecar.nodes.members.every(({ state }) => 'facts' in state && state.facts.pulse?.others.size === 2),
+  )
+  await sidecar[Symbol.asyncDispose]()
+  await servers.kill(0)
+  await servers.start(0)
+  const client = await at(servers, 0)
+  await evict(client)
+  expect(await client.exists(keyOf('kept and evicted'))).toBe(0)
+  await keepAll(client)
+  const later = await join(servers.urls, { names })
+  await later.votes(3)
+  expect(await client.exists(keyOf('kept and evicted'))).toBe(1)
+  expect(later.events).toContainEqual(
+    expect.objectContaining({ to: 'quarantined', reason: expect.stringContaining('it has evicted keys') }),
+  )
+})

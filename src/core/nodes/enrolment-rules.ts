@@ -42,6 +42,8 @@ export type Quarantine = {
   readonly declaredBy?: string
   /** The node's {@link Lineage} when it began; absent where an earlier version began it. */
   readonly lineage?: Lineage
+  /** Keys that the node had evicted when it began; absent where an earlier version began it. */
+  readonly evictedKeys?: number
   /** It began anew because another server is used under the node's name (`rivals.ts`). */
   readonly rival?: true
   readonly progress: CopyProgress

@@ -26,6 +26,8 @@ type Seen = {
   readonly evictedKeys: number
 }
 
+const HAS_EVICTED = 'it has evicted keys'
+
 export class EpochWatch {
   #seen: Seen | undefined
   /** Those that others have replaced, or that were taken away. Enrolments are few. */
@@ -48,14 +50,21 @@ export class EpochWatch {
     } = before ?? {}
     // A counter that was reset counts on from there.
     this.#seen = { epoch, sinceMonoMs, lineage: first, evictedKeys: Math.min(evictedBefore, evictedKeys) }
-    if (epoch === undefined || !isEnrolled(shown)) return undefined
+    if (epoch === undefined) return undefined
+    // In this run, and it has not voted in it: what it had when it was started again is not what it shows.
+    if (!isEnrolled(shown)) return evictedKeys > 0 ? HAS_EVICTED : undefined
     if (role !== 'master' || wasReplicaSince(lineageIn(epoch) ?? first, lineage))
       return 'it was a replica of another server, whose data may lack what it had promised'
     if (this.#past.has(epoch)) return 'its data were set back: it has an epoch of before'
-    // Below what it was, it was reset since, and counts evictions since then. At 0 there were none since, and those
-    // before are unknown. That is taken for none: a node that never evicted shows a reset by nothing, so the opposite
-    // would find few more, and would end the vote of each node whose operator resets its counters, perhaps of all at once.
-    const hasEvicted = evictedKeys > evictedBefore || (evictedKeys < evictedBefore && evictedKeys > 0)
-    return hasEvicted ? 'it has evicted keys' : undefined
+    return hasEvictedSince(evictedBefore, evictedKeys) ? HAS_EVICTED : undefined
   }
+}
+
+/**
+ * Below what it was, a counter was reset since, and counts evictions since then. At 0 there were none since, and those
+ * before are unknown. That is taken for none: a node that never evicted shows a reset by nothing, so the opposite
+ * would find few more, and would end the vote of each node whose operator resets its counters, perhaps of all at once.
+ */
+export function hasEvictedSince(before: number, now: number): boolean {
+  return now !== before && now > 0
 }

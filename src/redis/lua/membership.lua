@@ -47,18 +47,25 @@ local function is_meant()
   return redis.call('HGET', QUARANTINE, 'nonce') == nonce and redis.call('HGET', QUARANTINE, 'run_id') == RUN
 end
 
--- Not where it was a replica meanwhile: what was copied to it may be gone.
+-- In this run of the process, or since its counters were reset.
+local function evicted_keys()
+  return string.match(redis.call('INFO', 'stats'), 'evicted_keys:(%d+)') or '0'
+end
+
+-- Not where it was a replica or has evicted keys meanwhile: what was copied to it may be gone.
 local function stands()
   if not is_meant() then return false end
   local before, now = redis.call('HGET', QUARANTINE, 'lineage'), lineage()
-  return not before or now == '0' or now == before
+  if before and now ~= '0' and now ~= before then return false end
+  local evicted_before, evicted = redis.call('HGET', QUARANTINE, 'evicted'), evicted_keys()
+  return not evicted_before or evicted == '0' or evicted == evicted_before
 end
 
 local function begin(with_nonce, origin, keeps_declared)
   local declared = keeps_declared and redis.call('HGET', QUARANTINE, 'declared_by')
   redis.call('DEL', QUARANTINE)
   redis.call('HSET', QUARANTINE, 'run_id', RUN, 'nonce', with_nonce, 'since', NOW, 'origin', origin, 'lineage', lineage(),
-    'done', '', 'source', '', 'cursor', '0', 'copied', '0')
+    'evicted', evicted_keys(), 'done', '', 'source', '', 'cursor', '0', 'copied', '0')
   if declared then redis.call('HSET', QUARANTINE, 'declared_by', declared) end
 end
 

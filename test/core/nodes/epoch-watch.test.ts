@@ -56,6 +56,12 @@ test.each<[what: string, looks: readonly Partial<EpochShown>[], why: readonly un
     [{}, LATER, { runId: 'run2' }, { runId: 'run2', role: 'slave' }],
     [undefined, undefined, undefined, undefined],
   ],
+  [
+    'that evicted since it was restarted with the data of before',
+    [{ runId: 'run2', evictedKeys: 1 }],
+    [EVICTED],
+  ],
+  ['that evicted before, and has no epoch', [{ epoch: undefined, evictedKeys: 1 }], [undefined]],
   ['that evicted before', [{ evictedKeys: 7 }, { evictedKeys: 7 }], [undefined, undefined]],
   ['that evicts', [{ evictedKeys: 7 }, { evictedKeys: 8 }], [undefined, EVICTED]],
   [
