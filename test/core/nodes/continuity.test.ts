@@ -263,3 +263,46 @@ describe('of five nodes, at every instant two may be silent or have forgotten it
     })
   })
 })
+
+// The time of an answer that still counts, and twice the tolerated step, before it; twice the step and a second after it.
+test.each([
+  ['a millisecond apart', 7_001, 'union'],
+  ['at one instant', 7_000, 'closed'],
+])('loss windows that meet, with what is added at both ends, %s', (_, afterMs, expected) => {
+  const others = new Map<string, number>()
+  const pulseMs = STARTED_MS + afterMs
+  const startedNodeMs = pulseMs + 500
+  const { membership } = restarted('c')
+  const later = lossy('c', {
+    pulse: { nodeMs: pulseMs, others },
+    startedNodeMs,
+    membership: { ...membership, nodeMs: startedNodeMs + 1_000 },
+  })
+  expect(
+    judged(
+      lossy('a', { pulse: { others } }),
+      lossy('b', { pulse: { others } }),
+      later,
+      voting('d'),
+      voting('e'),
+    ),
+  ).toBe(expected)
+})
+
+test('a node whose clock was set back since its quarantine began may have forgotten up to any time', () => {
+  const node = empty('a')
+  const { nodeMs, runId } = node.membership
+  const since = (sinceNodeMs: number): WaitingNode => ({
+    ...node,
+    membership: {
+      ...node.membership,
+      quarantine: { runId, nonce: 'n', sinceNodeMs, origin: 'forgot', progress: { done: [], copied: 0 } },
+    },
+  })
+  const untilMs = (sinceNodeMs: number) => lossWindowOf(since(sinceNodeMs), view(since(sinceNodeMs)))?.untilMs
+  expect([nodeMs - 10, nodeMs, nodeMs + 1].map(untilMs)).toEqual([
+    nodeMs - 10,
+    nodeMs,
+    Number.POSITIVE_INFINITY,
+  ])
+})

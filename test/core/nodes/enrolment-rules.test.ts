@@ -67,6 +67,8 @@ test.each<[what: string, view: EnrolmentView, step: EnrolmentStep]>([
     over({ voting: ['a', 'b'], others: ['c', 'd'] }),
     { kind: 'blocked', voting: 2, required: 3 },
   ],
+  // A quarantine that began by a clock which was ahead would last until that time came again.
+  ['its clock was set back since its quarantine began', over({ nodeMs: 999 }), { kind: 'wait_anew' }],
   ['its clock ran two minutes ahead of ours', over({ nodeMs: 151_000 }), { kind: 'wait_anew' }],
   [
     'its clock ran ahead within what is tolerated',
