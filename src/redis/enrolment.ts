@@ -10,6 +10,7 @@ import type { Clock } from '../core/clock.ts'
 import type { ClockSample } from '../core/nodes/clock-samples.ts'
 import type { Adoption, EnrolmentNode, Inspection, WhyAnew } from '../core/nodes/enrolment-node.ts'
 import type { Cluster, CopyProgress, Origin } from '../core/nodes/enrolment-rules.ts'
+import type { ToldCount } from '../core/nodes/told-count.ts'
 import { callBatch } from './batch.ts'
 import { adoptFrame, type Frame, inspectFrame, standingFrame } from './frames.ts'
 import { inTime } from './in-time.ts'
@@ -39,6 +40,7 @@ export type RedisEnrolmentOptions = {
   readonly clock: Clock
   /** Called with a reading of the node's clock; returns whether the node's votes count now. */
   readonly counts: (sample: ClockSample, sentWallMs: number) => boolean
+  readonly told: ToldCount
   /** The connection is the one over which the node was inspected. */
   readonly sameConnection: () => boolean
 }
@@ -77,7 +79,7 @@ export class RedisEnrolmentNode implements EnrolmentNode {
   }
 
   enrol(nonce: string, cluster: Cluster): Promise<boolean> {
-    return this.#act('enrol', nonce, ...inWords(cluster))
+    return this.#act('enrol', nonce, ...inWords(cluster), String(this.#options.told.known(nonce)))
   }
 
   claimFounding(nonce: string, proposed: string): Promise<boolean> {
@@ -137,7 +139,9 @@ export class RedisEnrolmentNode implements EnrolmentNode {
       if (frames.length === 0) return
       const reply = await this.#batch([standing, ...frames])
       const [stands, ...lines] = reply.lines
-      if (stands !== 'standing') throw new Error(`${this.name} waits under another nonce by now, or votes`)
+      const told = /^standing (\d+)$/.exec(stands ?? '')?.[1]
+      if (told === undefined) throw new Error(`${this.name} waits under another nonce by now, or votes`)
+      this.#options.told.learn(nonce, Number(told))
       // Only a failure has bytes: the node's own words.
       const words = reply.bytes.length === 0 ? '' : ` (${reply.bytes[0]})`
       for (const line of lines) {

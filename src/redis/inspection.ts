@@ -237,7 +237,9 @@ function quarantineOf(flat: unknown): Quarantine | undefined {
   const field = new Map<string, string>()
   for (let at = 0; at + 1 < flat.length; at += 2) field.set(String(flat[at]), String(flat[at + 1]))
   const source = field.get('source') ?? ''
-  const [declaredBy, lineage, evicted] = ['declared_by', 'lineage', 'evicted'].map((name) => field.get(name))
+  const [declaredBy, lineage, evicted, told] = ['declared_by', 'lineage', 'evicted', 'told'].map((name) =>
+    field.get(name),
+  )
   const progress: CopyProgress = {
     done: (field.get('done') ?? '').split(',').filter((runId) => runId !== ''),
     copied: Number(field.get('copied') ?? 0),
@@ -251,6 +253,7 @@ function quarantineOf(flat: unknown): Quarantine | undefined {
     ...(declaredBy === undefined ? {} : { declaredBy }),
     ...(lineage === undefined ? {} : { lineage }),
     ...(evicted === undefined ? {} : { evictedKeys: Number(evicted) }),
+    ...(told === undefined ? {} : { told: Number(told) }),
     ...(field.get('rival') === '1' ? { rival: true } : {}),
     progress,
   }

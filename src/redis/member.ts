@@ -3,7 +3,8 @@
 import type { Redis } from 'ioredis'
 import type { Events } from '../core/events.ts'
 import type { ClockSample } from '../core/nodes/clock-samples.ts'
-import type { EpochWatch } from '../core/nodes/epoch-watch.ts'
+import { EpochWatch } from '../core/nodes/epoch-watch.ts'
+import { ToldCount } from '../core/nodes/told-count.ts'
 import type { NodeFacts } from './inspection.ts'
 import type { RedisNode } from './node.ts'
 
@@ -58,6 +59,22 @@ export type Member = {
   /** It may have forgotten what it promised under this epoch, although the epoch stands. */
   invalidated: { readonly epoch: string; readonly reason: string } | undefined
   readonly epochs: EpochWatch
+  readonly told: ToldCount
+}
+
+/** A node that was not dialled yet. */
+export function memberOf(node: RedisNode, client: Redis): Member {
+  return {
+    node,
+    client,
+    state: { kind: 'down', reason: 'not connected yet' },
+    connection: 0,
+    unreadyLooks: 0,
+    wasVoting: false,
+    invalidated: undefined,
+    epochs: new EpochWatch(),
+    told: new ToldCount(),
+  }
 }
 
 /** Called with a reading of a node's clock; returns whether its votes count. */

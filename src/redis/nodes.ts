@@ -12,8 +12,7 @@
 
 import { errorText } from '../core/error-text.ts'
 import { type ForwardJump, isForgotten } from '../core/nodes/clock-jumps.ts'
-import { type Cluster, isEnrolled, isQuarantined, wasReplicaSince } from '../core/nodes/enrolment-rules.ts'
-import { EpochWatch, hasEvictedSince } from '../core/nodes/epoch-watch.ts'
+import { type Cluster, isEnrolled } from '../core/nodes/enrolment-rules.ts'
 import { looksNew } from '../core/nodes/founding.ts'
 import { nodeName } from '../core/nodes/groups.ts'
 import { memberList } from '../core/nodes/members.ts'
@@ -28,11 +27,19 @@ import { Glances } from './glance.ts'
 import { hasEvicted, inspectNode, type NodeFacts, unfitnessOf } from './inspection.ts'
 import { KnownCluster } from './known-cluster.ts'
 import { LookTimer } from './look-timer.ts'
-import { type LookListener, type Member, type NodeState, tellChange, votingState } from './member.ts'
+import {
+  type LookListener,
+  type Member,
+  memberOf,
+  type NodeState,
+  tellChange,
+  votingState,
+} from './member.ts'
 import { NO_EPOCH, RedisNode } from './node.ts'
 import { answerOrRedial, INSPECT_DEADLINE_MS } from './redial.ts'
 import { loadBatchScript, type Script } from './scripts.ts'
 import { UnsuitableServer } from './server-program.ts'
+import { hasEpoch, waitOf } from './waiting.ts'
 
 /** How often a connection may be unready before it is redialled: two seconds, far above loading's own "not yet". */
 const UNREADY_LOOKS_MAX = 3
@@ -65,9 +72,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       const onForgot = () => this.#forgot(index)
       const name = nodeName(index, options.group)
       const node = new RedisNode({ ...options, name, client, script: this.script, onForgot })
-      const state: NodeState = { kind: 'down', reason: 'not connected yet' }
-      const seen = { unreadyLooks: 0, wasVoting: false, epochs: new EpochWatch(), invalidated: undefined }
-      return { node, client, state, connection: 0, ...seen }
+      return memberOf(node, client)
     })
     this.nodes = this.members.map((member) => member.node)
     this.#known = new KnownCluster(options.events, options.quarantineMs)
@@ -172,6 +177,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       epoch: isEnrolled(facts) ? facts.epoch : undefined,
       deadlineMs: INSPECT_DEADLINE_MS,
       clock: this.options.clock,
+      told: member.told,
       counts: (sample, wallMs) => this.#onLook(this.members.indexOf(member), sample, wallMs),
       sameConnection: () => member.connection === connection && member.client.status === 'ready',
     })
@@ -263,10 +269,12 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   async #look(member: Member): Promise<NodeFacts> {
     const { clock } = this.options
     const [sentMonoMs, sentWallMs] = [clock.monoMs(), clock.wallMs()]
+    const sawTold = member.told.asked()
     const facts = await answerOrRedial(member, clock, inspectNode(member.client))
     const receivedMonoMs = clock.monoMs()
     member.node.sawMemory(facts.memory)
     const { epoch, nodeMs } = facts
+    sawTold(facts.quarantine)
     // Its role and its policy may have been others between two looks.
     const forgot = member.epochs.saw(facts, receivedMonoMs)
     const sample = { nodeMs, sentMonoMs, receivedMonoMs }
@@ -301,15 +309,8 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
 
   /** Its commands are sent from now on, and its answers do not count. */
   async #quarantine(member: Member, facts: NodeFacts, isCurrent: () => boolean): Promise<void> {
-    // A node without an epoch among nodes that have one is not new, whatever it looks like by itself.
-    const clusterLives = this.members.some(({ state }) => 'facts' in state && state.facts.epoch !== undefined)
-    // Nor is one that knows its cluster: its epoch was taken away, perhaps by a sidecar that is gone.
-    const knew = this.#known.id !== undefined || facts.epoch !== undefined || facts.cluster !== undefined
-    const forgot = member.wasVoting || knew || clusterLives || facts.quarantine?.origin === 'forgot'
-    const quarantine = isQuarantined(facts) ? facts.quarantine : undefined
-    const evicted = hasEvictedSince(quarantine?.evictedKeys ?? facts.evictedKeys, facts.evictedKeys)
-    const emptied = evicted || wasReplicaSince(quarantine?.lineage, facts.lineage)
-    const begun = quarantine !== undefined && !emptied && (!forgot || quarantine.origin === 'forgot')
+    const clusterIsKnown = this.#known.id !== undefined || this.members.some(hasEpoch)
+    const { forgot, quarantine, emptied, begun } = waitOf(member, facts, clusterIsKnown)
     member.node.useEpoch(NO_EPOCH)
     let known = facts
     if (!begun && !this.options.watchOnly) {

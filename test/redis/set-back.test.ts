@@ -371,3 +371,31 @@ test('a node that has voted, and whose data are set back to its quarantine, wait
   expect(await admin(scene, 0).exists(keyOf('payment'))).toBe(1)
   await isRememberedWith(sidecar, scene, 'payment')
 })
+
+// Bug: whoever had copied to it remembered what it had copied, and not that it was gone: the node voted without.
+test('a node that waits, and whose data are set back behind what was copied to it, is told everything once more', async () => {
+  const scene = await start(DEBUGGED)
+  const sidecar = await join(scene, { inspectEveryMs: 200, quarantineMs: 1_500 })
+  await sidecar.votes(NODES)
+  await recordedByThree(scene, sidecar, 'payment')
+  await admin(scene, 0).flushall()
+  await look(sidecar, 0)
+  expect(sidecar.states()[0]).toBe('quarantined')
+  await admin(scene, 0).save()
+  const client = sidecar.nodes.members[0]?.client as Redis
+  const evalsha = client.evalsha.bind(client) as (...args: readonly unknown[]) => Promise<unknown>
+  let setBack = false
+  const whenCopied = async (...args: readonly unknown[]) => {
+    if (args.includes('enrol') && !setBack) {
+      setBack = true
+      expect(await admin(scene, 0).exists(keyOf('payment'))).toBe(1)
+      await admin(scene, 0).call('DEBUG', 'RELOAD', 'NOSAVE')
+    }
+    return evalsha(...args)
+  }
+  Object.assign(client, { evalsha: whenCopied })
+  await sidecar.votes(NODES)
+  expect(setBack).toBe(true)
+  expect(await admin(scene, 0).exists(keyOf('payment'))).toBe(1)
+  await isRememberedWith(sidecar, scene, 'payment')
+})

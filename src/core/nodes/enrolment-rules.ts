@@ -44,6 +44,8 @@ export type Quarantine = {
   readonly lineage?: Lineage
   /** Keys that the node had evicted when it began; absent where an earlier version began it. */
   readonly evictedKeys?: number
+  /** Calls that have told it records since it began; absent where there was none. */
+  readonly told?: number
   /** It began anew because another server is used under the node's name (`rivals.ts`). */
   readonly rival?: true
   readonly progress: CopyProgress

@@ -5,7 +5,7 @@ nonce stands on this very process. A call that comes late, to a node that votes 
 KEYS  the quarantine
 Frame owner: the nonce
 Answers
-  STANDING
+  STANDING  how many such calls this quarantine has had: where a node shows fewer later, its data were set back
   GONE      the node votes, or waits under another nonce: the adoptions of this call change nothing
 
 adopt: tells a node what other nodes remember of a record. Same rules as src/core/record/record-merge.ts: it only ever
@@ -24,7 +24,11 @@ local may_be_told = false
 local function standing(key, nonce)
   local run = string.match(call('INFO', 'server'), 'run_id:(%x+)')
   may_be_told = call('HGET', key, 'nonce') == nonce and call('HGET', key, 'run_id') == run
-  return { may_be_told and STANDING or GONE }
+  if not may_be_told then return { GONE } end
+  local told = tonumber(call('HGET', key, 'told') or '0')
+  -- At `maxmemory` it is refused, and not counted.
+  if type(try('HSET', key, 'told', string.format('%d', told + 1))) == 'number' then told = told + 1 end
+  return { STANDING, string.format('%d', told) }
 end
 
 local function merge_claims(a, b)

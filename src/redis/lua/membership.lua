@@ -10,7 +10,8 @@ ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
   restart    nonce, next nonce, 1 where another server is used under the node's name (else empty), 1 where it has not forgotten again:
              a declared loss stands (else empty)
   save       nonce, run_ids done (comma between), run_id of the source, cursor, records copied
-  enrol      nonce, cluster id, quarantine (ms), names of all nodes (comma between; empty: not given)
+  enrol      nonce, cluster id, quarantine (ms), names of all nodes (comma between; empty: not given), calls that have told it records
+             (`standing` of adopt.lua) as far as the caller knows (absent: 0)
   declare    who declares the loss, cluster id where none is known
   claim      nonce, lifetime of the claim (ms), nonce of the quarantine that was proposed
   found      nonce, cluster id, quarantine (ms), names of all nodes
@@ -159,7 +160,7 @@ elseif act == 'save' then
   redis.call('HSET', QUARANTINE, 'done', ARGV[4], 'source', ARGV[5], 'cursor', ARGV[6], 'copied', ARGV[7])
   return 1
 elseif act == 'enrol' then
-  if not stands() then return 0 end
+  if not stands() or tonumber(redis.call('HGET', QUARANTINE, 'told') or '0') < tonumber(ARGV[7] or '0') then return 0 end
   return vote_from_now(ARGV[4], ARGV[5], ARGV[6])
 elseif act == 'declare' then
   if redis.call('HGET', QUARANTINE, 'run_id') ~= RUN then return 0 end
