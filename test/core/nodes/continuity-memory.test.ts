@@ -29,3 +29,48 @@ test.for([
     expect(seen?.kind === 'waiting' ? seen.wasReplica : 'not waiting').toBe(wasReplica)
   },
 )
+
+const NAMES = ['a', 'b', 'c']
+const at = (nodeMs: number, monoMs: number) => ({ nodeMs, sentMonoMs: monoMs, receivedMonoMs: monoMs })
+
+function factsOf(name: string, nodeMs: number, run = `${name}1`) {
+  return {
+    runId: run,
+    nodeMs,
+    epoch: `1:${name}1:nonce:5000:0`,
+    quarantine: undefined,
+    cluster: { id: 'c1', quarantineMs: 60_000 },
+    pulse: undefined,
+    durable: true,
+    startedNodeMs: 1_000,
+  }
+}
+
+test('a node whose votes do not count, because its clock may have jumped, gets no pulse and remembers nothing for others', () => {
+  const memory = new ContinuityMemory(NAMES, TERMS)
+  const facts = NAMES.map((name) => factsOf(name, 10_000))
+  const present = facts.map((its) => ({ voting: true, facts: its }))
+  for (const [index, its] of facts.entries()) memory.saw(index, its, at(10_000, 0), index !== 0)
+  expect(memory.view(present, 'c1').nodes.map(({ kind }) => kind)).toEqual(['silent', 'voting', 'voting'])
+  expect(facts.map((its, index) => memory.pulseDue(index, its, present)?.name)).toEqual([undefined, 'b', 'c'])
+})
+
+test.each([
+  ['ran on as ours', 12_000, true],
+  ['was set back', 9_000, false],
+])(
+  'of a node that was started again, and whose clock %s meanwhile, that is known for good',
+  (_, nodeMs, ranOn) => {
+    const memory = new ContinuityMemory(NAMES, TERMS)
+    memory.saw(0, factsOf('a', 10_000), at(10_000, 0), true)
+    // The clock is right again at the second look.
+    const looks = [at(nodeMs, 2_000), at(13_000, 3_000)]
+    const seen = looks.map((sample) => {
+      const facts = factsOf('a', sample.nodeMs, 'a2')
+      memory.saw(0, facts, sample, true)
+      const [node] = memory.view([{ voting: false, facts }, undefined, undefined], 'c1').nodes
+      return node?.kind === 'waiting' ? node.clockRanOn : 'not waiting'
+    })
+    expect(seen).toEqual([ranOn, ranOn])
+  },
+)
