@@ -2,7 +2,7 @@
 
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
-import type { NodeDetails, Validity } from '../core/health/checkup.ts'
+import type { NodeDetails, Validity } from '../core/health/installation.ts'
 import { type Offset, offsetOf } from '../core/nodes/clock-samples.ts'
 import { forCommand, memoryOf } from './inspection.ts'
 import { fieldsOf, serverOf, whyUnsuitable } from './server-program.ts'

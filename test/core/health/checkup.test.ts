@@ -1,13 +1,7 @@
 /** What `fencepost doctor` says: one row for each thing that can be wrong with a sound installation. */
 import { expect, test } from 'vitest'
-import {
-  checkup,
-  type Finding,
-  failed,
-  type Installation,
-  type NodeDetails,
-  type NodeSeen,
-} from '../../../src/core/health/checkup.ts'
+import { checkup, type Finding, failed } from '../../../src/core/health/checkup.ts'
+import type { Installation, NodeDetails, NodeSeen } from '../../../src/core/health/installation.ts'
 
 const DAY_MS = 86_400_000
 const HOUR_MS = DAY_MS / 24
