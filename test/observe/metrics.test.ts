@@ -48,6 +48,17 @@ function metricsOf(
   }
 }
 
+/** Of a sidecar that does nothing, without its nodes. */
+const AT_REST = {
+  inFlight: 0,
+  bodyBytes: 0,
+  bodyLimitBytes: 1,
+  leasesReserved: 0,
+  writeBackPending: 0,
+  sweeping: undefined,
+  readiness: { failing: new Set<never>(), p95Ms: undefined },
+}
+
 describe('a live scrape', () => {
   test('passes promtool check metrics, in at most 310 series for five nodes and many routes', async () => {
     await using servers = await startRedisServers(5, { founded: true })
@@ -447,13 +458,7 @@ describe('what is counted when', () => {
     const shown = async () => {
       recordStanding(metrics, {
         nodes: nodes.map((node) => ({ ...node, voting: node.name !== 'b/redis-1', quarantined: false })),
-        inFlight: 0,
-        bodyBytes: 0,
-        bodyLimitBytes: 1,
-        leasesReserved: 0,
-        writeBackPending: 0,
-        sweeping: undefined,
-        readiness: { failing: new Set(), p95Ms: undefined },
+        ...AT_REST,
       })
       const all = seriesOf((await metrics.exposition()).text)
       return ['quorum_nodes', 'quorum_required', 'quorum_reachable_nodes', 'circuit_breaker_open'].map(
@@ -535,13 +540,7 @@ describe('what is counted when', () => {
       count({ kind: 'clock_offset', node, offsetMs: 61, uncertaintyMs: 1, skewed: false, changed: false })
     recordStanding(metrics, {
       nodes: NODES.map((name) => ({ name, voting: false, quarantined: false, down: name === 'redis-0' })),
-      inFlight: 0,
-      bodyBytes: 0,
-      bodyLimitBytes: 1,
-      leasesReserved: 0,
-      writeBackPending: 0,
-      sweeping: undefined,
-      readiness: { failing: new Set(), p95Ms: undefined },
+      ...AT_REST,
     })
     const all = await series()
     // A suspended one still answers.
