@@ -232,6 +232,14 @@ test('the limits that CONTRIBUTING.md states are the ones that are enforced', ()
   )
 })
 
+test('no function is assigned to a property where it is written, except once for each connection', () => {
+  // V8 creates such a function in the old generation, where it keeps all that it closes over until the next full collection.
+  const assigned =
+    /[\w\])]\.#?\w+ (?:\?\?|\|\||&&)?= (?:async )?(?:function\b|\([^=]*\)(?:: [^=]+)? =>|\w+ =>)/
+  const assigning = files.filter((file) => linesWith(assigned, codeOf(sourceOf(file))).length > 0)
+  expect(assigning).toEqual(['upstream/answer-parser.ts', 'upstream/early-answer.ts'])
+})
+
 test('a file begins with what it owns, and keeps to the limit of lines', () => {
   const wrong = faults(everyFile, (file) => {
     const text = sourceOf(file)

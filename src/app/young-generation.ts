@@ -2,15 +2,16 @@
  * The young generation of V8's heap, in which everything is created: small until the first request, then as large as Node was told.
  *
  * V8 doubles it when as much has survived in it as it holds. A start leaves much behind, so 5 MiB of every idle sidecar were memory that it does
- * not need. With requests a small one costs: collections come more often, and what is under way survives them. So from the first request on it grows by
- * four at a time, and has its size within the first thousands of requests, as it would have without this file (docs/internals/performance.md).
+ * not need. With requests a small one costs: collections come more often, and what is under way survives them. So with the first requests it grows to its
+ * largest size in one step (docs/internals/performance.md).
  *
  * Node warns of flags that change while V8 runs. This one is a number that V8 reads when it decides how far to grow, and nowhere else.
  */
 import { setFlagsFromString } from 'node:v8'
 import type { CoreEvent } from '../core/events.ts'
 
-const GROWTH_WITH_REQUESTS = 4
+/** From its smallest size, 1 MiB, to the largest that V8 chooses by itself. */
+const GROWTH_WITH_REQUESTS = 32
 
 /** To be called before the sidecar's code is loaded, which leaves most behind. */
 export function keepYoungGenerationSmall(): void {

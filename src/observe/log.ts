@@ -11,6 +11,7 @@ import { lockIdOf } from '../core/claims/lease.ts'
 import type { DecidedEvent } from '../core/decision.ts'
 import type { CoreEvent } from '../core/events.ts'
 import type { Token } from '../core/record/token.ts'
+import { ShortLivedMap } from '../core/short-lived.ts'
 import type { Subscriber } from './fan-out.ts'
 import { lineOf, reached } from './log-lines.ts'
 import { createLogOutput, type LogTarget } from './log-output.ts'
@@ -75,14 +76,14 @@ const KNOWN_MAX = 10_000
 /** The subscriber that writes lines for events. An event without a line costs only that check. */
 export function logEvents(log: Logger, options: EventLogOptions): Subscriber {
   /** By token, a number: building a key of record key and token for each claim would mostly be wasted. */
-  const known = new Map<Token, Known>()
+  const known = new ShortLivedMap<Token, Known>()
   const admits = createSampler(log, options)
 
   function remember({ token, answered, recordKey }: Extract<CoreEvent, { kind: 'claim_ended' }>): void {
     // A reservation of several records is identified by its first.
-    if (token === undefined || answered === undefined || known.has(token)) return
+    if (token === undefined || answered === undefined || known.get(token) !== undefined) return
     known.set(token, { recordKey, answered, remainingMs: undefined })
-    if (known.size > KNOWN_MAX) known.delete(known.keys().next().value as Token)
+    if (known.size > KNOWN_MAX) known.delete(known.oldestKey as Token)
   }
 
   /** Fields that the decision itself does not have. */

@@ -92,8 +92,8 @@ export class RedisNode implements RecordNode {
   #waitingBytes = 0
   #flushing = false
   #gathering: Timer | undefined
-  /** Calls without an answer yet, oldest first, and how many of them are overdue. */
-  readonly #inFlight = new Set<Call>()
+  /** Calls without an answer yet, oldest first, and how many of them are overdue. Few, and no set: see `core/short-lived.ts`. */
+  readonly #inFlight: Call[] = []
   #overdue = 0
   #deadline: Timer | undefined
 
@@ -195,7 +195,7 @@ export class RedisNode implements RecordNode {
     // After the callbacks of this turn, and before the loop waits for sockets again: a lone command loses no time.
     setImmediate(() => {
       this.#flushing = false
-      if (this.#inFlight.size === this.#overdue) this.#send()
+      if (this.#inFlight.length === this.#overdue) this.#send()
       else if (this.#waiting.length > 0)
         this.#gathering ??= this.#options.clock.timer(GATHER_MS, () => {
           this.#gathering = undefined
@@ -211,8 +211,8 @@ export class RedisNode implements RecordNode {
     if (batch.length === 0) return
     this.#waiting = []
     this.#waitingBytes = 0
-    if (this.#overdue > 0 && this.#inFlight.size >= MAX_IN_FLIGHT_CALLS) {
-      const detail = `${this.#inFlight.size} calls are unanswered, ${this.#overdue} of them overdue`
+    if (this.#overdue > 0 && this.#inFlight.length >= MAX_IN_FLIGHT_CALLS) {
+      const detail = `${this.#inFlight.length} calls are unanswered, ${this.#overdue} of them overdue`
       for (const pending of batch)
         this.#answer(pending, { kind: 'unreachable', reason: 'refused', detail, silent: true })
       return
@@ -220,7 +220,7 @@ export class RedisNode implements RecordNode {
     const deadlineMonoMs = this.#options.clock.monoMs() + this.#options.deadlineMs
     const call: Call = { batch, deadlineMonoMs, settled: false }
     this.#calls += 1
-    this.#inFlight.add(call)
+    this.#inFlight.push(call)
     this.#watchDeadline()
     void this.#carryOut(call)
   }
@@ -238,7 +238,7 @@ export class RedisNode implements RecordNode {
     } catch (cause) {
       answers = cause instanceof Error ? cause : new Error(String(cause))
     }
-    this.#inFlight.delete(call)
+    this.#inFlight.splice(this.#inFlight.indexOf(call), 1)
     if (call.settled) this.#overdue -= 1
     else this.#settle(call, answers)
     // Commands that waited for this answer go now, together with those that follow from it.

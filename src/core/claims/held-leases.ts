@@ -10,6 +10,7 @@
 import type { Clock } from '../clock.ts'
 import { now } from '../clock-drift.ts'
 import type { Lease } from '../ports.ts'
+import { ShortLivedMap } from '../short-lived.ts'
 import { remainingMs } from './lease.ts'
 
 /** Fewer leases than this are not worth a walk over them. */
@@ -23,7 +24,7 @@ type Held = {
 
 export class HeldLeases {
   readonly #clock: Clock
-  readonly #held = new Map<string, Held>()
+  readonly #held = new ShortLivedMap<string, Held>()
   #forgetFrom = FORGET_FROM
 
   constructor(clock: Clock) {

@@ -19,6 +19,7 @@ import type { Events } from '../events.ts'
 import type { ClaimRequest, ClaimResult, Leases } from '../ports.ts'
 import type { Fingerprint } from '../record/record.ts'
 import { millisecondOf } from '../record/token.ts'
+import { ShortLivedMap } from '../short-lived.ts'
 import { HeldLeases } from './held-leases.ts'
 import { remainingMs, type Validity } from './lease.ts'
 import { createOutcomeMemory } from './outcome-memory.ts'
@@ -44,7 +45,7 @@ export type SharedLeases = Leases & {
 type ClaimUnderWay = { readonly fingerprint: Fingerprint; readonly result: Promise<ClaimResult> }
 
 export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLeasesOptions): SharedLeases {
-  const claimsUnderWay = new Map<string, ClaimUnderWay>()
+  const claimsUnderWay = new ShortLivedMap<string, ClaimUnderWay>()
   const held = new HeldLeases(clock)
   const known = createOutcomeMemory(outcomeBytesMax)
 

@@ -13,7 +13,11 @@ import type { Problem } from '../message/problems.ts'
 import type { Inbound } from './inbound.ts'
 import { writeRaw } from './send.ts'
 
-type Connection = { latest: Inbound; readonly unanswered: Set<Inbound> }
+/**
+ * The requests of a connection that wait for their answers, in order. An array: a set that lives as long as a connection would keep requests
+ * that were answered long ago in memory until the next full collection (docs/internals/performance.md).
+ */
+type Unanswered = Inbound[]
 
 export type ConnectionFaults = {
   /**
@@ -30,7 +34,7 @@ export type ConnectionFaults = {
 }
 
 export function createConnectionFaults(limits: FaultLimits, newInstance: () => string): ConnectionFaults {
-  const connections = new WeakMap<Duplex, Connection>()
+  const connections = new WeakMap<Duplex, Unanswered>()
   const cuts = new WeakMap<Inbound, AbortController>()
 
   function refuse(socket: Duplex, problem: Problem): void {
@@ -38,7 +42,7 @@ export function createConnectionFaults(limits: FaultLimits, newInstance: () => s
       if (!socket.writable) return
       writeRaw(socket, problemAnswer(problem, { instance: newInstance }), () => socket.destroy())
     }
-    const waiting = [...(connections.get(socket)?.unanswered ?? [])].at(-1)
+    const waiting = connections.get(socket)?.at(-1)
     if (waiting === undefined) write()
     else waiting.res.once('close', write)
   }
@@ -46,27 +50,30 @@ export function createConnectionFaults(limits: FaultLimits, newInstance: () => s
   return {
     admit: (inbound, cut) => {
       const { socket } = inbound.req
-      const connection = connections.get(socket) ?? { latest: inbound, unanswered: new Set() }
-      if (connection.unanswered.size >= UNANSWERED_MAX) {
+      const unanswered = connections.get(socket) ?? []
+      if (unanswered.length >= UNANSWERED_MAX) {
         socket.destroy()
         return false
       }
-      connection.latest = inbound
-      connection.unanswered.add(inbound)
-      connections.set(socket, connection)
+      unanswered.push(inbound)
+      connections.set(socket, unanswered)
       cuts.set(inbound, cut)
-      inbound.res.on('close', () => connection.unanswered.delete(inbound))
+      inbound.res.on('close', () => {
+        const at = unanswered.indexOf(inbound)
+        if (at !== -1) unanswered.splice(at, 1)
+      })
       return true
     },
-    isQuiet: (socket) => (connections.get(socket)?.unanswered.size ?? 0) === 0,
+    isQuiet: (socket) => (connections.get(socket)?.length ?? 0) === 0,
     onClientError: (error, socket) => {
       const problem = problemOf(error, limits)
       if (problem === undefined) {
         socket.destroy()
         return
       }
-      const { latest, unanswered } = connections.get(socket) ?? {}
-      if (latest !== undefined && !latest.req.complete && unanswered?.has(latest)) {
+      // Of those before it Node has read the whole body.
+      const latest = connections.get(socket)?.at(-1)
+      if (latest !== undefined && !latest.req.complete) {
         const cut = cuts.get(latest)
         if (latest.streamed === true && problem.code === 'request-timeout') cutWhenSilent(latest, limits, cut)
         else cut?.abort(problem)
