@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto'
 import type { EnvoyPorts, EnvoyServer } from '../http/envoy/server.ts'
 import type { ScopeRules } from '../http/request/identify.ts'
-import type { SizedConfig } from './listener-limits.ts'
+import { connectionLimit, type SizedConfig } from './listener-limits.ts'
 import type { Secrets } from './secrets.ts'
 
 /** The rest of a message besides a body: the head of its request, and gRPC's own fields. */
@@ -38,7 +38,7 @@ export async function openEnvoy(
       limits: {
         inFlightMax: config.maxInFlight,
         headerLinesMax: config.headerLinesMax,
-        connectionsMax: config.connectionsMax,
+        ...connectionLimit(config),
         handshakeTimeoutMs: config.headersTimeoutMs,
         messageBytesMax: Math.max(HELD_BY_ENVOY_BYTES, ...bodies) + config.headerLimitBytes + AROUND_BYTES,
       },

@@ -1,10 +1,13 @@
 /** The limits of every listener for clients' requests: as configured, and as many connections as memory allows. */
 
 import type { Config } from '../config/load.ts'
+import type { Clock } from '../core/clock.ts'
+import type { Events } from '../core/events.ts'
+import type { ConnectionLimit } from '../http/server/connection-limit.ts'
 import type { ListenerLimits } from '../http/server/listener.ts'
 
 /** With the number of connections, whoever said it. */
-export type SizedConfig = Config & { readonly connectionsMax: number }
+export type SizedConfig = Config & ConnectionLimit
 
 /** Beside it there is room for what requests under way take: 239 of 384 MiB (docs/operations/capacity.md). */
 const SHARE = 1 / 3
@@ -30,6 +33,29 @@ export function connectionsIn(
   return Math.max(1, Math.min(CONNECTIONS_MAX, Math.floor((memoryLimitBytes * SHARE) / each)))
 }
 
+/** For each listener by itself. */
+export function connectionLimit({ connectionsMax, onConnectionRefused }: ConnectionLimit): ConnectionLimit {
+  return onConnectionRefused === undefined ? { connectionsMax } : { connectionsMax, onConnectionRefused }
+}
+
+const TOLD_EVERY_MS = 1_000
+
+/** Clients that are refused come again at once, and a flood of them must not be a flood of lines: at most one event a second. */
+export function countRefusedConnections(
+  { clock, events }: { readonly clock: Clock; readonly events: Events },
+  { connectionsMax: limit }: ConnectionLimit,
+): () => void {
+  let refused = 0
+  return () => {
+    refused += 1
+    if (refused > 1) return
+    clock.timer(TOLD_EVERY_MS, () => {
+      events.publish({ kind: 'connections_refused', refused, limit })
+      refused = 0
+    })
+  }
+}
+
 export function listenerLimits(config: SizedConfig): ListenerLimits {
   return {
     headerBytesMax: config.headerLimitBytes,
@@ -37,7 +63,7 @@ export function listenerLimits(config: SizedConfig): ListenerLimits {
     requestTimeoutMs: config.requestTimeoutMs,
     keepAliveTimeoutMs: config.keepAliveTimeoutMs,
     requestsPerConnectionMax: config.requestsPerConnection,
-    connectionsMax: config.connectionsMax,
+    ...connectionLimit(config),
     readerIdleMs: config.readerIdleMs,
   }
 }

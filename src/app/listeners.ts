@@ -18,7 +18,7 @@ import type { ReservationApiPorts } from '../http/reservations/server.ts'
 import { removeAbandonedSocket } from '../system/socket-file.ts'
 import { openEnvoy } from './envoy.ts'
 import { openGateway } from './gateway.ts'
-import { sized } from './listener-limits.ts'
+import { countRefusedConnections, sized } from './listener-limits.ts'
 import { type OperatorListenerPorts, openOperatorApi } from './operator.ts'
 import { openProxy } from './proxy.ts'
 import { openReservationApi } from './reservation-api.ts'
@@ -77,7 +77,8 @@ export async function openListeners(
   scope: ScopeRules,
   { executing, answering, operating, onFailure }: ListenersPorts,
 ): Promise<Listeners> {
-  const config = sized(given, memoryLimitBytes)
+  const limited = sized(given, memoryLimitBytes)
+  const config = { ...limited, onConnectionRefused: countRefusedConnections(answering, limited) }
   const proxy = openProxy(config, executing, secrets, scope, onFailure)
   const secret = secretOf(config, answering)
   const { reserved, checked } = outstandingOf(config, answering.clock)

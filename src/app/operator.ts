@@ -13,7 +13,7 @@ import { createOperatorApi, type OperatorApi } from '../http/operator/server.ts'
 import type { Application } from '../http/proxy/application.ts'
 import { decisionTermsOf } from './decision-terms.ts'
 import { jsonBytesMax } from './json-limits.ts'
-import type { SizedConfig } from './listener-limits.ts'
+import { connectionLimit, type SizedConfig } from './listener-limits.ts'
 import { readPage } from './operator-page.ts'
 import { walkOver } from './record-walk.ts'
 import type { Secrets } from './secrets.ts'
@@ -81,7 +81,7 @@ export function openOperatorApi(
         headersTimeoutMs: config.headersTimeoutMs,
         requestTimeoutMs: config.requestTimeoutMs,
         keepAliveTimeoutMs: config.keepAliveTimeoutMs,
-        connectionsMax: config.connectionsMax,
+        ...connectionLimit(config),
       },
     },
     {

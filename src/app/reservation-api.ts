@@ -8,7 +8,7 @@ import { operatorPaths } from '../http/operator/openapi.ts'
 import { createReservationApi, type ReservationApiPorts } from '../http/reservations/server.ts'
 import { longestBodyBytes } from './body-memory.ts'
 import { jsonBytesMax } from './json-limits.ts'
-import type { SizedConfig } from './listener-limits.ts'
+import { connectionLimit, type SizedConfig } from './listener-limits.ts'
 import type { Secrets } from './secrets.ts'
 
 /** The reservation API, or undefined if it is off. */
@@ -52,7 +52,7 @@ export function openReservationApi(
         requestTimeoutMs: config.requestTimeoutMs,
         keepAliveTimeoutMs: config.keepAliveTimeoutMs,
         inFlightMax: config.maxInFlight,
-        connectionsMax: config.connectionsMax,
+        ...connectionLimit(config),
       },
     },
     {

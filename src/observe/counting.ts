@@ -135,6 +135,9 @@ export function countEvents(
       case 'body_memory_full':
         metrics.bodyMemoryFull[event.of].add(1)
         return
+      case 'connections_refused':
+        metrics.connectionsRefused.add(event.refused)
+        return
       case 'synthetic_claim':
         metrics.synthetic[event.result].add(1)
         return

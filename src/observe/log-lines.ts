@@ -9,13 +9,8 @@ import type { CoreEvent, Replies } from '../core/events.ts'
 import { whyNotAsked } from '../core/outcome.ts'
 import type { Token } from '../core/record/token.ts'
 import { tenantOf } from '../core/request/identity.ts'
-
-export type Line = {
-  readonly level: 'error' | 'warn' | 'info' | 'debug'
-  readonly message: string
-  /** Of lines about one record a getter: a line that the level hides makes none. */
-  readonly fields: Readonly<Record<string, unknown>>
-}
+import { type EventOf, isATry, type Line, type Lines, rounded } from './log-line.ts'
+import { NODE_LINES } from './node-log-lines.ts'
 
 /** Of an unprotected request that got no answer both are known: the nodes have an alert of their own. */
 function errorOf({ because, notAsked }: EventOf<'decided'>): { error?: string } {
@@ -31,12 +26,9 @@ export function lineOf<K extends CoreEvent['kind']>(
   return LINES[event.kind](event, nodeCount)
 }
 
-type EventOf<K extends CoreEvent['kind']> = Extract<CoreEvent, { kind: K }>
-
 /** Lists every event: a new one is silent by decision, not by oversight. */
-const LINES: {
-  readonly [K in CoreEvent['kind']]: (event: EventOf<K>, nodeCount: number) => Line | undefined
-} = {
+const LINES: Lines<CoreEvent['kind']> = {
+  ...NODE_LINES,
   decided: (event, nodeCount) => ({
     level: 'info',
     message: `${event.decision}: ${event.detail}`,
@@ -149,31 +141,6 @@ const LINES: {
       },
     }
   },
-  clock_stepped: (event) => ({
-    level: 'error',
-    message: `the clock of ${event.node} was stepped; its votes do not count until the longest lease is over`,
-    fields: { node: event.node, step_ms: rounded(event.stepMs), suspended_ms: event.suspendedMs },
-  }),
-  clock_offset: (event) => {
-    if (!event.changed) return undefined
-    return {
-      level: event.skewed ? 'warn' : 'info',
-      message: `the clock of ${event.node} is ${event.skewed ? 'further off ours than tolerated' : 'near ours again'}`,
-      fields: {
-        node: event.node,
-        offset_ms: rounded(event.offsetMs),
-        uncertainty_ms: rounded(event.uncertaintyMs),
-      },
-    }
-  },
-  breaker_changed: (event) => {
-    if (isATry(event.from, event.to)) return undefined
-    return {
-      level: event.to === 'open' ? 'warn' : 'info',
-      message: `${event.node} ${event.to === 'open' ? 'does not answer and is left alone for a moment' : 'answers again'}`,
-      fields: { node: event.node, from: event.from, to: event.to },
-    }
-  },
   quorum_breaker_changed: (event, nodeCount) => {
     if (isATry(event.from, event.to)) return undefined
     const { group, from, to, answered } = event
@@ -191,72 +158,12 @@ const LINES: {
       return { ...claimFields(event), pending: event.pending }
     },
   }),
-  node_state: (event) => ({
-    level: event.to === 'voting' ? 'info' : 'warn',
-    message: `${event.node} is ${event.to}${event.from === event.to ? '' : `, was ${event.from}`}: ${event.reason}`,
-    fields: { node: event.node, from: event.from, to: event.to },
-  }),
   // Each request that is refused has its own line, and a flood of them must not be a flood of these.
   body_memory_full: () => undefined,
-  node_memory: (event) => ({
-    level: event.full ? 'error' : 'info',
-    message: event.full
-      ? `${event.node} is full: it is sent no new claims`
-      : `${event.node} has room again: it is sent new claims`,
-    fields: { node: event.node, used_bytes: event.usedBytes, limit_bytes: event.limitBytes },
-  }),
-  node_writes: ({ node, refusal }) => ({
-    level: refusal === undefined ? 'info' : 'error',
-    message:
-      refusal === undefined
-        ? `${node} takes writes again`
-        : `${node} refuses every write, so no request can count on it: ${refusal}`,
-    fields: { node, ...(refusal === undefined ? {} : { refusal }) },
-  }),
-  slow_command: ({ node, command, durationMs, atWallMs }) => ({
+  connections_refused: ({ refused, limit }) => ({
     level: 'warn',
-    message: `${node} worked on ${command} for ${rounded(durationMs)} ms, and on nothing else meanwhile`,
-    fields: {
-      node,
-      command,
-      duration_ms: rounded(durationMs),
-      began: new Date(atWallMs).toISOString(),
-    },
-  }),
-  cluster_founded: (event) => ({
-    level: 'warn',
-    message: 'a brand-new cluster was founded: its nodes remembered nothing',
-    fields: { nodes: event.nodes },
-  }),
-  cluster_replaced: (event) => ({
-    level: 'error',
-    message: `the nodes were founded anew beside this sidecar: ${event.node} belongs to the cluster ${event.found}, and this sidecar has worked with ${event.known}. It accepts none of them, because what ${event.known} remembered is forgotten there and would be carried out again. See docs/operations/nodes.md, "Founded anew beside a running sidecar".`,
-    fields: { node: event.node, known_cluster: event.known, found_cluster: event.found },
-  }),
-  enrolment_progress: (event) => ({
-    level: 'info',
-    message: `records are copied to ${event.node}`,
-    fields: { node: event.node, sources_done: event.sourcesDone, copied: event.copied },
-  }),
-  enrolment_blocked: (event) => ({
-    level: 'error',
-    message: `${event.node} can't be enrolled: ${event.voting} other nodes vote, ${event.required} must; too many forgot for the rest to know everything. See \`fencepost nodes declare-loss\`.`,
-    fields: { node: event.node, voting: event.voting, required: event.required },
-  }),
-  enrolment_stumbled: (event) => ({
-    level: 'warn',
-    message: `a step of the enrolment of ${event.node} failed and is taken again`,
-    fields: { node: event.node, error: event.reason },
-  }),
-  loss_declared: (event) => ({
-    level: 'error',
-    message: `${event.by} declared the loss of what ${event.node} forgot: requests of before may be carried out again`,
-    fields: { node: event.node, declared_by: event.by },
-  }),
-  node_enrolled: (event) => ({
-    level: 'info',
-    message: `${event.node} was enrolled and votes again`,
-    fields: { node: event.node, copied: event.copied },
+    message: `within a second ${refused} connections of clients were closed at once: their listener has ${limit}, which is limits.connections`,
+    fields: { refused, limit },
   }),
   settled_late: (event, nodeCount) => ({
     level: event.result === 'recorded' ? 'info' : 'error',
@@ -283,9 +190,6 @@ const LINES: {
   lease_released: () => undefined,
   application_worked: () => undefined,
 }
-
-/** What is away is tried once more, every second or two, and still does not answer: no news. */
-const isATry = (from: string, to: string) => to === 'half_open' || (from === 'half_open' && to === 'open')
 
 /** What finds the record of `dedup:{tenant}:{env}:{version}:{hash}`: a part of the hash, and the tenant. */
 function record(recordKey: string) {
@@ -343,8 +247,4 @@ function sentenceOf(replies: Replies): string {
   return Object.entries(replies)
     .map(([word, count]) => `${count} ${word}`)
     .join(', ')
-}
-
-function rounded(ms: number): number {
-  return Math.round(ms * 100) / 100
 }

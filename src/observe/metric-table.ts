@@ -14,12 +14,12 @@ import type { LeaseEnd, WriteBackEnd } from '../core/events.ts'
 import type { ReadinessReason } from '../core/health/readiness.ts'
 import { BUCKETS_S } from './buckets.ts'
 import { certificateGauges } from './certificate-gauges.ts'
-import type { MakeGauge } from './gauge.ts'
 import { identityGauge, type ShownIdentity } from './identity-gauge.ts'
 import { leaseSizing } from './lease-sizing.ts'
 import { nodeStatsGauges } from './node-stats-gauges.ts'
+import { requestMetrics } from './request-metrics.ts'
 import { sagaGauges } from './saga-gauges.ts'
-import { Tally, type talliesOf } from './tallies.ts'
+import { type Kinds, Tally } from './tallies.ts'
 
 const DECISIONS: readonly Decision[] = [
   'acquired',
@@ -45,7 +45,6 @@ const LEASE_ENDS: readonly LeaseEnd[] = ['completed', 'released', 'expired', 'lo
 export const READINESS_REASONS: readonly ReadinessReason[] = ['latency', 'quorum', 'clock', 'shutdown']
 const WRITE_BACK_ENDS: readonly WriteBackEnd[] = ['recorded', 'conflict', 'dropped']
 const PROBE_RESULTS = ['ok', 'false_positive', 'false_negative', 'error'] as const
-const CODE_CLASSES = ['2xx', '3xx', '4xx', '5xx'] as const
 
 /** Routes with a series of their own; later ones, and requests without a route, are `other`. */
 const LABELLED_ROUTES_MAX = 3
@@ -72,9 +71,6 @@ export type MetricsOptions = {
   /** Whether the elected sidecar collects the stats of the nodes. Default false. */
   readonly nodeStats?: boolean
 }
-
-/** The constructors of each kind of metric, which also register it. */
-export type Kinds = ReturnType<typeof talliesOf> & { readonly gauge: MakeGauge }
 
 /** In the order of a scrape. */
 export function defineMetrics(kinds: Kinds, options: MetricsOptions) {
@@ -300,46 +296,5 @@ function readinessMetrics({ counterBy, gauge }: Kinds) {
     synthetic: counterBy('fencepost_synthetic_probe_total', 'Synthetic claims by what they showed.', {
       result: PROBE_RESULTS,
     }),
-  }
-}
-
-function requestMetrics({ counterBy, counterByTwo, gauge, histogram }: Kinds, route: readonly string[]) {
-  return {
-    requests: counterByTwo(
-      'fencepost_http_requests_total',
-      'Requests answered by the proxy.',
-      { route },
-      { code: CODE_CLASSES },
-    ),
-    requestDuration: histogram(
-      'fencepost_http_request_duration_seconds',
-      'From the head of a request to the last byte of its answer, the application included.',
-      BUCKETS_S.request,
-    ),
-    requestsInFlight: gauge(
-      'fencepost_http_requests_in_flight',
-      'Requests under way in the proxy and through Envoy.',
-      {},
-    ),
-    bodyMemory: gauge(
-      'fencepost_body_memory_used_bytes',
-      'Bytes of bodies, of requests and answers, that are in memory now.',
-      {},
-    ),
-    bodyMemoryLimit: gauge(
-      'fencepost_body_memory_limit_bytes',
-      'What these may be together; requests may fill three quarters of it.',
-      {},
-    ),
-    bodyMemoryFull: counterBy(
-      'fencepost_body_memory_full_total',
-      'Requests that were refused, and answers that were passed on without being kept, because the memory for bodies was full.',
-      { of: ['request', 'answer'] },
-    ),
-    logLinesDropped: counterBy(
-      'fencepost_log_lines_dropped_total',
-      'Lines that are not in the log: of decisions that went well, sampled away under load; and any that standard output did not take.',
-      { reason: ['sampled', 'not_taken'] },
-    ),
   }
 }

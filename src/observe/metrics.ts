@@ -9,8 +9,8 @@ import { eventLoopLag } from './event-loop-lag.ts'
 import { GC, inTwoKinds } from './garbage-collection.ts'
 import type { Gauge as AnyGauge, MakeGauge } from './gauge.ts'
 import { heapUsed } from './heap.ts'
-import { defineMetrics, type Kinds, type MetricsOptions } from './metric-table.ts'
-import { type ScrapedMetric, talliesOf } from './tallies.ts'
+import { defineMetrics, type MetricsOptions } from './metric-table.ts'
+import { type Kinds, type ScrapedMetric, talliesOf } from './tallies.ts'
 
 /** The part of prom-client's own metrics that an alert or a panel needs. The rest would be a third of all series. */
 const RUNTIME_METRICS: ReadonlySet<string> = new Set([

@@ -6,6 +6,8 @@
  * interface by which prom-client's registry reads a metric's series (`lib/registry.js` of 15.1.3).
  */
 
+import type { MakeGauge } from './gauge.ts'
+
 /** One series of a counter, or of an up-down count. */
 export class Tally {
   count = 0
@@ -52,6 +54,9 @@ export class Distribution {
 
 /** One label and all its values. */
 type Label<V extends string> = Readonly<Record<string, readonly V[]>>
+
+/** The constructors of each kind of metric, which also register it. */
+export type Kinds = ReturnType<typeof talliesOf> & { readonly gauge: MakeGauge }
 
 /** Constructors of metrics that return their series: by the value of their label, or of two. */
 export function talliesOf(register: (metric: ScrapedMetric) => void) {

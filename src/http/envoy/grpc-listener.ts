@@ -9,15 +9,15 @@
 import { createServer, type Socket } from 'node:net'
 import { type Metadata, Server, ServerInterceptingCall, type ServerInterceptor, status } from '@grpc/grpc-js'
 import type { Clock } from '../../core/clock.ts'
+import { type ConnectionLimit, limitConnections } from '../server/connection-limit.ts'
 import { trackInFlight } from '../server/in-flight.ts'
 import { type ListenAt, whereListening } from '../server/listen-address.ts'
 import type { ListenerTls } from '../server/tls.ts'
 import { listenerCredentials } from './credentials.ts'
 
-export type GrpcLimits = {
+export type GrpcLimits = ConnectionLimit & {
   /** Calls of one connection at the same time. */
   readonly inFlightMax: number
-  readonly connectionsMax: number
   readonly handshakeTimeoutMs: number
   /** Largest message: a body, and what surrounds it. */
   readonly messageBytesMax: number
@@ -84,7 +84,7 @@ export function createGrpcListener(
       })
     injector.injectConnection(socket)
   })
-  listener.maxConnections = limits.connectionsMax
+  limitConnections(listener, limits)
 
   return {
     grpc,

@@ -14,19 +14,19 @@ import Fastify, { type FastifyInstance } from 'fastify'
 import { problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
 import { type ConnectionFaults, createConnectionFaults, timeoutCheckMs } from './connection-faults.ts'
+import { type ConnectionLimit, limitConnections } from './connection-limit.ts'
 import type { Inbound } from './inbound.ts'
 import { JoinedParts } from './joined-parts.ts'
 import { send } from './send.ts'
 import { keepTlsFresh, type ListenerTls, tlsOptions } from './tls.ts'
 import { asksForWebSocket } from './websocket-offer.ts'
 
-export type ListenerLimits = {
+export type ListenerLimits = ConnectionLimit & {
   readonly headerBytesMax: number
   readonly headersTimeoutMs: number
   readonly requestTimeoutMs: number
   readonly keepAliveTimeoutMs: number
   readonly requestsPerConnectionMax: number
-  readonly connectionsMax: number
   readonly readerIdleMs: number
 }
 
@@ -74,7 +74,7 @@ export function createListener(
   // Node drops header lines beyond its limit silently, and a key with them. Keep all of them; admission counts them.
   server.maxHeadersCount = 0
   server.maxRequestsPerSocket = limits.requestsPerConnectionMax
-  server.maxConnections = limits.connectionsMax
+  limitConnections(server, limits)
   server.timeout = 0
 
   // Node caches an address that was read while the connection was open. A peer that has reset it has none, and would look like a

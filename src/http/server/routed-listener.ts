@@ -8,13 +8,14 @@
 import type { Server as TlsServer } from 'node:https'
 import Fastify, { type FastifyInstance, type FastifyServerOptions } from 'fastify'
 import { type FaultLimits, timeoutCheckMs } from './connection-faults.ts'
+import { type ConnectionLimit, limitConnections } from './connection-limit.ts'
 import { keepTlsFresh, type ListenerTls, serverOptions } from './tls.ts'
 
-export type RoutedLimits = FaultLimits & {
-  readonly bodyBytesMax: number
-  readonly keepAliveTimeoutMs: number
-  readonly connectionsMax: number
-}
+export type RoutedLimits = FaultLimits &
+  ConnectionLimit & {
+    readonly bodyBytesMax: number
+    readonly keepAliveTimeoutMs: number
+  }
 
 export function createRoutedListener(
   limits: RoutedLimits,
@@ -41,7 +42,7 @@ export function createRoutedListener(
     ),
     ...own,
   })
-  app.server.maxConnections = limits.connectionsMax
+  limitConnections(app.server, limits)
   if (tls !== undefined) keepTlsFresh(app.server as unknown as TlsServer, tls)
   return app
 }
