@@ -22,6 +22,7 @@ import {
   quarantineMsFor,
 } from '../../src/core/nodes/enrolment-rules.ts'
 import type { WatchedNodes } from '../../src/core/nodes/node-clocks.ts'
+import { ToldCount } from '../../src/core/nodes/told-count.ts'
 import type { RecordSnapshot } from '../../src/core/record/record-merge.ts'
 import { adoptRecord } from '../../src/core/record/record-merge.ts'
 import { pause } from '../../src/core/retry.ts'
@@ -59,6 +60,8 @@ export type EnrollerPorts = {
   readonly counts: WatchedNodes['saw']
   /** Knows the continuity of the nodes; absent: every restarted node has forgotten. */
   readonly keeper?: Keeper | undefined
+  /** What is known of the calls that told the node records; absent: nothing. */
+  readonly told?: ToldCount
   /** It is about to get the first epoch of a new cluster. */
   readonly onFounded?: (node: SimulatedNode, cluster: Cluster) => void
 }
@@ -72,13 +75,17 @@ type FirstSeen = {
 }
 
 /** Runs until the node votes. One at a time for each node and process. */
-export async function enrol(node: SimulatedNode, ports: EnrollerPorts): Promise<void> {
+export async function enrol(node: SimulatedNode, given: EnrollerPorts): Promise<void> {
+  const told = new ToldCount()
+  const ports = { ...given, told }
   let firstSeen: FirstSeen | undefined
   for (;;) {
     try {
+      const shown = told.asked()
       const members =
         (await ports.keeper?.look()) ?? (await Promise.all(ports.nodes.map((one) => look(one, ports))))
       const member = members[ports.nodes.indexOf(node)]
+      shown(member?.quarantine)
       if (member !== undefined && isEnrolled(member)) return
       if (member !== undefined) {
         firstSeen = await takeTurn(node, member, members, firstSeen, ports)
@@ -96,7 +103,7 @@ async function takeTurn(
   member: Membership,
   members: readonly (Membership | undefined)[],
   known: FirstSeen | undefined,
-  ports: EnrollerPorts,
+  ports: EnrollerPorts & { readonly told: ToldCount },
 ): Promise<FirstSeen | undefined> {
   const { dice, history, nodes, process } = ports
   const target = new SimulatedEnrolmentNode(node, member, ports)
@@ -105,6 +112,11 @@ async function takeTurn(
     return undefined
   }
   const { quarantine, nodeMs } = member
+  if (ports.told.isLacking(quarantine.nonce)) {
+    await target.restart(quarantine.nonce, dice.hex(8))
+    history.saw('told_once_more')
+    return undefined
+  }
   const monoMs = process.clock.monoMs()
   const first =
     known?.nonce === quarantine.nonce
@@ -241,7 +253,8 @@ export class SimulatedEnrolmentNode implements EnrolmentNode {
   }
 
   enrol(nonce: string, cluster: Cluster): Promise<boolean> {
-    return this.#call(() => this.#stands(nonce) && this.#voteFromNow(nonce, cluster))
+    const known = this.#ports.told?.known(nonce) ?? 0
+    return this.#call(() => this.#hasAllThatItWasTold(nonce, known) && this.#voteFromNow(nonce, cluster))
   }
 
   #voteFromNow(nonce: string, cluster: Cluster): true {
@@ -281,19 +294,21 @@ export class SimulatedEnrolmentNode implements EnrolmentNode {
     const told = await this.#call(() => {
       if (!mayBeTold(membershipOf(this.#node), nonce)) {
         this.#ports.history.saw('adoption_refused')
-        return false
+        return undefined
       }
+      const calls = (this.#node.quarantine?.told ?? 0) + 1
       for (const { key, merged } of adoptions) {
         const own = this.#node.kept(key)
         if (merged.record.state === 'completed') this.#ports.history.saw('enrolment_copied_outcome')
         if (merged.record.state === 'completed' && merged.record.copied === true)
           this.#ports.history.saw('enrolment_copied_sighting')
         const { record, ttlMs } = adoptRecord(own, merged, Math.floor(this.#node.nodeMs))
-        this.#node.put(key, record, ttlMs)
+        this.#node.put(key, record, ttlMs, calls)
       }
-      return true
+      return adoptions.length > 0 ? calls : 0
     }, true)
-    if (!told) throw new Error('it waits under another nonce by now, or votes')
+    if (told === undefined) throw new Error('it waits under another nonce by now, or votes')
+    if (told > 0) this.#ports.told?.learn(nonce, told)
   }
 
   claimFounding(nonce: string, proposed: string): Promise<boolean> {
@@ -330,6 +345,11 @@ export class SimulatedEnrolmentNode implements EnrolmentNode {
       origin,
       progress: NOTHING_COPIED,
     })
+  }
+
+  /** By its nonce and by its count: where it forgot again, either would do. */
+  #hasAllThatItWasTold(nonce: string, calls: number): boolean {
+    return this.#stands(nonce) && (this.#node.quarantine?.told ?? 0) >= calls
   }
 
   #stands(nonce: string): boolean {

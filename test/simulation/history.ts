@@ -371,6 +371,8 @@ export const SIGHTS = [
   'drained_empty',
   'drained_flushed',
   'too_many_drained',
+  'rewound_while_it_waits',
+  'told_once_more',
   'continued',
   'told_by_all',
   'node_glanced_at',

@@ -305,8 +305,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'nonce-not-checked',
     rule: 'a node that forgot again while it was enrolled is not enrolled by what went before',
     file: 'test/simulation/enroller.ts',
-    from: 'return quarantine?.nonce === nonce && quarantine.runId === runIdOf(this.#node)',
-    to: 'return nonce !== undefined || quarantine !== undefined',
+    from: 'return this.#stands(nonce) && (this.#node.quarantine?.told ?? 0) >= calls',
+    to: 'return nonce !== undefined || calls > 0',
     killedBy: ['S1', 'S2', 'S5', 'S6', 'S4'],
   },
   {
@@ -479,6 +479,15 @@ export const MUTANTS: readonly Mutant[] = [
     killedBy: ['S2'],
   },
   // Nodes that come back with their data.
+  {
+    name: 'set-back-while-it-waits',
+    rule: 'a node that waits, and shows fewer calls that told it records than there were, was set back: it is told everything once more',
+    file: 'src/core/nodes/told-count.ts',
+    from: 'this.#calls = Math.max(this.known(nonce), calls)',
+    to: 'this.#calls = Math.min(0, calls)',
+    killedBy: ['S1', 'S2', 'S4', 'S5', 'S6'],
+    only: 'rewound',
+  },
   {
     name: 'loss-window-ignored',
     rule: 'a disk that syncs once in a while may have lost what was acknowledged since the pulse that survives',

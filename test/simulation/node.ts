@@ -25,6 +25,8 @@ type Logged =
       readonly record: NodeRecord
       readonly ttlMs: number
       readonly nodeMs: number
+      /** How many calls of its quarantine had told it records by then. */
+      readonly told: number
     }
   | { readonly kind: 'epoch'; readonly epoch: string; readonly cluster: Cluster | undefined }
   | { readonly kind: 'revoked' }
@@ -164,10 +166,15 @@ export class SimulatedNode {
   }
 
   /** Stores a record as it is: the copy of an enrolment. */
-  put(key: string, record: NodeRecord, ttlMs: number): void {
+  put(key: string, record: NodeRecord, ttlMs: number, told: number): void {
     this.#embedded.put(key, record, ttlMs)
-    this.#write({ kind: 'copy', key, record, ttlMs, nodeMs: this.nodeMs })
+    this.#write({ kind: 'copy', key, record, ttlMs, nodeMs: this.nodeMs, told })
     this.keys.add(key)
+    this.#countTold(told)
+  }
+
+  #countTold(told: number): void {
+    if (this.quarantine !== undefined) this.quarantine = { ...this.quarantine, told }
   }
 
   setEpoch(epoch: string, cluster = this.cluster): void {
@@ -243,12 +250,22 @@ export class SimulatedNode {
     this.#log.push({ ...entry, atMs: this.#scheduler.nowMs })
   }
 
+  /** Its machine is restored, memory and processes included: the same run of the process has the data of then. Its clock is right. */
+  rewindTo(atMs: number): void {
+    this.#forget()
+    this.#read(this.#log.filter((entry) => entry.atMs <= atMs))
+  }
+
   #startWith(kept: (Logged & { readonly atMs: number })[]): void {
     this.#forget()
     this.runId += 1
     this.up = true
     this.startedNodeMs = Math.floor(this.nodeMs)
     this.#stoppedUntilMs = 0
+    this.#read(kept)
+  }
+
+  #read(kept: (Logged & { readonly atMs: number })[]): void {
     for (const entry of kept) this.#remember(entry)
     this.#replayedMs = undefined
     this.#log = kept
@@ -270,6 +287,7 @@ export class SimulatedNode {
         this.#replayedMs = entry.nodeMs
         this.#embedded.put(entry.key, entry.record, entry.ttlMs)
         this.keys.add(entry.key)
+        this.#countTold(entry.told)
         return
       case 'epoch':
         this.epoch = entry.epoch

@@ -16,7 +16,7 @@ import {
   type Scenario,
   sourceOfCopyingLeaps,
 } from './scenarios.ts'
-import { OPERATED, RELEARNT, SELDOM, SITUATIONS, type Situation } from './situations.ts'
+import { OPERATED, RELEARNT, REWOUND, SELDOM, SITUATIONS, type Situation } from './situations.ts'
 
 /** The record whose holder is the sweeper. */
 export const LEADERSHIP = 'dedup::office:sweeper'
@@ -119,6 +119,8 @@ export type Fault =
       readonly memory: number
     }
   | { readonly kind: 'node_flush'; readonly atMs: number; readonly node: number }
+  /** Its machine is set back by `ms`, memory and processes included. Nothing happens to a node that votes. */
+  | { readonly kind: 'node_rewind'; readonly atMs: number; readonly node: number; readonly ms: number }
   | { readonly kind: 'node_step'; readonly atMs: number; readonly node: number; readonly ms: number }
   /** Its clock jumps ahead: its promises may have expired. Only in plans in which clocks are watched. */
   | { readonly kind: 'node_leap'; readonly atMs: number; readonly node: number; readonly ms: number }
@@ -213,6 +215,8 @@ export function planOf(seed: number, only?: string): Plan {
   if (only === undefined && operators.chance(OPERATED_RATE)) return drawnFrom(OPERATED, seed, operators)
   const relearnt = streamOf(seed, 'relearnt')
   if (only === undefined && relearnt.chance(RELEARNT_RATE)) return drawnFrom(RELEARNT, seed, relearnt)
+  const rewound = streamOf(seed, 'rewound')
+  if (only === undefined && rewound.chance(REWOUND_RATE)) return drawnFrom(REWOUND, seed, rewound)
   const situations = streamOf(seed, 'situations')
   if (only !== undefined || situations.chance(SITUATION_RATE)) return situationOf(seed, situations, only)
   const drained = streamOf(seed, 'drains')
@@ -227,6 +231,9 @@ const OPERATED_RATE = 0.04
 /** Share of plans in which nodes learn outcomes at the end of their retention. */
 const RELEARNT_RATE = 0.01
 
+/** Share of plans in which a node is set back while it waits. */
+const REWOUND_RATE = 0.01
+
 function drawnFrom(some: Readonly<Record<string, Situation>>, seed: number, dice: Dice): Plan {
   return situated(seed, dice, dice.pick(Object.values(some)))
 }
@@ -238,7 +245,7 @@ function situationOf(seed: number, dice: Dice, only: string | undefined): Plan {
   const names = Object.keys(SITUATIONS)
   const drawn = dice.pick(names)
   const name = only ?? (SELDOM.has(drawn) && dice.chance(0.6) ? dice.pick(names) : drawn)
-  const all: Readonly<Record<string, Situation>> = { ...SITUATIONS, ...OPERATED, ...RELEARNT }
+  const all: Readonly<Record<string, Situation>> = { ...SITUATIONS, ...OPERATED, ...RELEARNT, ...REWOUND }
   const situation = all[name]
   if (situation === undefined)
     throw new RangeError(`no situation ${only}: there are ${Object.keys(all).join(', ')}`)

@@ -7,7 +7,7 @@
 import type { Dice } from './dice.ts'
 import { NARROW_PLACES } from './narrow-places.ts'
 import { operatorsDecide } from './operators.ts'
-import { type Fault, LEASE_MS, type Operation, type Plan } from './plan.ts'
+import { type Fault, LEASE_MS, LONGEST_LEASE_MS, type Operation, type Plan } from './plan.ts'
 import { cut, endOf, request, SCENARIO_PROCESSES, type Scenario, shuffled } from './scenarios.ts'
 
 export type Situation = (
@@ -28,6 +28,7 @@ export const SITUATIONS: Readonly<Record<string, Situation>> = {
 /** Chosen by seeds of their own. */
 export const OPERATED: Readonly<Record<string, Situation>> = { decisions: operatorsDecide }
 export const RELEARNT: Readonly<Record<string, Situation>> = { relearnt: relearntAtItsEnd }
+export const REWOUND: Readonly<Record<string, Situation>> = { rewound: setBackWhileItWaits }
 
 /** Processes that inspect their nodes every second send more messages than everything else together. */
 export const SELDOM: ReadonlySet<string> = new Set(['wiped', 'firstStart'])
@@ -167,4 +168,41 @@ function relearntAtItsEnd(dice: Dice, nodeCount: number) {
   ]
   const network = { latencyMs: 0.3, jitterMs: 2, lossRate: 0, duplicateRate: 0, lateRate: 0 }
   return { operations, faults, change: { retentionMs, whole: false, network } }
+}
+
+/**
+ * One of the smallest majority that has an outcome forgets it, and is set back about when the others have told it again. Who asks later
+ * sees only that one of them.
+ */
+function setBackWhileItWaits(dice: Dice, nodeCount: number) {
+  const order = shuffled(dice, nodeCount)
+  const holders = order.slice(0, (nodeCount + 1) / 2)
+  const forgetful = holders[0] ?? 0
+  const askedMs = 300
+  const workMs = dice.pick([2, 40])
+  const faults = cut(0, order.slice(holders.length), askedMs - 100, workMs + 150)
+  const forgetsMs = askedMs + workMs + 100 + dice.fraction() * 200
+  faults.push(
+    dice.chance(0.5)
+      ? { kind: 'node_flush', atMs: forgetsMs, node: forgetful }
+      : { kind: 'node_crash', atMs: forgetsMs, node: forgetful, ms: 1, memory: 0 },
+  )
+  // It is told records once no lease of before can run any more.
+  const toldMs = forgetsMs + LONGEST_LEASE_MS + 60
+  for (let times = dice.between(1, 3); times > 0; times -= 1)
+    faults.push({
+      kind: 'node_rewind',
+      atMs: toldMs + dice.fraction() * dice.pick([40, 150]),
+      node: forgetful,
+      ms: dice.pick([3, 10, 30, 200]) * dice.fraction(),
+    })
+  const operations = [request(askedMs, 0, workMs)]
+  let laterMs = toldMs + 100 + dice.fraction() * 600
+  for (let later = 0; later < 4; later += 1) {
+    const process = dice.between(1, 2)
+    operations.push(request(laterMs, process, dice.pick([2, 300])))
+    faults.push(...cut(process, holders.slice(1), laterMs - 20, 400))
+    laterMs += dice.pick([100, 500, LEASE_MS + 200])
+  }
+  return { operations, faults }
 }

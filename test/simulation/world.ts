@@ -6,13 +6,13 @@
  * the plan is to overwhelm the cluster.
  */
 
-import { type Cluster, epochFor } from '../../src/core/nodes/enrolment-rules.ts'
+import { type Cluster, epochFor, isQuarantined } from '../../src/core/nodes/enrolment-rules.ts'
 import { majorityOf } from '../../src/core/units.ts'
 import { type ActorPorts, perform } from './actors.ts'
 import { Application } from './application.ts'
 import { checkRemembered } from './checks.ts'
 import { streamOf } from './dice.ts'
-import { CLUSTER, type EnrollerPorts, enrol } from './enroller.ts'
+import { CLUSTER, type EnrollerPorts, enrol, membershipOf } from './enroller.ts'
 import { History, heldUntilMs } from './history.ts'
 import { Keeper } from './keeper.ts'
 import type { Link } from './link.ts'
@@ -239,6 +239,14 @@ export class World {
         if (!node.up || !this.#mayForget(node)) return
         node.flush()
         history.saw('node_flushed')
+        this.#enrolSoon(node)
+        return
+      }
+      case 'node_rewind': {
+        const node = this.#node(fault.node)
+        if (!node.up || !isQuarantined(membershipOf(node))) return
+        node.rewindTo(scheduler.nowMs - fault.ms)
+        history.saw('rewound_while_it_waits')
         this.#enrolSoon(node)
         return
       }

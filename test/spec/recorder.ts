@@ -82,8 +82,8 @@ Object.assign(SimulatedNode.prototype, {
       })
     return answer
   },
-  put(this: SimulatedNode, key: string, record: NodeRecord, ttlMs: number): void {
-    put.call(this, key, record, ttlMs)
+  put(this: SimulatedNode, key: string, record: NodeRecord, ttlMs: number, told: number): void {
+    put.call(this, key, record, ttlMs, told)
     note?.({ kind: 'told', node: this.index, key, after: keptOf(this, key) })
   },
   setEpoch(this: SimulatedNode, ...given: Parameters<typeof setEpoch>): void {
