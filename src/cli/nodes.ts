@@ -118,6 +118,10 @@ function enroll(io: Io): Promise<ExitCode> {
   return onClusters(io, progress, false, ({ groups }) => untilAllVote(io, groups, progress, false))
 }
 
+/** Of a loss that is to be declared too soon. */
+const MAY_HEAL =
+  'It is not certain yet that too many nodes forgot: nodes that wait may vote again by themselves. Wait until `fencepost nodes status` says that nothing goes on by itself.'
+
 function declare(io: Io, { confirm, by, wait, group }: DeclareOptions): Promise<ExitCode> {
   const progress = progressOn(io)
   return onCluster(io, group, { events: progress, watchOnly: false }, async (cluster) => {
@@ -136,7 +140,7 @@ function declare(io: Io, { confirm, by, wait, group }: DeclareOptions): Promise<
         return EXIT.unavailable
       case 'not_confirmed':
         io.stderr.write(
-          `${table([cluster])}\nToo many nodes forgot. Going on means that requests which only they knew may be carried out a second time.\nTo decide so, repeat the command with --confirm ${declared.expected}\n`,
+          `${table([cluster])}\n${declared.isCertain ? 'Too many nodes forgot.' : MAY_HEAL} Going on means that requests which only they knew may be carried out a second time.\nTo decide so, repeat the command with --confirm ${declared.expected}\n`,
         )
         return EXIT.usage
       case 'declared':

@@ -16,7 +16,8 @@ export type LossDeclared =
   | { readonly kind: 'no_loss'; readonly voting: number; readonly required: number }
   /** Fewer than a majority answer: those that don't may remember everything. */
   | { readonly kind: 'too_few'; readonly answering: number; readonly required: number }
-  | { readonly kind: 'not_confirmed'; readonly expected: string }
+  /** `isCertain`: no vote comes by itself any more. */
+  | { readonly kind: 'not_confirmed'; readonly expected: string; readonly isCertain: boolean }
 
 /** What an operator types where no node remembers the name of its cluster. */
 export const NAMELESS = 'nothing-is-known'
@@ -41,7 +42,8 @@ export async function declareLoss(
   if (voting >= required || waiting.length === 0) return { kind: 'no_loss', voting, required }
   const { id } = nodes.cluster()
   const expected = id === '' ? NAMELESS : id
-  if (confirmation !== expected) return { kind: 'not_confirmed', expected }
+  if (confirmation !== expected)
+    return { kind: 'not_confirmed', expected, isCertain: standstillOf(nodes) !== undefined }
 
   // One name for all of them, or each would be enrolled into a cluster of its own.
   const clusterId = id === '' ? options.random.hex(8) : id

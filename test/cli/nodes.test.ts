@@ -170,10 +170,12 @@ test('when too many nodes forgot, status prints the very command to run, and not
   expect((await run(servers, 'status')).stdout).not.toContain('nothing goes on by itself')
   await flush(servers, [0, 1])
   await eventually('it is blocked', () => sidecar.kinds().includes('enrolment_blocked'))
+  expect((await run(servers, 'declare-loss')).stderr).toContain('It is not certain yet that too many nodes')
   const { stdout } = await eventually('the quarantine of every sidecar is over', async () => {
     const shown = await run(servers, 'status')
     return shown.stdout.includes('nothing goes on by itself') ? shown : undefined
   })
+  expect((await run(servers, 'declare-loss')).stderr).toContain('\nToo many nodes forgot. Going on')
   const command = `fencepost nodes declare-loss --confirm ${id}`
   expect(stdout).toContain(`2 of 3 nodes forgot what they had promised`)
   expect(stdout).toContain(`to go on all the same: ${command}.`)
