@@ -1,6 +1,6 @@
 /** Opens the sockets of a node's client. ioredis' own connector takes no lookup; this one is the same besides. */
 
-import { createConnection, isIP, type Socket } from 'node:net'
+import { createConnection, isIP, type NetConnectOpts, type Socket } from 'node:net'
 import { connect as connectTls, type TLSSocket } from 'node:tls'
 import { AbstractConnector, type RedisOptions } from 'ioredis'
 import { hostNames } from './host-names.ts'
@@ -15,6 +15,27 @@ const reached = new WeakSet<Socket>()
 /** Whether the other side accepted the connection, whatever came of it. */
 export function wasReached(stream: Socket): boolean {
   return reached.has(stream)
+}
+
+/** Of every plain connection: what is read is copied before the next read, and answers are short. */
+const received = Buffer.allocUnsafeSlow(64 * 1024)
+
+/**
+ * Without it Node takes 64 KiB of memory for each read of a socket, gives most of it back, and passes the bytes through a stream. Nobody pauses
+ * these streams or reads them otherwise: ioredis listens for `data` from the moment of the connection.
+ */
+function plainConnection(at: NetConnectOpts): Socket {
+  const stream: Socket = createConnection({
+    ...at,
+    onread: {
+      buffer: received,
+      callback: (bytes) => {
+        stream.emit('data', Buffer.from(received.subarray(0, bytes)))
+        return true
+      },
+    },
+  })
+  return stream
 }
 
 export class Connector extends AbstractConnector {
@@ -33,7 +54,7 @@ export class Connector extends AbstractConnector {
     await undefined
     if (!this.connecting) throw new Error('Connection is closed.')
     const at = { ...(path ? { path } : { host: host ?? 'localhost', port }), lookup: hostNames.lookup }
-    const stream = tls ? connectTls({ ...at, ...serverName(host), ...tls }) : createConnection(at)
+    const stream = tls ? connectTls({ ...at, ...serverName(host), ...tls }) : plainConnection(at)
     this.stream = stream
     stream.once('connect', () => reached.add(stream))
     stream.once('error', (error) => {
