@@ -2,7 +2,7 @@
  * What a request allocates, and how much of that outlives collections of the young generation, in two builds, and in which files: a change that makes
  * requests dearer by a few hundred bytes shows here, on a busy machine too, where no comparison of times would show it.
  *
- * What is under way while young objects are collected outlives that: with 32 requests in flight 4 to 9 % of what they allocate. What outlives it
+ * What is under way while young objects are collected outlives that: with 32 requests in flight 3 to 5 % of what they allocate. What outlives it
  * beyond that is kept by something old, and costs more than what is collected at once.
  *
  *     npm run build && npm run bench -- garbage OTHER/dist/main.js dist/main.js [in flight, 32] [requests a round, 6000]

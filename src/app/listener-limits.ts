@@ -1,4 +1,4 @@
-/** The limits of every listener for clients' requests: as configured, and as many connections as memory allows. */
+/** The limits of every listener for clients' requests: as configured, and as many connections as memory allows; and what is told of those beyond. */
 
 import type { Config } from '../config/load.ts'
 import type { Clock } from '../core/clock.ts'
@@ -6,8 +6,8 @@ import type { Events } from '../core/events.ts'
 import type { ConnectionLimit } from '../http/server/connection-limit.ts'
 import type { ListenerLimits } from '../http/server/listener.ts'
 
-/** With the number of connections, whoever said it. */
-export type SizedConfig = Config & ConnectionLimit
+/** With the number of connections, whoever said it, and who hears of those beyond. */
+export type SizedConfig = Config & Required<ConnectionLimit>
 
 /** Beside it there is room for what requests under way take: 239 of 384 MiB (docs/operations/capacity.md). */
 const SHARE = 1 / 3
@@ -20,7 +20,10 @@ const TLS_CONNECTION_BYTES = 96 * 1024
 const CONNECTIONS_MAX = 20_000
 
 /** @param memoryLimitBytes of the container; undefined if it has none */
-export function sized(config: Config, memoryLimitBytes: number | undefined): SizedConfig {
+export function sized(
+  config: Config,
+  memoryLimitBytes: number | undefined,
+): Config & { readonly connectionsMax: number } {
   return { ...config, connectionsMax: config.connectionsMax ?? connectionsIn(memoryLimitBytes, config) }
 }
 
@@ -34,8 +37,8 @@ export function connectionsIn(
 }
 
 /** For each listener by itself. */
-export function connectionLimit({ connectionsMax, onConnectionRefused }: ConnectionLimit): ConnectionLimit {
-  return onConnectionRefused === undefined ? { connectionsMax } : { connectionsMax, onConnectionRefused }
+export function connectionLimit({ connectionsMax, onConnectionRefused }: SizedConfig): ConnectionLimit {
+  return { connectionsMax, onConnectionRefused }
 }
 
 const TOLD_EVERY_MS = 1_000

@@ -4,7 +4,8 @@
  * Every label has a closed set of values, from this file or the configuration, and every series exists from the start
  * at zero: a rate over a counter that appears with its first error misses that error. No request can add a series. A
  * pod with five nodes has at most 325 series, because the number of pods multiplies them: a label that costs more than
- * it tells is left out (docs/reference/telemetry.md says which and why). `counting.ts` decides what is counted when.
+ * it tells is left out (docs/reference/telemetry.md says which and why). `counting.ts` decides what is counted when;
+ * those of requests stand in `request-metrics.ts`.
  * Only what the elected sidecar shows of the nodes' servers comes and goes (`node-stats-gauges.ts`). Certificates have series from
  * the first scrape on, where there are any (`certificate-gauges.ts`).
  */

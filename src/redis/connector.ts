@@ -1,4 +1,4 @@
-/** Opens the sockets of a node's client. ioredis' own connector takes no lookup; this one is the same besides. */
+/** Opens the sockets of a node's client. ioredis' own connector takes no lookup, and no buffer to read into; this one is the same besides. */
 
 import { createConnection, isIP, type NetConnectOpts, type Socket } from 'node:net'
 import { connect as connectTls, type TLSSocket } from 'node:tls'
@@ -21,7 +21,7 @@ export function wasReached(stream: Socket): boolean {
 const received = Buffer.allocUnsafeSlow(64 * 1024)
 
 /**
- * Without it Node takes 64 KiB of memory for each read of a socket, gives most of it back, and passes the bytes through a stream. Nobody pauses
+ * Without `onread` Node takes 64 KiB of memory for each read of a socket, gives most of it back, and passes the bytes through a stream. Nobody pauses
  * these streams or reads them otherwise: ioredis listens for `data` from the moment of the connection.
  */
 function plainConnection(at: NetConnectOpts): Socket {

@@ -23,7 +23,7 @@ const ITEMS = 4_000
 const COLLECTED_EVERY = 100
 const UNDER_WAY = 32
 const WEIGHT_SLOTS = 500
-/** 16 MB in all: too little for V8 to collect everything by itself. */
+/** 16 MB in all: mostly too little for V8 to collect everything by itself, which would hide what stays and never invents it. */
 const WEIGHT_BYTES = ITEMS * WEIGHT_SLOTS * 8
 
 type Pass = () => void
