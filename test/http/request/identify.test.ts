@@ -226,7 +226,8 @@ test('what a body unpacks to is not kept while a request waits to be identified'
   const before = heldBytes()
   const identified = new Array(COUNT).fill(0).map(() => identify(subject, RULES.defaults, rules))
   await eventually('all wait for the keys of their issuer', () => asked === COUNT)
-  expect(heldBytes() - before).toBeLessThan(2 * unpacked.length)
+  // V8 gives buffers back on a thread of its own, and the last requests have only just asked.
+  await expect.poll(() => heldBytes() - before).toBeLessThan(2 * unpacked.length)
   keys.resolve()
   for (const { kind } of await Promise.all(identified)) expect(kind).toBe('refused')
 })
