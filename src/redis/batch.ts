@@ -61,31 +61,58 @@ function settling<Value>(command: Settling, settle: (value: Value) => void, isRe
 }
 
 export async function callBatch(client: Redis, script: Script, batch: Batch): Promise<BatchReply> {
-  const args = encodeArguments(batch)
   let reply: unknown
   try {
-    reply = await send(client, 'evalsha', script.sha1, args)
+    reply = await send(client, 'evalsha', script.sha1, batch)
   } catch (cause) {
     // A node that restarted or flushed its scripts: it executed no command of the call.
     if (!(cause instanceof Error) || !cause.message.startsWith('NOSCRIPT')) throw cause
-    reply = await send(client, 'eval', latin1(script.source), args)
+    reply = await send(client, 'eval', latin1(script.source), batch)
   }
   return decodeBatch(reply, batch.frames.length)
 }
 
 /** @param script its digest or its source, by the command */
-function send(client: Redis, name: string, script: string, { count, bytes }: Arguments): unknown {
-  const call = `*${count + 2}\r\n${bulk(name)}${bulk(script)}${bytes}`
-  return client.sendCommand(new PreparedCommand(name, Buffer.from(call, 'latin1')))
+function send(client: Redis, name: string, script: string, batch: Batch): unknown {
+  const bytes = bytesOf({ ...batch, epoch: latin1(batch.epoch), name, script })
+  return client.sendCommand(new PreparedCommand(name, bytes))
 }
 
-type Arguments = { readonly count: number; readonly bytes: string }
+/** `epoch`: one character per byte. */
+type Call = Batch & { readonly name: string; readonly script: string }
+type Encoded = { readonly call: Call; readonly bytes: Buffer; readonly epochAt: number }
+
+let last: Encoded | undefined
+
+/** The same commands go to every node in turn, so the last call is kept: the next one mostly differs in the node's epoch only. */
+function bytesOf(call: Call): Buffer {
+  if (last === undefined || !differInEpochOnly(last.call, call)) {
+    last = encode(call)
+    return last.bytes
+  }
+  // The bytes of the other call may not be sent yet.
+  const bytes = Buffer.from(last.bytes)
+  bytes.write(call.epoch, last.epochAt, 'latin1')
+  return bytes
+}
+
+function differInEpochOnly(one: Call, other: Call): boolean {
+  return (
+    one.script === other.script &&
+    one.epoch.length === other.epoch.length &&
+    one.maxTokenAheadMs === other.maxTokenAheadMs &&
+    one.full === other.full &&
+    one.frames.length === other.frames.length &&
+    one.frames.every((frame, at) => frame === other.frames[at])
+  )
+}
 
 const EPOCH = bulk(EPOCH_KEY)
 const FULL = bulk('full')
 
-/** The number of keys, the keys, and ARGV, as `batch.lua` lists them. */
-function encodeArguments({ epoch, maxTokenAheadMs, frames, full }: Batch): Arguments {
+/** The command, the number of keys, the keys, and ARGV, as `batch.lua` lists them. */
+function encode(call: Call): Encoded {
+  const { name, script, epoch, maxTokenAheadMs, frames, full } = call
   let keys = ''
   let joined = ''
   for (const { key, bytes } of frames) {
@@ -93,15 +120,7 @@ function encodeArguments({ epoch, maxTokenAheadMs, frames, full }: Batch): Argum
     joined += bytes
   }
   const keyCount = frames.length + 1
-  return {
-    count: keyCount + (full ? 5 : 4),
-    bytes:
-      bulk(String(keyCount)) +
-      EPOCH +
-      keys +
-      bulk(latin1(epoch)) +
-      bulk(String(maxTokenAheadMs)) +
-      bulk(joined) +
-      (full ? FULL : ''),
-  }
+  const head = `*${keyCount + (full ? 7 : 6)}\r\n${bulk(name)}${bulk(script)}${bulk(String(keyCount))}${EPOCH}${keys}$${epoch.length}\r\n`
+  const rest = `${epoch}\r\n${bulk(String(maxTokenAheadMs))}${bulk(joined)}${full ? FULL : ''}`
+  return { call, bytes: Buffer.from(head + rest, 'latin1'), epochAt: head.length }
 }

@@ -280,6 +280,41 @@ describe('a call of the batch script', () => {
     expect(sent).toEqual([respOf('evalsha', SCRIPT.sha1, ...args), respOf('eval', source, ...args)])
   })
 
+  // The bytes of a call are a copy of those of the call before where only the epoch differs, and that one may not be sent yet.
+  test('the same commands to several nodes, and what else may differ from the call before', async () => {
+    const [mine, other] = [frameOf(claim), frameOf({ ...claim, key: 'dedup:b' })]
+    const call = (epoch: string, ahead = '10000', ...full: readonly string[]) =>
+      respOf('evalsha', SCRIPT.sha1, '2', 'dedup::epoch', KEY, epoch, ahead, bytes, ...full)
+    const otherCall = respOf('evalsha', SCRIPT.sha1, '2', 'dedup::epoch', 'dedup:b', 'e-8', '10000', bytes)
+    const both = ['3', 'dedup::epoch', KEY, 'dedup:b', 'e-9', '10000', bytes + bytes]
+    const calls: readonly (readonly [Batch, string])[] = [
+      [batchOf([mine], { epoch: 'e-1' }), call('e-1')],
+      [batchOf([mine], { epoch: 'e-2' }), call('e-2')],
+      [batchOf([mine], { epoch: 'e-3', maxTokenAheadMs: 20_000 }), call('e-3', '20000')],
+      [batchOf([mine], { epoch: 'e-4' }), call('e-4')],
+      [batchOf([mine], { epoch: 'e-5', full: true }), call('e-5', '10000', 'full')],
+      [batchOf([mine], { epoch: 'e-6' }), call('e-6')],
+      [batchOf([mine], { epoch: 'ä-6' }), call('\xc3\xa4-6')],
+      [batchOf([mine], { epoch: '' }), call('')],
+      [batchOf([mine], { epoch: 'e-7' }), call('e-7')],
+      [batchOf([other], { epoch: 'e-8' }), otherCall],
+      [batchOf([mine], { epoch: 'e-8' }), call('e-8')],
+      [batchOf([mine, other], { epoch: 'e-9' }), respOf('evalsha', SCRIPT.sha1, ...both)],
+      [batchOf([mine], { epoch: 'e-9' }), call('e-9')],
+    ]
+    const sent: Buffer[] = []
+    for (const [batch] of calls) {
+      const client = {
+        sendCommand: async (command: Command) => {
+          sent.push(command.toWritable({} as never) as Buffer)
+          return reply(...batch.frames.map(() => 'granted 1'))
+        },
+      }
+      await callBatch(client as unknown as Redis, SCRIPT, batch)
+    }
+    expect(sent.map((one) => one.toString('latin1'))).toEqual(calls.map(([, expected]) => expected))
+  })
+
   test('a call is not repeated after any other error', async () => {
     await expect(sentBy(batchOf([frameOf(claim)]), [new Error('LOADING')])).rejects.toThrow('LOADING')
   })
