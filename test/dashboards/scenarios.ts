@@ -54,6 +54,7 @@ export const NO_TRAFFIC: Scenario = {
   [at('fencepost_decisions_total', 'outcome="fail_open"')]: [[1, 0]],
   [at('fencepost_leases_expired_before_completion_total')]: [[1, 0]],
   [at('fencepost_outcomes_damaged_total')]: [[1, 0]],
+  [at('fencepost_connections_refused_total')]: [[1, 0]],
   [at('fencepost_log_lines_dropped_total', 'reason="sampled"')]: [[1, 0]],
   [at('fencepost_log_lines_dropped_total', 'reason="not_taken"')]: [[1, 0]],
   [at('fencepost_write_backs_total', 'result="conflict"')]: [[1, 0]],
@@ -207,6 +208,14 @@ export const INCIDENTS: readonly Incident[] = [
     bad: { [at('fencepost_decisions_total', 'outcome="overloaded"')]: 12 },
     minutes: 20,
     firesAfter: 12,
+    resolvedAfter: 10,
+  },
+  // Bug: clients whose connections were closed at the limit were in a metric and in the log, and in no alert.
+  {
+    alert: 'FencepostConnectionsRefused',
+    bad: { [at('fencepost_connections_refused_total')]: 3 },
+    minutes: 20,
+    firesAfter: 9,
     resolvedAfter: 10,
   },
   {
