@@ -69,6 +69,7 @@ async function outputOf(args: readonly string[]): Promise<string> {
     signals: { onStop: () => () => {}, onLeave: () => {} },
     version: '',
     nodeVersion: '',
+    oldestNode: '',
     nodeOptions: [],
     hostname: '',
     leaveOpen: () => {},

@@ -18,9 +18,9 @@ import { lastWords } from './core/fault.ts'
 const STOP_SIGNALS: readonly StopSignal[] = ['SIGTERM', 'SIGINT', 'SIGHUP']
 
 const readFile = (path: string): string => textOf(readFileSync(path))
-const { version } = JSON.parse(readFile(fileURLToPath(new URL('../package.json', import.meta.url)))) as {
-  readonly version: string
-}
+const { version, engines } = JSON.parse(
+  readFile(fileURLToPath(new URL('../package.json', import.meta.url))),
+) as { readonly version: string; readonly engines: { readonly node: string } }
 
 /** Without a limit, Linux states a number that no machine has. */
 function limitOf(constrainedBytes: number): number | undefined {
@@ -43,6 +43,7 @@ let leftOpen = false
 const io: Io = {
   version,
   nodeVersion: process.versions.node,
+  oldestNode: engines.node.replace('>=', ''),
   hostname: hostname(),
   memoryLimitBytes: limitOf(process.constrainedMemory()),
   env: process.env,

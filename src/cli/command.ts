@@ -26,6 +26,8 @@ export type Io = {
   readonly version: string
   /** Of Node.js, without `v`. */
   readonly nodeVersion: string
+  /** The oldest version of Node.js that runs it. */
+  readonly oldestNode: string
   /** The options of Node itself, `NODE_OPTIONS` included. */
   readonly nodeOptions: readonly string[]
   /** Name of this machine; in Kubernetes the name of the pod. */
