@@ -21,6 +21,7 @@ import {
   type Origin,
   quarantineMsFor,
 } from '../../src/core/nodes/enrolment-rules.ts'
+import { hasEvictedSince } from '../../src/core/nodes/epoch-watch.ts'
 import type { WatchedNodes } from '../../src/core/nodes/node-clocks.ts'
 import { ToldCount } from '../../src/core/nodes/told-count.ts'
 import type { RecordSnapshot } from '../../src/core/record/record-merge.ts'
@@ -66,6 +67,9 @@ export type EnrollerPorts = {
   readonly onFounded?: (node: SimulatedNode, cluster: Cluster) => void
 }
 
+/** What a look shows. */
+export type Shown = Membership & { readonly evictedKeys: number }
+
 /** As production has it: a source that was merged under a nonce is not read again. */
 type FirstSeen = {
   readonly nonce: string
@@ -100,8 +104,8 @@ export async function enrol(node: SimulatedNode, given: EnrollerPorts): Promise<
 
 async function takeTurn(
   node: SimulatedNode,
-  member: Membership,
-  members: readonly (Membership | undefined)[],
+  member: Shown,
+  members: readonly (Shown | undefined)[],
   known: FirstSeen | undefined,
   ports: EnrollerPorts & { readonly told: ToldCount },
 ): Promise<FirstSeen | undefined> {
@@ -112,7 +116,9 @@ async function takeTurn(
     return undefined
   }
   const { quarantine, nodeMs } = member
-  if (ports.told.isLacking(quarantine.nonce)) {
+  const { evictedKeys: evictedBefore = member.evictedKeys } = quarantine
+  // As in `redis/waiting.ts`.
+  if (ports.told.isLacking(quarantine.nonce) || hasEvictedSince(evictedBefore, member.evictedKeys)) {
     await target.restart(quarantine.nonce, dice.hex(8))
     history.saw('told_once_more')
     return undefined
@@ -194,17 +200,18 @@ export function enrolmentNodeOf(
   return new SimulatedEnrolmentNode(node, member, ports)
 }
 
-function look(node: SimulatedNode, ports: EnrollerPorts): Promise<Membership | undefined> {
+function look(node: SimulatedNode, ports: EnrollerPorts): Promise<Shown | undefined> {
   return call(node, node.runId, ports, () => membershipOf(node)).catch(() => undefined)
 }
 
-export function membershipOf(node: SimulatedNode): Membership {
+export function membershipOf(node: SimulatedNode): Shown {
   return {
     runId: runIdOf(node),
     nodeMs: Math.floor(node.nodeMs),
     epoch: node.epoch,
     quarantine: node.quarantine,
     cluster: node.cluster,
+    evictedKeys: node.evictedKeys,
   }
 }
 
@@ -239,7 +246,7 @@ export class SimulatedEnrolmentNode implements EnrolmentNode {
 
   async restart(nonce: string, nextNonce: string): Promise<void> {
     await this.#call(() => {
-      if (this.#stands(nonce)) this.#begin(nextNonce, 'forgot')
+      if (this.#isMeant(nonce)) this.#begin(nextNonce, 'forgot')
     })
   }
 
@@ -344,6 +351,7 @@ export class SimulatedEnrolmentNode implements EnrolmentNode {
       sinceNodeMs,
       origin,
       progress: NOTHING_COPIED,
+      evictedKeys: this.#node.evictedKeys,
     })
   }
 
@@ -352,7 +360,13 @@ export class SimulatedEnrolmentNode implements EnrolmentNode {
     return this.#stands(nonce) && (this.#node.quarantine?.told ?? 0) >= calls
   }
 
+  /** As in `membership.lua`: what was copied to a node that evicts may be gone. */
   #stands(nonce: string): boolean {
+    const { quarantine, evictedKeys } = this.#node
+    return this.#isMeant(nonce) && !hasEvictedSince(quarantine?.evictedKeys ?? evictedKeys, evictedKeys)
+  }
+
+  #isMeant(nonce: string): boolean {
     const { quarantine } = this.#node
     return quarantine?.nonce === nonce && quarantine.runId === runIdOf(this.#node)
   }

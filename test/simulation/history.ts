@@ -372,6 +372,7 @@ export const SIGHTS = [
   'drained_flushed',
   'too_many_drained',
   'rewound_while_it_waits',
+  'evicted_while_it_waits',
   'told_once_more',
   'continued',
   'told_by_all',

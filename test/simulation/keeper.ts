@@ -17,8 +17,10 @@ import { isEnrolled, isQuarantined } from '../../src/core/nodes/enrolment-rules.
 import { LOOKS_PER_WHOLE_ONE, suffices } from '../../src/core/nodes/glance.ts'
 import { majorityOf } from '../../src/core/units.ts'
 import { SIMULATED_ANSWER_MAX_AGE_MS, SIMULATED_PULSE_MS } from './drains.ts'
-import { CLOCK_STEP_MS, CLUSTER, call, type EnrollerPorts, enrolmentNodeOf } from './enroller.ts'
+import { CLOCK_STEP_MS, CLUSTER, call, type EnrollerPorts, enrolmentNodeOf, type Shown } from './enroller.ts'
 import type { SimulatedNode } from './node.ts'
+
+type Facts = ContinuityFacts & Shown
 
 export type KeeperPorts = Omit<EnrollerPorts, 'keeper'>
 
@@ -26,7 +28,7 @@ export class Keeper {
   readonly #ports: KeeperPorts
   readonly #memory: ContinuityMemory
   readonly #continuing = new Continuing()
-  readonly #present: (ContinuityFacts | undefined)[] = []
+  readonly #present: (Facts | undefined)[] = []
   /** Of nodes whose pulse another process keeps: glances since the last look at everything. */
   readonly #glances = new Map<number, number>()
 
@@ -44,7 +46,7 @@ export class Keeper {
   }
 
   /** The present facts of every node. */
-  async look(): Promise<readonly (ContinuityFacts | undefined)[]> {
+  async look(): Promise<readonly (Facts | undefined)[]> {
     await Promise.all(this.#ports.nodes.map((node) => this.#look(node)))
     return [...this.#present]
   }
@@ -136,7 +138,7 @@ export class Keeper {
   }
 }
 
-function factsOf(node: SimulatedNode): ContinuityFacts {
+function factsOf(node: SimulatedNode): Facts {
   return {
     runId: String(node.runId),
     nodeMs: Math.floor(node.nodeMs),
@@ -146,5 +148,6 @@ function factsOf(node: SimulatedNode): ContinuityFacts {
     pulse: node.pulse,
     durable: node.durable,
     startedNodeMs: node.startedNodeMs,
+    evictedKeys: node.evictedKeys,
   }
 }

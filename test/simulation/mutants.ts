@@ -489,6 +489,15 @@ export const MUTANTS: readonly Mutant[] = [
     only: 'rewound',
   },
   {
+    name: 'evicts-while-it-waits',
+    rule: 'a node that waits, and has evicted keys since it began to, may lack what it was told: it is told everything once more',
+    file: 'src/core/nodes/epoch-watch.ts',
+    from: 'return now !== before && now > 0',
+    to: 'return now < before && now > 0',
+    killedBy: ['S1', 'S2', 'S4', 'S5', 'S6'],
+    only: 'evicting',
+  },
+  {
     name: 'loss-window-ignored',
     rule: 'a disk that syncs once in a while may have lost what was acknowledged since the pulse that survives',
     file: CONTINUITY,

@@ -32,6 +32,7 @@ type Logged =
   | { readonly kind: 'revoked' }
   | { readonly kind: 'quarantine'; readonly quarantine: Quarantine }
   | { readonly kind: 'pulse'; readonly pulse: Pulse }
+  | { readonly kind: 'evicted'; readonly keys: ReadonlySet<string> }
 
 /** One executed command, with the record before and after. */
 export type Executed = {
@@ -62,6 +63,8 @@ export class SimulatedNode {
   /** The process that is about to found a cluster with it, and until when. */
   founder: { readonly nonce: string; readonly untilNodeMs: number } | undefined
   readonly keys = new Set<string>()
+  /** In this run of its process. */
+  evictedKeys = 0
   readonly #scheduler: Scheduler
   #rate: number
   readonly #onExecuted: (executed: Executed) => void
@@ -173,6 +176,24 @@ export class SimulatedNode {
     this.#countTold(told)
   }
 
+  /** Each of its records that is drawn. The process counts them, and its log has that they are gone. */
+  evict(drawn: (key: string) => boolean): void {
+    const keys = new Set([...this.keys].filter((key) => this.kept(key) !== undefined && drawn(key)))
+    this.evictedKeys += keys.size
+    this.#lose(keys)
+    this.#write({ kind: 'evicted', keys })
+  }
+
+  #lose(keys: ReadonlySet<string>): void {
+    const kept = [...this.keys].flatMap((key) => {
+      const one = keys.has(key) ? undefined : this.kept(key)
+      return one === undefined ? [] : [{ key, ...one }]
+    })
+    this.#embedded = this.#empty()
+    for (const { key, record, ttlMs } of kept) this.#embedded.put(key, record, ttlMs)
+    for (const key of keys) this.keys.delete(key)
+  }
+
   #countTold(told: number): void {
     if (this.quarantine !== undefined) this.quarantine = { ...this.quarantine, told }
   }
@@ -261,6 +282,7 @@ export class SimulatedNode {
     this.runId += 1
     this.up = true
     this.startedNodeMs = Math.floor(this.nodeMs)
+    this.evictedKeys = 0
     this.#stoppedUntilMs = 0
     this.#read(kept)
   }
@@ -302,6 +324,9 @@ export class SimulatedNode {
         return
       case 'pulse':
         this.pulse = entry.pulse
+        return
+      case 'evicted':
+        this.#lose(entry.keys)
     }
   }
 

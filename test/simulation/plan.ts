@@ -16,7 +16,7 @@ import {
   type Scenario,
   sourceOfCopyingLeaps,
 } from './scenarios.ts'
-import { OPERATED, RELEARNT, REWOUND, SELDOM, SITUATIONS, type Situation } from './situations.ts'
+import { EVICTING, OPERATED, RELEARNT, REWOUND, SELDOM, SITUATIONS, type Situation } from './situations.ts'
 
 /** The record whose holder is the sweeper. */
 export const LEADERSHIP = 'dedup::office:sweeper'
@@ -121,6 +121,8 @@ export type Fault =
   | { readonly kind: 'node_flush'; readonly atMs: number; readonly node: number }
   /** Its machine is set back by `ms`, memory and processes included. Nothing happens to a node that votes. */
   | { readonly kind: 'node_rewind'; readonly atMs: number; readonly node: number; readonly ms: number }
+  /** It evicts each record with this chance, for want of memory. Nothing happens to a node that votes. */
+  | { readonly kind: 'node_evict'; readonly atMs: number; readonly node: number; readonly chance: number }
   | { readonly kind: 'node_step'; readonly atMs: number; readonly node: number; readonly ms: number }
   /** Its clock jumps ahead: its promises may have expired. Only in plans in which clocks are watched. */
   | { readonly kind: 'node_leap'; readonly atMs: number; readonly node: number; readonly ms: number }
@@ -217,6 +219,8 @@ export function planOf(seed: number, only?: string): Plan {
   if (only === undefined && relearnt.chance(RELEARNT_RATE)) return drawnFrom(RELEARNT, seed, relearnt)
   const rewound = streamOf(seed, 'rewound')
   if (only === undefined && rewound.chance(REWOUND_RATE)) return drawnFrom(REWOUND, seed, rewound)
+  const evicting = streamOf(seed, 'evicting')
+  if (only === undefined && evicting.chance(EVICTING_RATE)) return drawnFrom(EVICTING, seed, evicting)
   const situations = streamOf(seed, 'situations')
   if (only !== undefined || situations.chance(SITUATION_RATE)) return situationOf(seed, situations, only)
   const drained = streamOf(seed, 'drains')
@@ -234,6 +238,9 @@ const RELEARNT_RATE = 0.01
 /** Share of plans in which a node is set back while it waits. */
 const REWOUND_RATE = 0.01
 
+/** Share of plans in which a node evicts while it waits. */
+const EVICTING_RATE = 0.01
+
 function drawnFrom(some: Readonly<Record<string, Situation>>, seed: number, dice: Dice): Plan {
   return situated(seed, dice, dice.pick(Object.values(some)))
 }
@@ -245,7 +252,13 @@ function situationOf(seed: number, dice: Dice, only: string | undefined): Plan {
   const names = Object.keys(SITUATIONS)
   const drawn = dice.pick(names)
   const name = only ?? (SELDOM.has(drawn) && dice.chance(0.6) ? dice.pick(names) : drawn)
-  const all: Readonly<Record<string, Situation>> = { ...SITUATIONS, ...OPERATED, ...RELEARNT, ...REWOUND }
+  const all: Readonly<Record<string, Situation>> = {
+    ...SITUATIONS,
+    ...OPERATED,
+    ...RELEARNT,
+    ...REWOUND,
+    ...EVICTING,
+  }
   const situation = all[name]
   if (situation === undefined)
     throw new RangeError(`no situation ${only}: there are ${Object.keys(all).join(', ')}`)

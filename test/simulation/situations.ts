@@ -29,6 +29,7 @@ export const SITUATIONS: Readonly<Record<string, Situation>> = {
 export const OPERATED: Readonly<Record<string, Situation>> = { decisions: operatorsDecide }
 export const RELEARNT: Readonly<Record<string, Situation>> = { relearnt: relearntAtItsEnd }
 export const REWOUND: Readonly<Record<string, Situation>> = { rewound: setBackWhileItWaits }
+export const EVICTING: Readonly<Record<string, Situation>> = { evicting: evictsWhileItWaits }
 
 /** Processes that inspect their nodes every second send more messages than everything else together. */
 export const SELDOM: ReadonlySet<string> = new Set(['wiped', 'firstStart'])
@@ -170,11 +171,29 @@ function relearntAtItsEnd(dice: Dice, nodeCount: number) {
   return { operations, faults, change: { retentionMs, whole: false, network } }
 }
 
-/**
- * One of the smallest majority that has an outcome forgets it, and is set back about when the others have told it again. Who asks later
- * sees only that one of them.
- */
 function setBackWhileItWaits(dice: Dice, nodeCount: number) {
+  return losesWhileItWaits(dice, nodeCount, (atMs, node) => ({
+    kind: 'node_rewind',
+    atMs,
+    node,
+    ms: dice.pick([3, 10, 30, 200]) * dice.fraction(),
+  }))
+}
+
+function evictsWhileItWaits(dice: Dice, nodeCount: number) {
+  return losesWhileItWaits(dice, nodeCount, (atMs, node) => ({
+    kind: 'node_evict',
+    atMs,
+    node,
+    chance: dice.pick([0.5, 1]),
+  }))
+}
+
+/**
+ * One of the smallest majority that has an outcome forgets it, and loses it once more about when the others have told it again. Who asks
+ * later sees only that one of them.
+ */
+function losesWhileItWaits(dice: Dice, nodeCount: number, loss: (atMs: number, node: number) => Fault) {
   const order = shuffled(dice, nodeCount)
   const holders = order.slice(0, (nodeCount + 1) / 2)
   const forgetful = holders[0] ?? 0
@@ -190,12 +209,7 @@ function setBackWhileItWaits(dice: Dice, nodeCount: number) {
   // It is told records once no lease of before can run any more.
   const toldMs = forgetsMs + LONGEST_LEASE_MS + 60
   for (let times = dice.between(1, 3); times > 0; times -= 1)
-    faults.push({
-      kind: 'node_rewind',
-      atMs: toldMs + dice.fraction() * dice.pick([40, 150]),
-      node: forgetful,
-      ms: dice.pick([3, 10, 30, 200]) * dice.fraction(),
-    })
+    faults.push(loss(toldMs + dice.fraction() * dice.pick([40, 150]), forgetful))
   const operations = [request(askedMs, 0, workMs)]
   let laterMs = toldMs + 100 + dice.fraction() * 600
   for (let later = 0; later < 4; later += 1) {

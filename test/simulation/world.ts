@@ -250,6 +250,15 @@ export class World {
         this.#enrolSoon(node)
         return
       }
+      case 'node_evict': {
+        const node = this.#node(fault.node)
+        if (!node.up || !isQuarantined(membershipOf(node))) return
+        const before = node.evictedKeys
+        const dice = streamOf(this.plan.seed, 'evictions', node.evictedKeys)
+        node.evict(() => dice.chance(fault.chance))
+        if (node.evictedKeys > before) history.saw('evicted_while_it_waits')
+        return
+      }
       case 'node_step': {
         if (Math.abs(fault.ms) > STEP_TOLERATED_MS) {
           if (!this.#othersAreWell(this.#node(fault.node))) return
