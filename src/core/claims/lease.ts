@@ -44,7 +44,10 @@ export function lockIdStartOf(key: string): string {
   return `${keyHashOf(key)}-`
 }
 
-/** What finds a record, in logs, traces and answers: the first 16 digits of the hash that its key ends with, and not the client's key. */
+/**
+ * What finds a record, in logs, traces and answers: the first 16 digits of the hash that its key ends with, and not the client's key. Records of
+ * the sidecars themselves (`dedup::office:sweeper`) have no hash, and their key is a name.
+ */
 export function keyHashOf(key: string): string {
-  return key.slice(-64).slice(0, 16)
+  return key.startsWith('dedup::') ? key : key.slice(-64).slice(0, 16)
 }

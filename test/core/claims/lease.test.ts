@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { remainingMs, validityFrom } from '../../../src/core/claims/lease.ts'
+import { keyHashOf, lockIdOf, remainingMs, validityFrom } from '../../../src/core/claims/lease.ts'
 import { now } from '../../../src/core/clock-drift.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
@@ -27,4 +27,14 @@ test.each([
   await clock.advance(passedMs)
   clock.stepWall(steppedMs)
   expect(remainingMs(lease, now(clock))).toBe(left)
+})
+
+// Bug: lines about the lease of the sweeper had `key_hash: dedup::office:sw`, as if the last 64 characters of its name were a hash.
+test.each([
+  [`dedup:shop:prod:v1:${'0123456789abcdef'.repeat(4)}`, '0123456789abcdef'],
+  [`dedup:shop:prod:v1:entity:${'0123456789abcdef'.repeat(4)}`, '0123456789abcdef'],
+  ['dedup::office:sweeper', 'dedup::office:sweeper'],
+])('the record %s is found by %s', (key, shown) => {
+  expect(keyHashOf(key)).toBe(shown)
+  expect(lockIdOf({ key, token: 5 })).toBe(`${shown}-5`)
 })
