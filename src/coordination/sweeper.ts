@@ -45,7 +45,7 @@ export type SweeperOptions = {
 
 export type OrphanSeen = Orphan
 
-/** Pause between two steps over the keys of a node: a step costs the node some 50 µs. */
+/** Pause between two steps over the keys of a node: a step of a thousand keys takes the node some 7 ms, in calls of less than one. */
 const STEP_PAUSE_MS = 20
 
 /** How many orphans are remembered as reported; a forgotten one is written again, as the same entry. */

@@ -1,8 +1,8 @@
 /**
  * A walk over the records of one Redis node, some keys at a time, headers only.
  *
- * Owns nothing but the step: SCAN visits a thousand keys in less than a millisecond of the node, and the caller pauses
- * between two of them.
+ * Owns nothing but the step: SCAN visits a thousand keys in a millisecond or two of the node, their records are read some at a time, and the
+ * caller pauses between two steps.
  */
 
 import type { NodeRecord } from '../core/record/record.ts'
@@ -14,6 +14,12 @@ export type ScannedRecord = {
   /** The node's own clock at that moment. */
   readonly nodeMs: number
 }
+
+/**
+ * A record takes a node 5 to 20 µs. What else it is asked waits for the call before, and so does whatever this process does for the decoding of
+ * its reply: with a thousand at once both stood still for 15 to 19 ms on a slow machine.
+ */
+const RECORDS_A_CALL = 100
 
 type Step<T> = { readonly found: readonly T[]; readonly cursor: string }
 
@@ -28,13 +34,16 @@ export async function scanRecords(
   cursor: string,
 ): Promise<Step<ScannedRecord>> {
   const { node, step } = await keysOf(nodes, index, cursor)
-  if (step.keys.length === 0) return { found: [], cursor: step.cursor }
-  const { snapshots } = await node.inspect(step.keys, false)
-  const found = step.keys.flatMap((recordKey, at) => {
-    const snapshot = snapshots[at]
-    if (snapshot === undefined || snapshot === 'damaged') return []
-    return [{ recordKey, record: snapshot.record, nodeMs: snapshot.nodeMs }]
-  })
+  const found: ScannedRecord[] = []
+  for (let from = 0; from < step.keys.length; from += RECORDS_A_CALL) {
+    const keys = step.keys.slice(from, from + RECORDS_A_CALL)
+    const { snapshots } = await node.inspect(keys, false)
+    for (const [at, recordKey] of keys.entries()) {
+      const snapshot = snapshots[at]
+      if (snapshot === undefined || snapshot === 'damaged') continue
+      found.push({ recordKey, record: snapshot.record, nodeMs: snapshot.nodeMs })
+    }
+  }
   return { found, cursor: step.cursor }
 }
 
