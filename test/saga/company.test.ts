@@ -79,8 +79,10 @@ test('a dead letter that kills its process is dead again after five replays, and
   await replayDeadLetters(kit, [letter!.id])
   const better = { Poison: async () => {} }
   // Until the server has noticed that the process is gone, its transaction may hold the letter.
-  await eventually('the letter to be replayed', async () => (await replayOnce(kit, 'test', better)) === 1)
-}, 60_000)
+  await eventually('the letter to be replayed', async () => (await replayOnce(kit, 'test', better)) === 1, {
+    withinMs: 60_000,
+  })
+}, 120_000)
 
 /** An inbox whose handler begins, tells so, and ends on demand. */
 function heldInbox(kit: TestKit) {
