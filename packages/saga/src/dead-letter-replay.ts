@@ -283,7 +283,8 @@ async function noteReplayEnded(kit: SagaKit, consumerId: string, messageId: stri
 
 /**
  * Dead again, for the reason of this replay, with those of its sequence behind it. One that no mapping knew stays known as that,
- * because its id is not the message's own.
+ * because its id is not the message's own. In one statement with the end of its count: a process that is killed between the two would
+ * leave the count to the next replay that a person asks for, which would not begin.
  */
 async function noteDeadAgain(
   { kit, consumerId }: Replay,
@@ -293,11 +294,15 @@ async function noteDeadAgain(
 ): Promise<void> {
   const s = kit.schema
   await kit.query(
-    `UPDATE ${s}.dead_letters SET status = 'dead', attempts = attempts + (id = $1)::int,
-       error_message = CASE WHEN id = $1 THEN $4 ELSE error_message END,
-       error_code = CASE WHEN id = $1 AND error_code <> 'unmapped' THEN $5 ELSE error_code END
-     WHERE status = 'replaying' AND (id = $1 OR (consumer_id = $2 AND ordering_key = $3))
-       AND EXISTS (SELECT FROM ${s}.dead_letters WHERE id = $1 AND status = 'replaying')`,
+    `WITH dead AS (
+       UPDATE ${s}.dead_letters SET status = 'dead', attempts = attempts + (id = $1)::int,
+         error_message = CASE WHEN id = $1 THEN $4 ELSE error_message END,
+         error_code = CASE WHEN id = $1 AND error_code <> 'unmapped' THEN $5 ELSE error_code END
+       WHERE status = 'replaying' AND (id = $1 OR (consumer_id = $2 AND ordering_key = $3))
+         AND EXISTS (SELECT FROM ${s}.dead_letters WHERE id = $1 AND status = 'replaying')
+       RETURNING id, consumer_id, message_id)
+     UPDATE ${s}.inbox i SET unfinished = 0 FROM dead
+     WHERE dead.id = $1 AND i.consumer_id = dead.consumer_id AND i.message_id = dead.message_id`,
     [id, consumerId, letter?.ordering_key ?? null, errorText(error), errorCode(error)],
   )
 }
