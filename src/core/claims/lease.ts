@@ -44,10 +44,14 @@ export function lockIdStartOf(key: string): string {
   return `${keyHashOf(key)}-`
 }
 
+/** SHA-256 in hex. */
+const HASH_DIGITS = 64
+
 /**
- * What finds a record, in logs, traces and answers: the first 16 digits of the hash that its key ends with, and not the client's key. Records of
- * the sidecars themselves (`dedup::office:sweeper`) have no hash, and their key is a name.
+ * What finds a record, in logs, traces and answers: the first 16 digits of the hash that its key ends with, and not the client's key. A key without
+ * one is a name of the sidecars' own (`dedup::office:sweeper`).
  */
 export function keyHashOf(key: string): string {
-  return key.startsWith('dedup::') ? key : key.slice(-64).slice(0, 16)
+  const last = key.slice(key.lastIndexOf(':') + 1)
+  return last.length === HASH_DIGITS ? last.slice(0, 16) : key
 }

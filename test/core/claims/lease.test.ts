@@ -33,6 +33,9 @@ test.each([
 test.each([
   [`dedup:shop:prod:v1:${'0123456789abcdef'.repeat(4)}`, '0123456789abcdef'],
   [`dedup:shop:prod:v1:entity:${'0123456789abcdef'.repeat(4)}`, '0123456789abcdef'],
+  [`dedup::decision:dedup:shop:prod:v1:${'0123456789abcdef'.repeat(4)}`, '0123456789abcdef'],
+  ['0123456789abcdef'.repeat(4), '0123456789abcdef'],
+  ['0123456789abcdef', '0123456789abcdef'],
   ['dedup::office:sweeper', 'dedup::office:sweeper'],
 ])('the record %s is found by %s', (key, shown) => {
   expect(keyHashOf(key)).toBe(shown)
