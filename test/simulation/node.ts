@@ -176,12 +176,13 @@ export class SimulatedNode {
     this.#countTold(told)
   }
 
-  /** Each of its records that is drawn. The process counts them, and its log has that they are gone. */
-  evict(drawn: (key: string) => boolean): void {
+  /** Each of its records that is drawn. The process counts them, and its log has that they are gone. @returns how many */
+  evict(drawn: (key: string) => boolean): number {
     const keys = new Set([...this.keys].filter((key) => this.kept(key) !== undefined && drawn(key)))
     this.evictedKeys += keys.size
     this.#lose(keys)
     this.#write({ kind: 'evicted', keys })
+    return keys.size
   }
 
   #lose(keys: ReadonlySet<string>): void {

@@ -16,7 +16,7 @@ import {
   type Scenario,
   sourceOfCopyingLeaps,
 } from './scenarios.ts'
-import { EVICTING, OPERATED, RELEARNT, REWOUND, SELDOM, SITUATIONS, type Situation } from './situations.ts'
+import { APART, SELDOM, SITUATIONS, type Situation } from './situations.ts'
 
 /** The record whose holder is the sweeper. */
 export const LEADERSHIP = 'dedup::office:sweeper'
@@ -212,37 +212,16 @@ const RATE_MAX_PPM = 4_000
  * @param only every plan follows this situation
  */
 export function planOf(seed: number, only?: string): Plan {
-  // Drawn apart, too: all other plans are as they were before there were operators.
-  const operators = streamOf(seed, 'operators')
-  if (only === undefined && operators.chance(OPERATED_RATE)) return drawnFrom(OPERATED, seed, operators)
-  const relearnt = streamOf(seed, 'relearnt')
-  if (only === undefined && relearnt.chance(RELEARNT_RATE)) return drawnFrom(RELEARNT, seed, relearnt)
-  const rewound = streamOf(seed, 'rewound')
-  if (only === undefined && rewound.chance(REWOUND_RATE)) return drawnFrom(REWOUND, seed, rewound)
-  const evicting = streamOf(seed, 'evicting')
-  if (only === undefined && evicting.chance(EVICTING_RATE)) return drawnFrom(EVICTING, seed, evicting)
+  for (const { stream, rate, situations } of only === undefined ? APART : []) {
+    const dice = streamOf(seed, stream)
+    if (dice.chance(rate)) return situated(seed, dice, dice.pick(Object.values(situations)))
+  }
   const situations = streamOf(seed, 'situations')
   if (only !== undefined || situations.chance(SITUATION_RATE)) return situationOf(seed, situations, only)
   const drained = streamOf(seed, 'drains')
   if (drained.chance(DRAIN_RATE)) return drainingPlan(drained, seed)
   const dice = streamOf(seed, 'leaps')
   return dice.chance(LEAP_RATE) ? withLeaps(dice, planWithoutLeaps(seed)) : planWithoutLeaps(seed)
-}
-
-/** Share of plans in which operators decide. */
-const OPERATED_RATE = 0.04
-
-/** Share of plans in which nodes learn outcomes at the end of their retention. */
-const RELEARNT_RATE = 0.01
-
-/** Share of plans in which a node is set back while it waits. */
-const REWOUND_RATE = 0.01
-
-/** Share of plans in which a node evicts while it waits. */
-const EVICTING_RATE = 0.01
-
-function drawnFrom(some: Readonly<Record<string, Situation>>, seed: number, dice: Dice): Plan {
-  return situated(seed, dice, dice.pick(Object.values(some)))
 }
 
 /** Share of plans that follow a situation. */
@@ -252,13 +231,7 @@ function situationOf(seed: number, dice: Dice, only: string | undefined): Plan {
   const names = Object.keys(SITUATIONS)
   const drawn = dice.pick(names)
   const name = only ?? (SELDOM.has(drawn) && dice.chance(0.6) ? dice.pick(names) : drawn)
-  const all: Readonly<Record<string, Situation>> = {
-    ...SITUATIONS,
-    ...OPERATED,
-    ...RELEARNT,
-    ...REWOUND,
-    ...EVICTING,
-  }
+  const all: typeof SITUATIONS = Object.assign({}, SITUATIONS, ...APART.map(({ situations }) => situations))
   const situation = all[name]
   if (situation === undefined)
     throw new RangeError(`no situation ${only}: there are ${Object.keys(all).join(', ')}`)

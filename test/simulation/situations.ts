@@ -25,11 +25,19 @@ export const SITUATIONS: Readonly<Record<string, Situation>> = {
   ...NARROW_PLACES,
 }
 
-/** Chosen by seeds of their own. */
-export const OPERATED: Readonly<Record<string, Situation>> = { decisions: operatorsDecide }
-export const RELEARNT: Readonly<Record<string, Situation>> = { relearnt: relearntAtItsEnd }
-export const REWOUND: Readonly<Record<string, Situation>> = { rewound: setBackWhileItWaits }
-export const EVICTING: Readonly<Record<string, Situation>> = { evicting: evictsWhileItWaits }
+/** Chosen by seeds of their own, the first of them that is: with each that came all other plans stayed as they were. */
+export const APART: readonly {
+  /** Of the dice that choose it. */
+  readonly stream: string
+  /** Share of the plans. */
+  readonly rate: number
+  readonly situations: Readonly<Record<string, Situation>>
+}[] = [
+  { stream: 'operators', rate: 0.04, situations: { decisions: operatorsDecide } },
+  { stream: 'relearnt', rate: 0.01, situations: { relearnt: relearntAtItsEnd } },
+  { stream: 'rewound', rate: 0.01, situations: { rewound: setBackWhileItWaits } },
+  { stream: 'evicting', rate: 0.01, situations: { evicting: evictsWhileItWaits } },
+]
 
 /** Processes that inspect their nodes every second send more messages than everything else together. */
 export const SELDOM: ReadonlySet<string> = new Set(['wiped', 'firstStart'])

@@ -253,10 +253,8 @@ export class World {
       case 'node_evict': {
         const node = this.#node(fault.node)
         if (!node.up || !isQuarantined(membershipOf(node))) return
-        const before = node.evictedKeys
-        const dice = streamOf(this.plan.seed, 'evictions', node.evictedKeys)
-        node.evict(() => dice.chance(fault.chance))
-        if (node.evictedKeys > before) history.saw('evicted_while_it_waits')
+        const dice = streamOf(this.plan.seed, 'evictions', Math.floor(fault.atMs * 1_000))
+        if (node.evict(() => dice.chance(fault.chance)) > 0) history.saw('evicted_while_it_waits')
         return
       }
       case 'node_step': {
