@@ -266,8 +266,8 @@ export const ROUTE_FIELDS = {
   storedResponseLimit: like(SETTINGS.storedResponseLimitBytes, 'Largest response body that is stored.'),
   store: field(
     store,
-    '2xx, 3xx, 4xx: store; 401, 403, 407, 412, 419, 421, 423, 425, 428, 429, 431, 440, 449, 498, 5xx: release; 206, 408, 499, 502, 504, 520, 522, 524: hold',
-    'Per status or class: `store` the answer, `release` the key, or `hold` the lock; `5xx: store` as Stripe does. A class releases neither 408 nor 499, nor what a gateway says (502, 504, 520, 522, 524).',
+    '2xx, 3xx, 400, 402, 409, 410, 422: store; 4xx, 5xx: release; 206, 408, 499, 502, 504, 520, 522, 524: hold',
+    'Per status or class: `store` the answer, `release` the key, or `hold` the lock; `5xx: store` as Stripe does. A status comes before all else, what the answer asks for (`Retry-After`, a challenge) before a class. A class releases neither 408 nor 499, nor what a gateway says (502, 504, 520, 522, 524).',
   ),
   storedHeaders: field(
     listOf(headers, { max: MOST_ENTRIES }),

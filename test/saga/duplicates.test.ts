@@ -278,7 +278,8 @@ describe.each(Object.entries(servers))('a handler of %s', (name, start) => {
 
   test.each([
     [402, true],
-    [404, true],
+    [422, true],
+    [404, false],
     [401, false],
     [412, false],
     [429, false],

@@ -101,15 +101,17 @@ class NoOutcome extends Error {
 }
 
 /**
- * "Not now", "not you" and "not so" settle nothing: a retry is executed. So do those that leave open what was done: nothing of it is
- * committed.
+ * As the sidecar settles an answer: of refusals only a verdict on the request itself is one that a retry gets again, and none that asks for
+ * another form of it. With 2xx and 3xx the same lines say what comes next.
  */
-const notSettled = new Set([401, 403, 407, 408, 412, 419, 421, 423, 425, 428, 429, 431, 440, 449, 498, 499])
+const verdicts = new Set([400, 402, 409, 410, 422])
+const asksForAnother =
+  /^(retry-after|www-authenticate|dpop-nonce|payment-required|accept-(encoding|post|patch))$/i
 
 function isOutcome({ status = 200, headers = {} }: HttpOutcome<unknown>): boolean {
-  if (status >= 500 || notSettled.has(status)) return false
-  // A refusal that asks for a retry has not settled the request. With 2xx and 3xx it says when to look for the result.
-  return status < 400 || !Object.keys(headers).some((name) => name.toLowerCase() === 'retry-after')
+  return (
+    status < 400 || (verdicts.has(status) && !Object.keys(headers).some((name) => asksForAnother.test(name)))
+  )
 }
 
 function answerOf<R>({ status = 200, headers = {}, body }: HttpOutcome<R>, replayed: boolean): HttpAnswer<R> {

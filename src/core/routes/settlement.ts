@@ -46,11 +46,26 @@ const OF_A_GATEWAY = new Set([502, 504, 520, 522, 524])
 const BROKEN_OFF = new Set([408, 499])
 
 /**
- * Answers that say "not now", "not you" or "not so", of what is no part of a request's identity: executing the request later is
- * legitimate. 412 and 428 are about its conditions, 423 about a lock, 431 about its head (its cookies, most likely). In no standard:
- * 419 is an old CSRF token (Laravel), 440 an old session (IIS), 449 "try again" (Azure), 498 an old token (Esri).
+ * A refusal is kept only where it is the verdict on the request itself, which sending it again can't change. Every other 4xx, also one that
+ * no standard has, speaks of the attempt: who sent it, when, with which head, coding or conditions, or of what is not there yet. A verdict
+ * that is not kept costs a second refusal; a kept one that was none would refuse a client for good, whatever it mends.
  */
-const RELEASED_4XX = new Set([401, 403, 407, 412, 419, 421, 423, 425, 428, 429, 431, 440, 449, 498])
+const VERDICTS = new Set([400, 402, 409, 410, 422])
+
+/**
+ * With a refusal, whatever its status: come again (`Retry-After`), or in another form: a challenge (RFC 9110, section 11.6.1; RFC 9449,
+ * section 8; x402), or what would be accepted (RFC 7694; RFC 5789, section 3.1; the Linked Data Platform, section 7.1.1). With 2xx and 3xx
+ * the same lines speak of what comes next (RFC 9110, section 10.2.3): a retry would execute twice what is done.
+ */
+const ASKS_FOR_ANOTHER = [
+  'retry-after',
+  'www-authenticate',
+  'dpop-nonce',
+  'payment-required',
+  'accept-encoding',
+  'accept-post',
+  'accept-patch',
+]
 
 /**
  * A further attempt may meet the one before it still at work. An application that knows keys by itself says so by 409
@@ -61,42 +76,39 @@ const MEETS_EARLIER_ATTEMPT = 409
 /** The application's own verdict; stripped before a client sees it. */
 export const OUTCOME_HEADER = 'fencepost-outcome'
 
+type Answered = Pick<ApplicationResponse, 'status' | 'headers' | 'body'>
+
 /** @param attempt above 1 where an earlier execution may not be over */
-export function dispositionOf(
-  response: Pick<ApplicationResponse, 'status' | 'headers' | 'body'>,
-  policy: StoringPolicy,
-  attempt = 1,
-): Settlement {
+export function dispositionOf(response: Answered, policy: StoringPolicy, attempt = 1): Settlement {
   const verdicts = linesOf(response.headers, OUTCOME_HEADER)
   const last = verdicts.at(-1)?.trim().toLowerCase()
   if (last === 'store' || last === 'release' || last === 'hold') return last
   const status = meantStatus(response)
-  const chosen = chosenFor(status, policy)
+  const { [String(status)]: exact, [`${Math.floor(status / 100)}xx`]: ofClass } = policy.store
+  if (exact !== undefined) return exact
+  if (ofClass === 'hold') return ofClass
+  // A class releases what is a refusal: where nobody knows what was done, the route has to name the status.
+  const ofOpenEnd = ofClass === 'store' ? ofClass : 'unknown'
   // Whatever `Retry-After` says: it is the gateway's, too.
-  if (OF_A_GATEWAY.has(status)) return chosen ?? 'unknown'
-  // An application that refuses and asks for a retry has not settled the request. With 2xx and 3xx it says when to look
-  // for the result of what it accepted (RFC 9110, section 10.2.3): a retry would execute that twice.
-  if (status >= 400 && linesOf(response.headers, 'retry-after').length > 0) return 'release'
-  if (chosen !== undefined) return chosen
-  if (BROKEN_OFF.has(status)) return 'unknown'
+  if (OF_A_GATEWAY.has(status)) return ofOpenEnd
+  if (BROKEN_OFF.has(status))
+    return linesOf(response.headers, 'retry-after').length > 0 ? 'release' : ofOpenEnd
+  if (status >= 400 && asksForAnother(response)) return 'release'
+  if (ofClass !== undefined) return ofClass
   if (status === MEETS_EARLIER_ATTEMPT && attempt > 1) return 'release'
   // Part of a resource answers the Range of one request only; it is not the outcome of the identity.
   if (status === 206) return 'hold'
-  if (status >= 500 || RELEASED_4XX.has(status)) return 'release'
-  return 'store'
+  return status < 400 || VERDICTS.has(status) ? 'store' : 'release'
 }
 
-/** What the route says. It releases by class what is a refusal: where nobody knows what was done, it has to name the status. */
-function chosenFor(status: number, { store }: StoringPolicy): Disposition | undefined {
-  const exact = store[String(status)]
-  if (exact !== undefined) return exact
-  const ofClass = store[`${Math.floor(status / 100)}xx`]
-  const leavesOpen = OF_A_GATEWAY.has(status) || BROKEN_OFF.has(status)
-  return leavesOpen && ofClass === 'release' ? undefined : ofClass
+function asksForAnother({ status, headers, body }: Answered): boolean {
+  if (ASKS_FOR_ANOTHER.some((name) => linesOf(headers, name).length > 0)) return true
+  // The first version of x402 has its challenge in the body, which is not decoded here.
+  return status === 402 && (body.includes('"x402Version"') || linesOf(headers, 'content-encoding').length > 0)
 }
 
 /** Where the status of HTTP is 200 whatever came of the call: the one that stands for what the protocol above says. */
-function meantStatus(response: Pick<ApplicationResponse, 'status' | 'headers' | 'body'>): number {
+function meantStatus(response: Answered): number {
   if (response.status !== 200) return response.status
   const code = grpcStatus(response) ?? connectStreamStatus(response)
   // A gateway that speaks HTTP/1.0 to the application can't see that it broke off, and makes a whole answer of it.

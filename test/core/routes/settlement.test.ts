@@ -15,13 +15,14 @@ const disposition = (status: number, headers: HeaderList = [], store: StoringPol
 
 describe('the settlement of an answer', () => {
   test('by default the status decides what an answer settles', () => {
-    // Bug: a page of Laravel that had fetched a new CSRF token after 419 got the same 419 again, as long as the record was kept.
-    const released = [401, 403, 407, 412, 419, 421, 423, 425, 428, 429, 431, 440, 449, 498]
+    // Bug: a page of Laravel that had fetched a new CSRF token after 419 got the same 419 again, as long as the record was kept; and so did
+    // each client that complied with a refusal which was not on a list of those to release.
+    const verdicts = [400, 402, 409, 410, 422]
     const expected = (status: number): Settlement => {
       if (status === 206) return 'hold'
       // Bug: Cloudflare in front of the application says 524 where it has waited for 100 s, and the work went on beside its retry.
       if ([408, 499, 502, 504, 520, 522, 524].includes(status)) return 'unknown'
-      return status >= 500 || released.includes(status) ? 'release' : 'store'
+      return status < 400 || verdicts.includes(status) ? 'store' : 'release'
     }
     for (let status = 200; status <= 999; status += 1) {
       expect(disposition(status), String(status)).toBe(expected(status))
@@ -34,7 +35,27 @@ describe('the settlement of an answer', () => {
     [503, [], { '5xx': 'store', '503': 'hold' }, 'hold'],
     [404, [], { '4xx': 'release' }, 'release'],
     [206, [], { '206': 'store' }, 'store'],
-    // An application that refuses and asks for a retry has not settled the request, whatever the route says.
+    // Bug: `hold` of a status beside `Retry-After` was ignored, and the request was executed twice.
+    [503, [['Retry-After', '5']], { '503': 'hold' }, 'hold'],
+    [503, [['Retry-After', '5']], { '5xx': 'hold' }, 'hold'],
+    [503, [['Retry-After', '5']], { '503': 'store' }, 'store'],
+    [401, [['WWW-Authenticate', 'DPoP']], { '401': 'store' }, 'store'],
+    // A refusal that asks for another form of the request is none of it, whatever the class says.
+    ...[
+      ['Accept-Encoding', 'identity'],
+      ['Accept-Post', 'application/json'],
+      ['Accept-Patch', 'application/json-patch+json'],
+      ['DPoP-Nonce', 'n'],
+      ['WWW-Authenticate', 'Bearer error="invalid_token"'],
+      ['Payment-Required', 'e30='],
+    ].flatMap(([name, value]): [number, HeaderList, StoringPolicy['store'], Settlement][] => [
+      [400, [[name!, value!]], { '4xx': 'store' }, 'release'],
+      [422, [[name!, value!]], {}, 'release'],
+      // Where nobody knows what was done it is no refusal; and what is done is done, whatever may come next.
+      [408, [[name!, value!]], {}, 'unknown'],
+      [201, [[name!, value!]], {}, 'store'],
+    ]),
+    // An application that refuses and asks for a retry has not settled the request, whatever the class says.
     [409, [['Retry-After', '5']], { '4xx': 'store' }, 'release'],
     [404, [['retry-after', '']], {}, 'release'],
     [503, [['Retry-After', '5']], { '5xx': 'store' }, 'release'],
@@ -88,6 +109,14 @@ describe('the settlement of an answer', () => {
   })
 })
 
+test.each<[string, string, HeaderList, Settlement]>([
+  ['a declined card', '{"error":"card_declined"}', [], 'store'],
+  ['the challenge of x402, version 1', '{"x402Version":1,"accepts":[]}', [], 'release'],
+  ['a body that is not read', '\x1f\x8b', [['Content-Encoding', 'gzip']], 'release'],
+])('402 with %s: %s, %j: %s', (_, body, headers, expected) => {
+  expect(dispositionOf({ status: 402, headers, body: Buffer.from(body) }, policy)).toBe(expected)
+})
+
 test('409 says of a further attempt only that the one before it may be at work', () => {
   const further = (headers: HeaderList, store: StoringPolicy['store']) =>
     dispositionOf({ status: 409, headers, body: Buffer.alloc(0) }, { ...policy, store }, 2)
@@ -114,6 +143,7 @@ describe('an answer of gRPC-Web says in its own status what it settles', () => {
     const unknown = { 1: 'CANCELLED', 4: 'DEADLINE_EXCEEDED' }
     const released = {
       2: 'UNKNOWN',
+      5: 'NOT_FOUND',
       7: 'PERMISSION_DENIED',
       8: 'RESOURCE_EXHAUSTED',
       12: 'UNIMPLEMENTED',

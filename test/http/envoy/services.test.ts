@@ -244,7 +244,7 @@ describe('ext_proc', () => {
     [status: number, headers: Record<string, string>, answered: Answered, told: string, next: string]
   >([
     [200, {}, {}, 'created', '200 replayed'],
-    [404, {}, {}, 'created', '404 replayed'],
+    [422, {}, {}, 'created', '422 replayed'],
     [500, {}, {}, 'released', 'attempt 1'],
     [409, { 'retry-after': '1' }, {}, 'released', 'attempt 1'],
     [202, { 'retry-after': '1' }, {}, 'created', '202 replayed'],

@@ -83,7 +83,7 @@ test('Envoy’s check is the request itself behind the prefix, and part of a bod
 
 test.each<[reported: unknown, next: number]>([
   [{ status: 201 }, 409],
-  [{ status: 404, headers: { 'Content-Type': 'text/plain' }, body_base64: 'bm8=' }, 409],
+  [{ status: 422, headers: { 'Content-Type': 'text/plain' }, body_base64: 'bm8=' }, 409],
   [{ status: 202, headers: { 'Retry-After': '1' } }, 409],
   // These do not settle the request: the next one is executed.
   [{ status: 503 }, 200],
