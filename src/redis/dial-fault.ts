@@ -7,7 +7,7 @@
  */
 
 import type { Socket } from 'node:net'
-import { wasReached } from './connector.ts'
+import { wasReached } from './happy-eyeballs.ts'
 import type { NodeTls } from './node-tls.ts'
 
 export type DialError = NodeJS.ErrnoException & { readonly reason?: string }

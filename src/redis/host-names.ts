@@ -11,13 +11,12 @@
  */
 
 import { type LookupAddress, lookup } from 'node:dns'
-import type { LookupFunction } from 'node:net'
 
 type Answer = { readonly error: NodeJS.ErrnoException | null; readonly addresses: readonly LookupAddress[] }
 
 export type HostNames = {
-  /** As `net.connect` calls it. */
-  readonly lookup: LookupFunction
+  /** @param answered called once, with an error or with at least one address */
+  addressesOf(host: string, answered: (answer: Answer) => void): void
 }
 
 /** @param ask the system, about one name; settles once */
@@ -62,18 +61,7 @@ export function createHostNames(ask: (host: string, answered: (answer: Answer) =
     else queueMicrotask(() => answered(before))
   }
 
-  return {
-    lookup: (host, { all, family }, callback) =>
-      addressesOf(host, ({ error, addresses }) => {
-        const wanted = addresses.filter(
-          (one) => !family || one.family === Number(`${family}`.replace('IPv', '')),
-        )
-        const [first] = wanted
-        if (error !== null || first === undefined) callback(error ?? new Error(`${host} has no address`), '')
-        else if (all) callback(null, [...wanted])
-        else callback(null, first.address, first.family)
-      }),
-  }
+  return { addressesOf }
 }
 
 /** Of this process: its threads are as well. */

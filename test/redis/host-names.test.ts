@@ -17,10 +17,8 @@ function system() {
     open.get(host)?.({ error: Object.assign(new Error(`getaddrinfo ${code}`), { code }), addresses: [] })
   const dial = (host: string) =>
     new Promise<string>((resolve) =>
-      names.lookup(host, { all: true }, (error, found) =>
-        resolve(
-          error?.message ?? (Array.isArray(found) ? found.map(({ address }) => address).join() : found),
-        ),
+      names.addressesOf(host, ({ error, addresses }) =>
+        resolve(error?.message ?? addresses.map(({ address }) => address).join()),
       ),
     )
   return { asked, answer, fail, dial }
