@@ -6,7 +6,7 @@ import type { Config } from '../config/load.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
 import { isEnrolled, isQuarantined } from '../core/nodes/enrolment-rules.ts'
-import { nodeName, placementOf } from '../core/nodes/groups.ts'
+import { placementOf } from '../core/nodes/groups.ts'
 import { shareOfMemory } from '../core/nodes/node-memory.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../embedded/node.ts'
 import { createEmbeddedWaitQueues } from '../embedded/wait-queues.ts'
@@ -21,7 +21,9 @@ import {
   auditLogOn,
   connectAll,
   hasMajority,
+  type NamedNodes,
   openRedisGroups,
+  redisNodeNames,
   sidecarNamesOn,
   votersOf,
 } from './redis-groups.ts'
@@ -42,11 +44,10 @@ export type OpenNodes = AsyncDisposable &
   }
 
 /** The names that the nodes report, in their order, group by group. */
-export function nodeNamesOf({ redisNodes }: Pick<Config, 'redisNodes'>): readonly (readonly string[])[] {
-  if (redisNodes.kind === 'embedded')
-    return [Array.from({ length: EMBEDDED_NODES }, (_, index) => `embedded-${index}`)]
-  const { groups } = redisNodes
-  return groups.map(({ name, nodes }) => nodes.map((_, at) => nodeName(at, groups.length > 1 ? name : '')))
+export function nodeNamesOf(config: NamedNodes): readonly (readonly string[])[] {
+  return config.redisNodes.kind === 'embedded'
+    ? [Array.from({ length: EMBEDDED_NODES }, (_, index) => `embedded-${index}`)]
+    : redisNodeNames(config.redisNodes.groups, config)
 }
 
 export async function openNodes(
@@ -94,7 +95,8 @@ function embeddedNodes(config: Config, { clock, random, events }: Ports): OpenNo
     placement: placementOf(['']),
     agreed: () => true,
     refused: [],
-    views: () => nodes.map(({ name, stopped }) => ({ name, state: stopped ? 'down' : 'voting' })),
+    views: () =>
+      nodes.map(({ name, stopped }) => ({ name, address: name, state: stopped ? 'down' : 'voting' })),
     standstills: () => [],
     clusterIds: () => [`embedded-${ofItsOwn}`],
     stopEmbedded: (index) => nodes[index]?.stop(),
@@ -124,7 +126,7 @@ function votingGroup(
     redis: { nodes: redis, auditLog: auditLogOn(redis, clock), names: sidecarNamesOn(redis, clock) },
     onLook: guarded.saw,
     views: () =>
-      redis.states().map(({ name: node, state }, index) => {
+      redis.states().map(({ name: node, address, state }, index) => {
         const of = name === '' ? {} : { group: name }
         const started = 'facts' in state ? { startedWallMs: state.facts.startedNodeMs } : {}
         const share = 'facts' in state ? shareOfMemory(state.facts.memory) : undefined
@@ -138,13 +140,14 @@ function votingGroup(
           return {
             ...of,
             name: node,
+            address,
             state: 'suspended',
             reason: 'its clock was stepped, or is not that of the others',
             ...known,
           }
         return 'reason' in state
-          ? { ...of, name: node, state: state.kind, reason: state.reason, ...known }
-          : { ...of, name: node, state: state.kind, ...known }
+          ? { ...of, name: node, address, state: state.kind, reason: state.reason, ...known }
+          : { ...of, name: node, address, state: state.kind, ...known }
       }),
   }
 }

@@ -32,8 +32,7 @@ export async function installation(
         name: group.name,
         standstill: group.standstill(),
         nodes: await Promise.all(
-          states.map(async ({ name, state }, at): Promise<NodeSeen> => {
-            const address = group.addresses[at] ?? ''
+          states.map(async ({ name, address, state }, at): Promise<NodeSeen> => {
             return {
               name,
               address,

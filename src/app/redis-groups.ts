@@ -38,7 +38,6 @@ import { operatorLeases } from './stack.ts'
 export type RedisGroupNodes = {
   /** Empty for the only group. */
   readonly name: string
-  readonly addresses: readonly RedisAddress[]
   /** Its nodes' names, the same for all sidecars. */
   readonly nodeNames: readonly string[]
   /** The list that each node stores: these names, and the groups. */
@@ -58,26 +57,39 @@ export type RedisPorts = {
   readonly nodeTls: (() => NodeTls) | undefined
 }
 
+export type NamedNodes = Pick<Config, 'redisNodes' | 'redisNodeNames'>
+
+/** What all sidecars call the nodes, group by group: the order in which a sidecar was given them does not matter. */
+export function redisNodeNames(
+  groups: readonly RedisGroup[],
+  { redisNodeNames: given }: Pick<NamedNodes, 'redisNodeNames'>,
+): readonly (readonly string[])[] {
+  let before = 0
+  return groups.map(({ nodes }) => {
+    const from = before
+    before += nodes.length
+    return given?.slice(from, before) ?? nodes.map(nameOfNode)
+  })
+}
+
 export function openRedisGroups(
   config: Config,
   groups: readonly RedisGroup[],
   ports: RedisPorts,
 ): readonly RedisGroupNodes[] {
   const names = groups.map(({ name }) => name)
+  const namesOfNodes = redisNodeNames(groups, config)
   const opened: RedisGroupNodes[] = []
-  let before = 0
   for (const { name: given, nodes: addresses } of groups) {
     const at = opened.length
     const name = groups.length > 1 ? given : ''
-    const nodeNames =
-      config.redisNodeNames?.slice(before, before + addresses.length) ?? addresses.map(nameOfNode)
-    before += addresses.length
+    const nodeNames = namesOfNodes[at] ?? []
     const list = groupList(nodeNames, given, names)
     // The group may have been placed among different groups before: only the nodes of the other groups can tell.
     const mayFound = () =>
       opened.every(({ nodes }, other) => other === at || isBrandNew(nodes) || hasMajority(nodes))
     const nodes = redisNodesOf(config, addresses, list, name, mayFound, ports)
-    opened.push({ name, addresses, nodeNames, list, nodes })
+    opened.push({ name, nodeNames, list, nodes })
   }
   return opened
 }
@@ -128,8 +140,6 @@ export function votersOf(redis: RedisNodes) {
 export type OpenCluster = {
   /** Empty for the only group. */
   readonly name: string
-  /** Of each node, in the order of the setting, without credentials. */
-  readonly addresses: readonly string[]
   /** How long its nodes, if they are new, wait for objections before they are founded. */
   readonly foundingWindowMs: number
   states(): ReturnType<RedisNodes['states']>
@@ -200,9 +210,8 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
     },
   }))
   return {
-    groups: opened.map(({ name, addresses, list, nodes }, at) => ({
+    groups: opened.map(({ name, list, nodes }, at) => ({
       name,
-      addresses: addresses.map(({ host, port }) => `${host}:${port}`),
       foundingWindowMs: foundingWindowMs(config.redisConnectTimeoutMs),
       states: () => nodes.states(),
       clockOffset: (index) => offsets[at]?.get(index),

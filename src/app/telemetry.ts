@@ -11,6 +11,7 @@ import type { Clock, Random } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
 import { createReadinessGate, type ReadinessVerdict } from '../core/health/readiness.ts'
 import { refusesWrites } from '../core/health/takes-writes.ts'
+import { placeOf } from '../core/node-status.ts'
 import type { Leases, RecordNode } from '../core/ports.ts'
 import type { SagaBacklog } from '../core/saga-admin.ts'
 import { type Tracing, UNTRACED } from '../core/tracing.ts'
@@ -143,8 +144,8 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     tellUnready: (watched) => {
       const { ready, reasons } = verdict(watched)
       if (ready) return
-      const nodes = watched.nodes.flatMap(({ name, state, reason }) =>
-        reason === undefined ? [] : [`${name} is ${state}: ${reason}`],
+      const nodes = watched.nodes.flatMap(({ state, reason, ...node }) =>
+        reason === undefined ? [] : [`${placeOf(node)} is ${state}: ${reason}`],
       )
       log.error([...reasons, ...nodes].join('; '))
     },

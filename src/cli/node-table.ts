@@ -1,6 +1,7 @@
 /** The output of `fencepost nodes` for the nodes of each quorum group, on the terminal and as JSON. */
 
 import type { OpenCluster } from '../app/redis-groups.ts'
+import { placeOf } from '../core/node-status.ts'
 import { looksNew } from '../core/nodes/founding.ts'
 import { printDuration } from '../core/quantity.ts'
 import { majorityOf } from '../core/units.ts'
@@ -43,15 +44,16 @@ export function table(groups: readonly OpenCluster[]): string {
 
 function describedGroup(cluster: OpenCluster) {
   const { id, quarantineMs } = cluster.cluster()
+  const states = cluster.states()
   return {
     cluster: id === '' ? null : id,
     quarantineMs,
-    required: majorityOf(cluster.addresses.length),
+    required: majorityOf(states.length),
     standstill: cluster.standstill() ?? null,
-    nodes: cluster.states().map(({ name, state }, index) => ({
+    nodes: states.map(({ name, address, state }, index) => ({
       ...clockOf(cluster, index),
       name,
-      address: cluster.addresses[index],
+      address,
       state: state.kind,
       ...('reason' in state ? { reason: state.reason } : {}),
       ...('facts' in state
@@ -82,7 +84,7 @@ function tenths(ms: number): number {
 
 function groupTable(cluster: OpenCluster): string {
   const { cluster: id, quarantineMs, required, standstill, nodes: rows } = describedGroup(cluster)
-  const width = Math.max(...rows.map(({ address }) => address?.length ?? 0))
+  const width = Math.max(...rows.map((row) => placeOf(row).length))
   // No time that passes enrols these, so none is shown.
   const founding = isUnfounded(cluster)
   const lines = rows.map((row) => {
@@ -96,7 +98,7 @@ function groupTable(cluster: OpenCluster): string {
       row.clockOffsetMs === undefined
         ? ''
         : `, clock ${row.clockOffsetMs < 0 ? '' : '+'}${row.clockOffsetMs} ms (± ${row.clockUncertaintyMs})`
-    return `${row.name}  ${(row.address ?? '').padEnd(width)}  ${row.state.padEnd(11)}  ${detail}${clock}`
+    return `${placeOf(row).padEnd(width)}  ${row.state.padEnd(11)}  ${detail}${clock}`
   })
   const voting = rows.filter(({ state }) => state === 'voting').length
   const of = cluster.name === '' ? '' : `group ${cluster.name}, `

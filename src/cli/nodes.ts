@@ -10,6 +10,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { type OpenCluster, type OpenClusters, openClusters } from '../app/redis-groups.ts'
 import { loadConfig } from '../config/load.ts'
 import type { CoreEvent, Events } from '../core/events.ts'
+import { placeOf } from '../core/node-status.ts'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
 import { refuse } from './config.ts'
 import { described, hasMajority, isNew, lossDeclared, table } from './node-table.ts'
@@ -322,7 +323,7 @@ async function untilAllVote(
 function lineOf(event: CoreEvent): string | undefined {
   switch (event.kind) {
     case 'node_state':
-      return `${event.node}: ${event.from} → ${event.to} (${event.reason})`
+      return `${placeOf({ name: event.node, address: event.address })}: ${event.from} → ${event.to} (${event.reason})`
     case 'cluster_founded':
       return `a brand-new cluster of ${event.nodes.length} nodes was founded`
     case 'enrolment_progress':

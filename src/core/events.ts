@@ -243,6 +243,7 @@ export type NodeEvent =
   | {
       readonly kind: 'node_state'
       readonly node: string
+      readonly address: string
       readonly from: NodeStanding
       readonly to: NodeStanding
       readonly reason: string

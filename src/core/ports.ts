@@ -36,7 +36,7 @@ export type NodeAnswer = RecordAnswer | Unreachable | Quarantined
 
 /** One of N independent nodes. */
 export interface RecordNode {
-  /** Stable and free of secrets: `redis-0`. */
+  /** The same in every sidecar, and free of secrets. */
   readonly name: string
   /**
    * Executes one command. Settles within the node's own deadline and never rejects. Commands given in one order are

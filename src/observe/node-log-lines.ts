@@ -1,5 +1,6 @@
 /** The words of the log about nodes, and about the cluster that they form. `log-lines.ts` has all others. */
 
+import { placeOf } from '../core/node-status.ts'
 import { isATry, type Lines, rounded } from './log-line.ts'
 
 export const NODE_LINES: Lines<
@@ -45,8 +46,8 @@ export const NODE_LINES: Lines<
   },
   node_state: (event) => ({
     level: event.to === 'voting' ? 'info' : 'warn',
-    message: `${event.node} is ${event.to}${event.from === event.to ? '' : `, was ${event.from}`}: ${event.reason}`,
-    fields: { node: event.node, from: event.from, to: event.to },
+    message: `${placeOf({ name: event.node, address: event.address })} is ${event.to}${event.from === event.to ? '' : `, was ${event.from}`}: ${event.reason}`,
+    fields: { node: event.node, address: event.address, from: event.from, to: event.to },
   }),
   node_memory: (event) => ({
     level: event.full ? 'error' : 'info',

@@ -105,6 +105,7 @@ function Seat({ node }: { readonly node: OverviewNode }) {
                 ? 'over; copying'
                 : `${duration(quarantine)} left`,
           ],
+          ['Address', node.address === node.name ? undefined : visible(node.address)],
           ['Why', node.reason === undefined ? undefined : visible(node.reason)],
           [
             'Clock',

@@ -134,6 +134,7 @@ export type Fate = 'created' | 'replayed' | 'refused' | 'waiting' | 'unprotected
 
 export type OverviewNode = {
   readonly name: string
+  readonly address: string
   readonly group?: string
   readonly state: string
   readonly reason?: string

@@ -15,7 +15,7 @@ import type { Member } from './member.ts'
 
 export type RedisNodesOptions = {
   readonly addresses: readonly RedisAddress[]
-  /** The names of these nodes on all sidecars, in the same order; absent: other sidecars' lists are not checked. */
+  /** The names of these nodes on all sidecars, in the same order; absent: they are called by their addresses, and other sidecars' lists are not checked. */
   readonly names?: readonly string[]
   readonly deadlineMs: number
   readonly connectTimeoutMs: number
@@ -32,7 +32,7 @@ export type RedisNodesOptions = {
   readonly events: Events
   /** Only look: found and enrol no node. */
   readonly watchOnly?: boolean
-  /** Of several groups: prefix of the names of its nodes. */
+  /** Of several groups: its own name. */
   readonly group?: string
   /** Whether a brand-new cluster may be founded now. Default: yes. */
   readonly mayFound?: () => boolean

@@ -20,6 +20,11 @@ export type RedisAddress = {
   readonly tls?: () => NodeTls
 }
 
+/** Where the node is, without credentials: `host:port`, or the path of its socket. */
+export function addressOf({ url }: RedisAddress): string {
+  return URL.canParse(url) ? new URL(url).host : url
+}
+
 /** Longest pause between redials. Short: each costs one SYN, and a node that is back must vote soon. */
 const RECONNECT_MAX_MS = 1_000
 const RECONNECT_INITIAL_MS = 50

@@ -35,10 +35,15 @@ function isRefusedNow(before: NodeState, state: NodeState): boolean {
 }
 
 /** Publishes what others have to know of it. */
-export function tellChange(events: Events, node: string, before: NodeState, state: NodeState): void {
+export function tellChange(
+  events: Events,
+  { node: { name: node }, address }: Pick<Member, 'node' | 'address'>,
+  before: NodeState,
+  state: NodeState,
+): void {
   if (before.kind !== state.kind || isRefusedNow(before, state)) {
     const reason = state.kind === 'voting' ? 'it is enrolled' : state.reason
-    events.publish({ kind: 'node_state', node, from: before.kind, to: state.kind, reason })
+    events.publish({ kind: 'node_state', node, address, from: before.kind, to: state.kind, reason })
   }
   if (state.kind !== 'voting') return
   const { refusal } = state.facts
@@ -49,6 +54,8 @@ export function tellChange(events: Events, node: string, before: NodeState, stat
 export type Member = {
   readonly node: RedisNode
   readonly client: Redis
+  /** Without credentials. */
+  readonly address: string
   state: NodeState
   /** Counts connections: work begun on one must not be finished on another. */
   connection: number
@@ -63,10 +70,11 @@ export type Member = {
 }
 
 /** A node that was not dialled yet. */
-export function memberOf(node: RedisNode, client: Redis): Member {
+export function memberOf(node: RedisNode, client: Redis, address: string): Member {
   return {
     node,
     client,
+    address,
     state: { kind: 'down', reason: 'not connected yet' },
     connection: 0,
     unreadyLooks: 0,

@@ -11,14 +11,14 @@
  */
 
 import { errorText } from '../core/error-text.ts'
+import { placeOf } from '../core/node-status.ts'
 import { type ForwardJump, isForgotten } from '../core/nodes/clock-jumps.ts'
 import { type Cluster, isEnrolled } from '../core/nodes/enrolment-rules.ts'
 import { looksNew } from '../core/nodes/founding.ts'
-import { nodeName } from '../core/nodes/groups.ts'
 import { memberList } from '../core/nodes/members.ts'
 import { within } from '../core/retry.ts'
 import type { ClusterNodes, RedisNodesOptions } from './cluster-nodes.ts'
-import { createRedisClient, onDown } from './connect.ts'
+import { addressOf, createRedisClient, onDown } from './connect.ts'
 import { NodeContinuity } from './continuity.ts'
 import { ANSWERS_NOTHING } from './dial-fault.ts'
 import { Enroller } from './enroller.ts'
@@ -70,9 +70,10 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     this.members = options.addresses.map((address, index) => {
       const client = createRedisClient(address, options.connectTimeoutMs, options.random)
       const onForgot = () => this.#forgot(index)
-      const name = nodeName(index, options.group)
+      const at = addressOf(address)
+      const name = options.names?.[index] ?? at
       const node = new RedisNode({ ...options, name, client, script: this.script, onForgot })
-      return memberOf(node, client)
+      return memberOf(node, client, at)
     })
     this.nodes = this.members.map((member) => member.node)
     this.#known = new KnownCluster(options.events, options.quarantineMs)
@@ -87,9 +88,10 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   }
 
   /** What is known of each node now, in the order of the addresses. */
-  states(): readonly { readonly name: string; readonly state: NodeState }[] {
+  states(): readonly { readonly name: string; readonly address: string; readonly state: NodeState }[] {
     return this.members.map((member) => ({
       name: member.node.name,
+      address: member.address,
       state: this.continuity.explained(member),
     }))
   }
@@ -125,8 +127,8 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       }),
     )
     await this.enroller.foundIfNew()
-    return this.states().flatMap(({ name, state }) =>
-      state.kind === 'unfit' ? [`${name}: ${state.reason}`] : [],
+    return this.states().flatMap(({ state, ...node }) =>
+      state.kind === 'unfit' ? [`${placeOf(node)}: ${state.reason}`] : [],
     )
   }
 
@@ -337,7 +339,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     member.state = state
     if ('facts' in state) this.#known.saw(state.facts)
     if (this.#closed) return
-    tellChange(this.options.events, member.node.name, before, this.continuity.explained(member))
+    tellChange(this.options.events, member, before, this.continuity.explained(member))
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

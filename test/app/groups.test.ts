@@ -46,7 +46,7 @@ test('one group to two and back: refused, changed by a command, records that sta
 
   const refused = await refusedStart(both)
   expect(refused.exitCode).toBe(78)
-  expect(refused.stderr).toContain('one/redis-0: the nodes of its cluster are')
+  expect(refused.stderr).toContain(`${servers.names[0]}: the nodes of its cluster are`)
   expect(refused.stderr).toContain('and this configuration has')
   expect(refused.stderr).toContain('group one of one+two')
   // The attempt changed no node and founded no group.
@@ -201,7 +201,7 @@ test('a group that forgot too much is noticed, though the node that remembers an
   const { io, stdout, stderr } = bufferedIo({ ...SETTINGS, ...QUIET, FENCEPOST_REDIS_NODES: both })
   const blocked = nodesCommand(['enroll'], io)
   await eventually('both nodes that forgot are seen', () =>
-    [0, 1].every((index) => stdout().includes(`one/redis-${index}: down → quarantined`)),
+    [0, 1].every((index) => stdout().includes(`${servers.names[index]}: down → quarantined`)),
   )
   servers.resume(2)
   expect([await blocked, stderr()]).toEqual([69, expect.stringContaining('declare-loss')])

@@ -84,6 +84,7 @@ async function idlePod(env: Record<string, string> = {}) {
     telemetry.events.publish({
       kind: 'node_state',
       node,
+      address: node,
       from: 'down',
       to: 'voting',
       reason: 'it is enrolled',

@@ -62,7 +62,7 @@ const DAMAGED = { status: 502, code: 'record-damaged', counted: /^fencepost_outc
 const REFUSED = {
   status: 503,
   code: 'quorum-unavailable',
-  counted: /^fencepost_redis_node_requests_total\{node="redis-0",result="error"\} (\d+)/m,
+  counted: /^fencepost_redis_node_requests_total\{node="[^"]+",result="error"\} (\d+)/m,
 }
 
 test.each<[what: string, change: (record: Buffer) => Buffer | 'list', answer: typeof DAMAGED]>([

@@ -67,17 +67,17 @@ test('status shows each node, the name of the cluster and the majority', async (
   const { exitCode, stdout, stderr } = await run(servers, 'status')
   expect(stderr).toBe('')
   expect(exitCode).toBe(0)
-  expect(stdout).toMatch(/redis-0 {2}127\.0\.0\.1:\d+ {2}voting/)
+  expect(stdout).toMatch(/^127\.0\.0\.1:\d+ {2}voting/m)
   expect(stdout).toContain(`cluster ${sidecar.nodes.cluster().id}: 3 of 3 nodes vote, 2 are needed`)
   const { stdout: json } = await run(servers, 'status', '--json')
   expect(JSON.parse(json)).toMatchObject({
     required: 2,
-    nodes: [{ name: 'redis-0', state: 'voting' }, {}, {}],
+    nodes: [{ name: sidecar.name(0), address: sidecar.name(0), state: 'voting' }, {}, {}],
   })
   // Of one machine; the uncertainty is half a round trip.
   for (const { clockOffsetMs, clockUncertaintyMs } of JSON.parse(json).nodes)
     expect(Math.abs(clockOffsetMs)).toBeLessThanOrEqual(clockUncertaintyMs + 2)
-  expect(stdout).toMatch(/redis-0 .*, clock [+-][0-9.]+ ms \(± [0-9.]+\)/)
+  expect(stdout).toMatch(/^127\.\S+ .*, clock [+-][0-9.]+ ms \(± [0-9.]+\)/)
 })
 
 // Bug: it was `not connected yet`, which says neither what is wrong nor that waiting does not help.
@@ -86,7 +86,9 @@ test('status says of a node that stands still that it takes connections and answ
   servers.pause(1)
   const { exitCode, stdout } = await run(servers, 'status')
   expect(exitCode).toBe(0)
-  expect(stdout).toMatch(/^redis-1 .* down +it takes connections and answers nothing: /m)
+  expect(stdout).toMatch(
+    new RegExp(`^${servers.names[1]} +down +it takes connections and answers nothing: `, 'm'),
+  )
 })
 
 test('a stall of the command itself makes no node look down', async () => {
@@ -133,7 +135,7 @@ test('a loss is declared only with the name of the cluster; the cluster keeps th
   expect((await run(servers, 'declare-loss', '--confirm', 'another')).exitCode).toBe(64)
 
   const declared = await run(servers, 'declare-loss', '--confirm', id, '--by', 'ann')
-  expect(declared.stdout).toContain('ann declared the loss on redis-0, redis-1, redis-2')
+  expect(declared.stdout).toContain(`ann declared the loss on ${servers.names.slice(0, 3).join(', ')}`)
   expect(declared.exitCode).toBe(0)
   await sidecar.votes(5)
   expect(await sidecar.claim('on all five')).toMatchObject({
@@ -196,7 +198,9 @@ test('while silent nodes may remember, status names those to bring back and sugg
   await servers.kill(1)
   await servers.kill(2)
   const { stdout } = await untilItSays('nothing goes on by itself', servers, 'status')
-  expect(stdout).toContain('Bring back redis-1, redis-2, with their data: they may remember')
+  expect(stdout).toContain(
+    `Bring back ${servers.names[1]}, ${servers.names[2]}, with their data: they may remember`,
+  )
   expect(stdout).not.toContain('declare-loss')
   expect(sidecar.states()[0]).toBe('quarantined')
 })
@@ -219,7 +223,7 @@ test('enroll shows how a node comes back, and says when too many forgot', async 
   await servers.kill(0)
   await servers.start(0, { emptied: true })
   const enrolled = await run(servers, 'enroll')
-  expect(enrolled.stdout).toContain('redis-0: enrolled with')
+  expect(enrolled.stdout).toContain(`${servers.names[0]}: enrolled with`)
   expect(enrolled.exitCode).toBe(0)
 
   await flush(servers, [0, 1])
@@ -238,7 +242,7 @@ test('status of a cluster that was never founded names the nodes that it waits f
   const alone = await run(servers, 'status')
   expect([alone.exitCode, alone.stdout]).toEqual([
     69,
-    expect.stringContaining(`\n\n${waitsFor('redis-3 (down), redis-4 (down)')}.\n`),
+    expect.stringContaining(`\n\n${waitsFor(`${servers.names[3]} (down), ${servers.names[4]} (down)`)}.\n`),
   ])
 
   // With a sidecar, which proposes the founding, as without one; and its /readyz says the same.
@@ -247,13 +251,13 @@ test('status of a cluster that was never founded names the nodes that it waits f
   await eventually('it has seen three of them', () =>
     isDeepStrictEqual(sidecar.states(), ['quarantined', 'quarantined', 'quarantined', 'down', 'down']),
   )
-  expect(standstillOf(sidecar.nodes)).toBe(waitsFor('redis-3 (down), redis-4 (down)'))
+  expect(standstillOf(sidecar.nodes)).toBe(waitsFor(`${servers.names[3]} (down), ${servers.names[4]} (down)`))
   await servers.start(3)
   const { stdout } = await eventually('the fourth answers', async () => {
     const shown = await run(servers, 'status')
-    return shown.stdout.includes(`${waitsFor('redis-4 (down)')}.`) ? shown : undefined
+    return shown.stdout.includes(`${waitsFor(`${servers.names[4]} (down)`)}.`) ? shown : undefined
   })
-  expect(stdout).toMatch(/^redis-0 .* quarantined {2}it was never enrolled, clock /m)
+  expect(stdout).toMatch(/^127\.\S+ +quarantined {2}it was never enrolled, clock /m)
   expect(stdout).toMatch(/0 of 5 nodes vote, 3 are needed$/m)
   await servers.start(4)
   await sidecar.votes(5)
@@ -271,8 +275,8 @@ test('status with a list of five does not call a cluster of three one that was n
   await three.votes(3)
 
   const { exitCode, stdout } = await run(servers, 'status')
-  expect([exitCode, stdout]).toEqual([69, expect.stringMatching(/^redis-0 .* unfit .*change-members/m)])
-  expect(stdout).toMatch(/^redis-3 .* quarantined {2}it was never enrolled/m)
+  expect([exitCode, stdout]).toEqual([69, expect.stringMatching(/^127\.\S+ +unfit .*change-members/m)])
+  expect(stdout).toMatch(/^127\.\S+ +quarantined {2}it was never enrolled/m)
   expect(stdout).not.toMatch(/founded|no node/i)
 
   const five = await joinCluster(servers.urls, { names })
@@ -318,7 +322,8 @@ test('status says of a node that waits because its name leads to two servers tha
     await nodes(['status', ...args], io)
     return stdout()
   }
-  const line = /^redis-0 .* quarantined {2}its name leads to two servers: .*, for \d+s, 0 records copied/m
+  const line =
+    /^redis-0 \(127\.0\.0\.1:\d+\) +quarantined {2}its name leads to two servers: .*, for \d+s, 0 records copied/m
   await eventually('it says so', async () => line.test(await status()), { withinMs: 40_000, everyMs: 500 })
   expect(JSON.parse(await status('--json')).nodes[0].reason).toContain('its name leads to two servers')
 }, 80_000)

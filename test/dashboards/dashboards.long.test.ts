@@ -21,7 +21,7 @@ test('every query returns data from a real Prometheus that scraped real sidecars
   await prometheus.until('rate(fencepost_decisions_total{outcome="duplicate_completed"}[4s]) > 0')
   await prometheus.until('fencepost_redis_node_aof_last_write_ok')
   await prometheus.until('fencepost_saga_database_up == 1')
-  await prometheus.until('redis_memory_fragmentation_ratio{node="redis-4"}')
+  await prometheus.until(`redis_memory_fragmentation_ratio{node="${stack.servers.names[4]}"}`)
   await prometheus.until('namespace_job:fencepost_quorum_failures_per_attempts:ratio_rate3d')
   let empty = BOARDS.flatMap(({ uid, panels }) =>
     panels.flatMap(({ title, queries }) => queries.map(({ expr }) => ({ uid, title, expr }))),

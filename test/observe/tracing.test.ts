@@ -92,7 +92,7 @@ test('a request is one trace from its caller to the application, with spans for 
   // One span a node and command: five for the claim, five for the completion.
   const claims = named(spans, 'EVALSHA claim')
   expect(claims.map(({ attributes }) => attributes['fencepost.node']).sort()).toEqual(
-    [0, 1, 2, 3, 4].map((index) => `redis-${index}`),
+    servers.names.toSorted(),
   )
   expect(named(spans, 'EVALSHA complete')).toHaveLength(5)
 

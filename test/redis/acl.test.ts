@@ -20,7 +20,7 @@ test('a cluster works with exactly the rights that docs/operations/nodes.md list
   const before = sidecar.events.length
   await servers.kill(0)
   await servers.start(0, { emptied: true })
-  await eventually('it is enrolled again', () => sidecar.gotVote('redis-0', before))
+  await eventually('it is enrolled again', () => sidecar.gotVote(0, before))
   await sidecar.votes(3)
   await servers.kill(1)
   expect(await sidecar.claim('with few rights')).toMatchObject({ outcome: outcomeOf('with few rights') })
@@ -54,7 +54,8 @@ test('a node whose user may not select the database of the URL is down, and no o
   onTestFinished(() => after[Symbol.asyncDispose]())
   expect(after.nodes.states()).toEqual(
     [0, 1, 2].map((index) => ({
-      name: `redis-${index}`,
+      name: after.name(index),
+      address: after.name(index),
       state: { kind: 'down', reason: expect.stringContaining("'select'") },
     })),
   )
@@ -72,7 +73,9 @@ test('of a node whose password was changed the log says so, once', async () => {
   await admin.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
   const told = () =>
     sidecar.events.flatMap((event) =>
-      event.kind === 'node_state' && event.node === 'redis-1' && event.to === 'down' ? [event.reason] : [],
+      event.kind === 'node_state' && event.node === sidecar.name(1) && event.to === 'down'
+        ? [event.reason]
+        : [],
     )
   await eventually('it is dialled again', () => told().some((reason) => reason.startsWith('NOAUTH')))
   const connections = async () =>

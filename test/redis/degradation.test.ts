@@ -46,13 +46,15 @@ test('requests wait for a hung node a few times only, however many there are', a
     .slice(from)
     .filter(
       (event) =>
-        event.kind === 'node_answered' && event.node === 'redis-4' && event.detail?.startsWith('timeout'),
+        event.kind === 'node_answered' &&
+        event.node === sidecar.name(4) &&
+        event.detail?.startsWith('timeout'),
     )
   // Of 400 calls: the probes, each after a longer pause, and in the end two a second.
   const elapsedS = (performance.now() - startedMs) / 1_000
   expect(waited.length).toBeLessThanOrEqual(6 + 2 * elapsedS)
   expect(sidecar.events).toContainEqual(
-    expect.objectContaining({ kind: 'breaker_changed', node: 'redis-4', to: 'open' }),
+    expect.objectContaining({ kind: 'breaker_changed', node: sidecar.name(4), to: 'open' }),
   )
   servers.resume(4)
   await eventually('it is asked again', async () => {

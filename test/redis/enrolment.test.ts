@@ -38,7 +38,7 @@ async function restartEmpty(servers: RedisServers, index: number): Promise<void>
 async function enrolledAgain(servers: RedisServers, index: number, sidecar: Sidecar): Promise<void> {
   const before = sidecar.events.length
   await restartEmpty(servers, index)
-  await eventually(`redis-${index} is enrolled again`, () => sidecar.gotVote(`redis-${index}`, before))
+  await eventually(`node ${index} is enrolled again`, () => sidecar.gotVote(index, before))
 }
 
 /** Evicts all records, and no key without a lifetime. */
@@ -91,7 +91,7 @@ test('a node that restarts empty gets its vote back only with the records of the
   await sidecar.votes(5)
   for (const name of names) expect(await client.exists(keyOf(name))).toBe(1)
   expect(await client.pttl(keyOf('request 7'))).toBeGreaterThan(30_000)
-  expect(sidecar.gotVote('redis-2', before)).toBe(true)
+  expect(sidecar.gotVote(2, before)).toBe(true)
 
   // Straight after, two others fail: the remaining ones and the node that forgot have the outcome.
   await restartEmpty(servers, 0)
@@ -150,11 +150,11 @@ test('under load, a node that restarts empty is never counted before it is enrol
 })
 
 /** The answers of the node at index 2, between two events. */
-function answers({ events }: Sidecar, from: number, until?: number): Set<string> {
+function answers({ events, name }: Sidecar, from: number, until?: number): Set<string> {
   const between = events.slice(from, until)
   return new Set(
     between.flatMap((event) =>
-      event.kind === 'node_answered' && event.node === 'redis-2' ? [event.answer] : [],
+      event.kind === 'node_answered' && event.node === name(2) ? [event.answer] : [],
     ),
   )
 }
@@ -309,7 +309,7 @@ test.each<[what: string, act: (client: Redis, servers: RedisServers) => Promise<
   expect(sidecar.events).toContainEqual(
     expect.objectContaining({
       kind: 'node_state',
-      node: 'redis-0',
+      node: sidecar.name(0),
       to: 'unfit',
       reason: expect.stringContaining(reason),
     }),
@@ -334,7 +334,7 @@ test('a node that has evicted keys is enrolled anew once it stops evicting', asy
   await client.config('SET', 'maxmemory', '0')
   await client.config('SET', 'maxmemory-policy', 'noeviction')
   await sidecar.votes(3)
-  expect(sidecar.gotVote('redis-0', before)).toBe(true)
+  expect(sidecar.gotVote(0, before)).toBe(true)
   await servers.kill(1)
   expect(await sidecar.claim('perhaps evicted')).toMatchObject(duplicate('perhaps evicted'))
 })
@@ -427,9 +427,9 @@ test('a server listed twice, an evicting one and a replica are unfit from the st
   // At the start, unless a node did not answer the first look in time.
   await eventually('three are unfit', () => reasons().length === 3)
   expect(reasons()).toEqual([
-    expect.stringMatching(/^redis-[02]: it is the same server as redis-[02] /),
-    expect.stringMatching(/^redis-3: its maxmemory-policy is allkeys-lru/),
-    expect.stringMatching(/^redis-4: its role is slave/),
+    expect.stringContaining(`${sidecar.name(0)}: it is the same server as ${sidecar.name(2)} `),
+    expect.stringContaining(`${sidecar.name(3)}: its maxmemory-policy is allkeys-lru`),
+    expect.stringContaining(`${sidecar.name(4)}: its role is slave`),
   ])
 })
 
@@ -444,8 +444,8 @@ test('a server that is too old and a node of a Redis Cluster are unfit from the 
       .flatMap(({ name, state }) => (state.kind === 'unfit' ? [`${name}: ${state.reason}`] : []))
   await eventually('two are unfit', () => reasons().length === 2)
   expect(reasons()).toEqual([
-    expect.stringMatching(/^redis-1: it is a node of a Redis Cluster, .* use an independent master$/),
-    'redis-2: it is Redis 6.2.5, and fencepost needs 7.0 or later: upgrade it',
+    expect.stringMatching(/: it is a node of a Redis Cluster, .* use an independent master$/),
+    `${sidecar.name(2)}: it is Redis 6.2.5, and fencepost needs 7.0 or later: upgrade it`,
   ])
 })
 

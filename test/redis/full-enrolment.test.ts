@@ -37,12 +37,15 @@ test('a node that restarts with its data at maxmemory votes again, and answers d
   const names = Array.from({ length: 50 }, (_, n) => `request ${n}`)
   await Promise.all(names.map((name) => sidecar.carryOut(name)))
   // A majority without this node may have recorded the last ones; what it lacks would not fit.
-  await eventually('it has recorded every outcome', () => recordedBy(sidecar, 'redis-2') === names.length)
+  await eventually(
+    'it has recorded every outcome',
+    () => recordedBy(sidecar, sidecar.name(2)) === names.length,
+  )
   // Full, and full again from its very start.
   const before = sidecar.events.length
   await servers.kill(2)
   await servers.start(2, { args: ['--maxmemory', '1'] })
-  await eventually('it votes again', () => sidecar.gotVote('redis-2', before))
+  await eventually('it votes again', () => sidecar.gotVote(2, before))
   await sidecar.votes(NODES)
   const node = await at(servers, 2)
   expect((await node.config('GET', 'maxmemory'))[1]).toBe('1')
@@ -62,7 +65,7 @@ test('a node that forgot and has no room for its records waits, and is enrolled 
   const stumbled = () =>
     sidecar.events.some(
       (event) =>
-        event.kind === 'enrolment_stumbled' && event.node === 'redis-2' && event.reason.includes('OOM'),
+        event.kind === 'enrolment_stumbled' && event.node === sidecar.name(2) && event.reason.includes('OOM'),
     )
   await eventually('a step is refused, and reported', stumbled)
   // It has no epoch, and no mark of a finished copy.
@@ -73,7 +76,7 @@ test('a node that forgot and has no room for its records waits, and is enrolled 
 
   const before = sidecar.events.length
   await node.config('SET', 'maxmemory', '0')
-  await eventually('it votes by itself', () => sidecar.gotVote('redis-2', before))
+  await eventually('it votes by itself', () => sidecar.gotVote(2, before))
   await sidecar.votes(NODES)
   expect(await node.exists(QUARANTINE_KEY)).toBe(0)
 })

@@ -55,5 +55,7 @@ test('a late adoption that reaches a node that votes again changes no record the
   ])
   const [told] = await Promise.allSettled([adopting])
   expect(await client.mget(keys)).toEqual(stands)
-  expect(told).toMatchObject({ reason: { message: 'redis-0 waits under another nonce by now, or votes' } })
+  expect(told).toMatchObject({
+    reason: { message: `${sidecar.name(0)} waits under another nonce by now, or votes` },
+  })
 })

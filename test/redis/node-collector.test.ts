@@ -51,9 +51,13 @@ test('of two sidecars one reads the node stats without being told to, and no oth
   expect(elected.map(({ known }) => known).sort((a, b) => a - b)).toEqual([0, ALL])
   const leader = elected.findIndex(({ known }) => known === ALL)
   const series = elected[leader]?.series
-  expect(series?.get('fencepost_redis_node_memory_used_bytes{node="redis-0"}')).toBeGreaterThan(100_000)
-  expect(series?.get('fencepost_redis_node_memory_fragmentation_ratio{node="redis-2"}')).toBeGreaterThan(0)
-  expect(series?.get('fencepost_redis_node_evicted_keys{node="redis-1"}')).toBe(0)
+  expect(series?.get(`fencepost_redis_node_memory_used_bytes{node="${servers.names[0]}"}`)).toBeGreaterThan(
+    100_000,
+  )
+  expect(
+    series?.get(`fencepost_redis_node_memory_fragmentation_ratio{node="${servers.names[2]}"}`),
+  ).toBeGreaterThan(0)
+  expect(series?.get(`fencepost_redis_node_evicted_keys{node="${servers.names[1]}"}`)).toBe(0)
 
   sidecars[leader]?.process.signal('SIGKILL')
   const other = sidecars[1 - leader] as Sidecar
@@ -100,13 +104,13 @@ test('a node that does not answer has no value; a new slow command is reported o
   expect(collector.nodeStats()).toBeUndefined()
   const collecting = collector.collect(over.signal)
   const nodeStats = await eventually('a look', () => collector.nodeStats())
-  expect([...nodeStats.keys()]).toEqual(['redis-0', 'redis-1'])
-  expect(nodeStats.get('redis-1')).toMatchObject({ memoryMaxBytes: 64 * 2 ** 20, aofLastWriteOk: 1 })
-  expect(nodeStats.get('redis-1')?.slowestNewMs).toBe(0)
+  expect([...nodeStats.keys()]).toEqual([sidecar.name(0), sidecar.name(1)])
+  expect(nodeStats.get(sidecar.name(1))).toMatchObject({ memoryMaxBytes: 64 * 2 ** 20, aofLastWriteOk: 1 })
+  expect(nodeStats.get(sidecar.name(1))?.slowestNewMs).toBe(0)
 
   const slowest = new Promise<number>((resolve) => {
     const look = setInterval(() => {
-      const ms = collector.nodeStats()?.get('redis-1')?.slowestNewMs ?? 0
+      const ms = collector.nodeStats()?.get(sidecar.name(1))?.slowestNewMs ?? 0
       if (ms === 0) return
       clearInterval(look)
       resolve(ms)
@@ -115,9 +119,9 @@ test('a node that does not answer has no value; a new slow command is reported o
   await second?.client.config('SET', 'slowlog-log-slower-than', '10000')
   await second?.client.eval(BUSY, 1, 'a-secret-key')
   expect(await slowest).toBeGreaterThanOrEqual(10)
-  await eventually('the look after', () => collector.nodeStats()?.get('redis-1')?.slowestNewMs === 0)
+  await eventually('the look after', () => collector.nodeStats()?.get(sidecar.name(1))?.slowestNewMs === 0)
   expect(reported.filter(({ command }) => command === 'EVAL')).toEqual([
-    { node: 'redis-1', command: 'EVAL', durationMs: expect.any(Number), atWallMs: expect.any(Number) },
+    { node: sidecar.name(1), command: 'EVAL', durationMs: expect.any(Number), atWallMs: expect.any(Number) },
   ])
   over.abort()
   await collecting

@@ -20,7 +20,7 @@ test('a node that refuses every write says why, and is well again when it takes 
       .map(({ state }) => (state.kind === 'voting' ? (state.reason ?? 'well') : state.kind))
   const told = () =>
     sidecar.events.flatMap((event) =>
-      event.kind === 'node_writes' && event.node === 'redis-0' ? [event.refusal ?? 'takes writes'] : [],
+      event.kind === 'node_writes' && event.node === sidecar.name(0) ? [event.refusal ?? 'takes writes'] : [],
     )
 
   for (const operator of operators) await operator.config('SET', 'min-replicas-to-write', '1')

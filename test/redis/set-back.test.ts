@@ -68,7 +68,7 @@ async function recordedByThree(scene: Scene, sidecar: Sidecar, name: string): Pr
   const answersOf = (index: number) =>
     sidecar.events
       .slice(before)
-      .filter((event) => event.kind === 'node_answered' && event.node === `redis-${index}`).length
+      .filter((event) => event.kind === 'node_answered' && event.node === sidecar.name(index)).length
   await sidecar.carryOut(name)
   // A majority may have recorded it before these have refused it.
   await eventually('they have refused claim and outcome', () =>
@@ -90,10 +90,10 @@ async function isRememberedWith(sidecar: Sidecar, { servers }: Scene, name: stri
   for (const index of [1, 2]) servers.resume(index)
 }
 
-function reasons({ events }: Sidecar, since = 0): readonly string[] {
+function reasons({ events, name }: Sidecar, since = 0): readonly string[] {
   return events
     .slice(since)
-    .flatMap((event) => (event.kind === 'node_state' && event.node === 'redis-0' ? [event.reason] : []))
+    .flatMap((event) => (event.kind === 'node_state' && event.node === name(0) ? [event.reason] : []))
 }
 
 const WAS_REPLICA = 'it was a replica of another server'
@@ -164,7 +164,7 @@ test('a sidecar that starts later sees that a node was a replica since it was en
   await failedBack(scene, before)
   await before[Symbol.asyncDispose]()
   const after = await join(scene)
-  await eventually('it votes again', () => after.gotVote('redis-0', 0))
+  await eventually('it votes again', () => after.gotVote(0, 0))
   expect(reasons(after)).toContainEqual(expect.stringContaining(WAS_REPLICA))
   await after.votes(NODES)
   expect(await admin(scene, 0).exists(keyOf('payment'))).toBe(1)
@@ -218,7 +218,7 @@ test('a node that was enrolled after it was a replica votes on when it frees wha
   const since = sidecar.events.length
   await replicate(scene, 0, 5)
   await promote(scene, 0)
-  await eventually('it votes again', () => sidecar.gotVote('redis-0', since))
+  await eventually('it votes again', () => sidecar.gotVote(0, since))
   const [id, before] = [await replid(admin(scene, 0)), sidecar.events.length]
   await eventually('its replication id changes', async () => (await replid(admin(scene, 0))) !== id)
   await look(sidecar, 0)
@@ -308,7 +308,7 @@ test('a node whose data are set back within its run is enrolled anew', async () 
   await sidecar.votes(NODES)
   const before = sidecar.events.length
   await setBack(scene, sidecar, 'payment')
-  await eventually('it votes again', () => sidecar.gotVote('redis-0', before))
+  await eventually('it votes again', () => sidecar.gotVote(0, before))
   expect(reasons(sidecar, before)).toContainEqual(expect.stringContaining(SET_BACK))
   expect(await admin(scene, 0).exists(keyOf('payment'))).toBe(1)
   await isRememberedWith(sidecar, scene, 'payment')

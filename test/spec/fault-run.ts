@@ -47,7 +47,7 @@ export async function faultRun(): Promise<FaultRun> {
   await sessions.phase('emptied', async () => {
     const before = all.map(({ events }) => events.length)
     await watched.admin(3, (client) => client.flushall())
-    const enrolled = () => all.every((sidecar, at) => sidecar.gotVote('redis-3', before[at] ?? 0))
+    const enrolled = () => all.every((sidecar, at) => sidecar.gotVote(3, before[at] ?? 0))
     await eventually('it is enrolled again', enrolled)
     await vote()
   })

@@ -81,7 +81,7 @@ export async function startOperatorApi({
     ready: true,
     reasons: [],
     failing: new Map(),
-    nodes: nodes.map(({ name }) => ({ name, state: 'voting' })),
+    nodes: nodes.map(({ name }) => ({ name, address: name, state: 'voting' })),
     required: 3,
     inFlight: 0,
     sweeperElected: undefined,

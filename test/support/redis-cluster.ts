@@ -27,12 +27,14 @@ export type Sidecar = AsyncDisposable & {
   readonly events: CoreEvent[]
   kinds(): readonly string[]
   states(): readonly string[]
+  /** Of a node. */
+  name(index: number): string
   votes(count: number): Promise<void>
   /**
    * Whether that node has got its vote since `sinceEvents`. `node_enrolled` alone is no sign of it: only the sidecar
    * whose last step was answered in time publishes it, and a node with a busy disk executes that step and answers late.
    */
-  gotVote(node: string, sinceEvents: number): boolean
+  gotVote(index: number, sinceEvents: number): boolean
   claim(name: string, more?: Partial<ClaimRequest>): Promise<ClaimResult>
   /** Claims and completes; the outcome names the request. */
   carryOut(name: string): Promise<Lease>
@@ -74,6 +76,7 @@ export async function joinCluster(
   const required = majorityOf(urls.length)
   const leases = guarded !== false ? withQuorumBreaker(plain, { required, ...outside }) : plain
   const states = () => nodes.states().map(({ state }) => state.kind)
+  const name = (index: number) => nodes.nodes[index]?.name ?? ''
   const claim = (name: string, request: Partial<ClaimRequest> = {}) =>
     leases.claim({
       key: keyOf(name),
@@ -93,10 +96,11 @@ export async function joinCluster(
       const voting = () => states().filter((state) => state === 'voting').length
       await eventually(`${count} nodes vote`, () => voting() === count, { withinMs: 15_000 })
     },
-    gotVote: (node, sinceEvents) =>
+    name,
+    gotVote: (index, sinceEvents) =>
       events
         .slice(sinceEvents)
-        .some((event) => event.kind === 'node_state' && event.node === node && event.to === 'voting'),
+        .some((event) => event.kind === 'node_state' && event.node === name(index) && event.to === 'voting'),
     claim,
     carryOut: async (name) => {
       const claimed = await claim(name)

@@ -92,6 +92,11 @@ export class RedisServers implements AsyncDisposable {
     return this.#servers.map((server) => server.url)
   }
 
+  /** What sidecars call them, which are given no other names. */
+  get names(): readonly string[] {
+    return this.urls.map((url) => (URL.canParse(url) ? new URL(url).host : url))
+  }
+
   /** For `FENCEPOST_REDIS_NODES`. */
   get nodesSetting(): string {
     return this.urls.join(',')

@@ -19,6 +19,7 @@ const SETTINGS = {
   FENCEPOST_CLAIM_BUDGET: '3s',
   FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s',
   FENCEPOST_PROXY_LISTEN: 'off',
+  FENCEPOST_REDIS_NODE_NAMES: 'redis-0,redis-1,redis-2,redis-3,redis-4',
 } as const
 
 /** Of these leases: 20 s, 1 % and 2 ms, and a step of a clock. */
@@ -43,7 +44,10 @@ test('each drill ends as its page says, and no duplicate is executed meanwhile',
     appendOnly: true,
     config: ['repl-diskless-sync-delay 0'],
   })
-  const settings = { ...SETTINGS, FENCEPOST_REDIS_NODES: servers.nodesSetting }
+  const settings = {
+    ...SETTINGS,
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+  }
   await using sidecar = await startSidecar(settings)
   const folder = await mkdtemp(join(tmpdir(), 'fencepost-drills-'))
   await using stack = new AsyncDisposableStack()

@@ -47,8 +47,8 @@ describe.each(STEPS)('$heading: $commands', ({ commands, seen }) => {
 })
 
 test.each([
-  ['redis-4 … down', 'redis-4  127.0.0.1:7104  down         connection closed', true],
-  ['redis-4 … down', 'redis-4  127.0.0.1:7104  voting\nredis-3  127.0.0.1:7103  down', false],
+  ['redis-4 … down', 'redis-4 (127.0.0.1:7104)  down         connection closed', true],
+  ['redis-4 … down', 'redis-4 (127.0.0.1:7104)  voting\nredis-3 (127.0.0.1:7103)  down', false],
   ['20 ok, 0 false positives', '20 volleys of 5: 20 ok, 0 false positives, 0 errors', true],
   ['20 ok, 0 false positives', '20 volleys of 5: 19 ok, 1 false positives, 0 errors', false],
 ])('%j is seen in %j: %s', (line, output, seen) => {

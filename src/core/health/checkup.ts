@@ -4,6 +4,7 @@
  * Owns the judgement and its sentences, one for each check. What could not be read is `unknown` and never `ok`.
  */
 
+import { placeOf } from '../node-status.ts'
 import type { Installation, NodeDetails, NodeSeen } from './installation.ts'
 
 export type Finding = {
@@ -76,7 +77,7 @@ function majority(group: Group, required: number): Finding {
     : finding('quorum', 'ok', says)
 }
 
-function reachable({ name, address, state, reason = '' }: NodeSeen, { standstill }: Group): Finding[] {
+function reachable({ state, reason = '', ...node }: NodeSeen, { standstill }: Group): Finding[] {
   switch (state) {
     case 'voting':
       return reason === ''
@@ -85,7 +86,7 @@ function reachable({ name, address, state, reason = '' }: NodeSeen, { standstill
             finding(
               'node',
               'failed',
-              `${name} (${address}) answers reads alone (${reason}): look at its disk, its log and its replicas`,
+              `${placeOf(node)} answers reads alone (${reason}): look at its disk, its log and its replicas`,
             ),
           ]
     case 'quarantined':
@@ -94,14 +95,14 @@ function reachable({ name, address, state, reason = '' }: NodeSeen, { standstill
           'node',
           'warning',
           standstill === undefined
-            ? `${name} (${address}) answers and does not vote yet (${reason}): wait, or see \`fencepost nodes status\``
-            : `${name} (${address}) answers and does not vote (${reason}), and no time that passes gives it a vote: see quorum`,
+            ? `${placeOf(node)} answers and does not vote yet (${reason}): wait, or see \`fencepost nodes status\``
+            : `${placeOf(node)} answers and does not vote (${reason}), and no time that passes gives it a vote: see quorum`,
         ),
       ]
     case 'unfit':
-      return [finding('node', 'failed', `${name} (${address}) must not vote: ${reason}`)]
+      return [finding('node', 'failed', `${placeOf(node)} must not vote: ${reason}`)]
     case 'down':
-      return [finding('node', 'failed', `${name} (${address}) is down (${reason}): ${mendOf(reason)}`)]
+      return [finding('node', 'failed', `${placeOf(node)} is down (${reason}): ${mendOf(reason)}`)]
   }
 }
 

@@ -4,11 +4,11 @@
  * Pure. It says what one sidecar sees; alerts say what lasts, and what all of them see.
  */
 
+import { type NodePlace, placeOf } from '../node-status.ts'
 import type { ReadinessReason } from './readiness.ts'
 import { refusesWrites, takesWrites } from './takes-writes.ts'
 
-export type NodeSeenNow = {
-  readonly name: string
+export type NodeSeenNow = NodePlace & {
   /** Of several quorum groups: its own. */
   readonly group?: string
   /** voting, suspended, quarantined, unfit or down. */
@@ -77,7 +77,8 @@ const OF_STATE: Readonly<Record<string, { readonly what: string; readonly runboo
 const READS_ONLY = { what: 'answers reads alone', runbook: 'FencepostRedisNodeDown' }
 
 function aboutNode(node: NodeSeenNow): Trouble[] {
-  const { name, state, reason, memoryShare = 0, skewed } = node
+  const { state, reason, memoryShare = 0, skewed } = node
+  const name = placeOf(node)
   const known = refusesWrites(node) ? READS_ONLY : OF_STATE[state]
   const why = reason === undefined ? '.' : `: ${reason}.`
   return [

@@ -43,11 +43,6 @@ export function placementOf(names: readonly string[]): Placement {
   }
 }
 
-/** A Redis node's name for sidecars and metrics: free of secrets, and stable while the configuration is. */
-export function nodeName(index: number, group = ''): string {
-  return group === '' ? `redis-${index}` : `${group}/redis-${index}`
-}
-
 export type RoutedOptions = {
   /** A majority of one group, for the answer. */
   readonly required: number

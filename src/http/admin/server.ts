@@ -8,6 +8,7 @@
  */
 
 import type { FastifyInstance } from 'fastify'
+import type { NodePlace } from '../../core/node-status.ts'
 import { oldestGivesWay } from '../server/oldest-gives-way.ts'
 import { createRoutedListener, type RoutedLimits } from '../server/routed-listener.ts'
 import type { ListenerTls } from '../server/tls.ts'
@@ -19,8 +20,7 @@ export type Readiness = {
   readonly acquireP95Ms?: number
   readonly nodes: readonly NodeView[]
 }
-export type NodeView = {
-  readonly name: string
+export type NodeView = NodePlace & {
   /** Its quorum group, if there are several. */
   readonly group?: string
   readonly state: string

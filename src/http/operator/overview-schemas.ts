@@ -29,6 +29,7 @@ const Quantiles = {
 const Node = Type.Object(
   {
     name: Type.String(),
+    address: Type.String({ description: 'Where this sidecar reaches it.' }),
     group: Type.Optional(Type.String()),
     state: Type.String({ description: 'voting, suspended, quarantined, unfit or down.' }),
     reason: Type.Optional(Type.String()),

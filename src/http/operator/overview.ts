@@ -90,10 +90,11 @@ type SeenNode = OverviewNode & {
   readonly clock?: { readonly offsetMs: number; readonly uncertaintyMs: number; readonly skewed: boolean }
 }
 
-function nodeOf({ name, group, state, reason, ...node }: SeenNode) {
+function nodeOf({ name, address, group, state, reason, ...node }: SeenNode) {
   const { memoryShare, startedWallMs, quarantineRemainingMs, clock } = node
   return {
     name,
+    address,
     ...(group === undefined ? {} : { group }),
     state,
     ...(reason === undefined ? {} : { reason }),

@@ -195,7 +195,7 @@ describe('an outage of the quorum does not outlast itself', () => {
 describe('which groups have a majority', () => {
   const NAMES = ['a/0', 'a/1', 'a/2', 'b/0', 'b/1', 'b/2']
   const state = (node: string, to: 'down' | 'unfit' | 'quarantined' | 'voting') =>
-    ({ kind: 'node_state', node, from: 'voting', to, reason: '' }) as const
+    ({ kind: 'node_state', node, address: node, from: 'voting', to, reason: '' }) as const
 
   test('each change is told once: a majority of every group, or not', () => {
     const told: boolean[] = []

@@ -6,6 +6,7 @@ import { type NodeSeenNow, type SeenNow, wrongNow } from '../../../src/core/heal
 
 const node = (at: number, of: Partial<NodeSeenNow> = {}): NodeSeenNow => ({
   name: `node-${at}`,
+  address: `10.0.0.${at}:6379`,
   state: 'voting',
   ...of,
 })
