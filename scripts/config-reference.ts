@@ -73,10 +73,15 @@ undone and empty and dot segments removed, and \`/payments\` is also the path of
 a slash at the end makes no difference. \`{name}\` is one segment, \`{name*}\` at the end is whatever is left. The syntax of other routers (\`:id\`, \`<id>\`, \`[id]\`, regular
 expressions) is refused; \`%3Aid\` stands for the text \`:id\`. A route that is never reached, because one before it matches all of its requests, is refused, too.
 
-Servers do not agree whether \`%2F\` and a backslash divide a path, and whether the case of letters counts (not in Express, Koa and ASP.NET). A path is matched as each of them may
-read it: the first route that protects it in any reading decides. Where none does, it has the route of the reading by the standard (RFC 3986), in which case counts and they do not
-divide, or none. So \`/api%2Fpayments\` has the
-route of \`/api/payments\`, and \`/files/a%2Fb\` the parameter \`a%2Fb\` where a protected \`/files/{id}\` comes first.`
+Applications do not agree how a request is read, so it is matched as each of them may read it: the first route that protects it in any reading decides. Where
+none does, it has the route of the reading by the standard (RFC 3986), or none. Such readings are
+
+- of the path: \`%2F\` and a backslash divide it, and the case of letters does not count (\`/api%2FPayments\` has the route of \`/api/payments\`, and \`/files/a%2Fb\` the parameter
+  \`a%2Fb\` where a protected \`/files/{id}\` comes first); blanks around a segment are none (\`/payments%20\`); a program is no part of it, or all of it (\`/index.php/payments\`,
+  \`/pay.php/x\`); nor is the form of the answer (\`/payments.json\`);
+- of the method: that in \`X-HTTP-Method-Override\`, \`X-HTTP-Method\`, \`X-Method-Override\`, and in a parameter \`_method\` of the query. The field \`_method\` of a form is not read;
+  \`fencepost config check\` names the routes that such a form passes by;
+- of header names: \`X_Mode\` is \`X-Mode\` in the conditions, keys and entities of routes.`
 
 export const EXAMPLE = `routes:
   - name: payments

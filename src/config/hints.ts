@@ -6,6 +6,7 @@
 
 import { printDuration } from '../core/quantity.ts'
 import { isByAuthorization } from '../core/request/passing-credentials.ts'
+import { covers } from '../core/routes/covering.ts'
 import type { ProtectedRoute } from '../core/routes/route.ts'
 import type { Config } from './load.ts'
 import { SETTINGS } from './settings.ts'
@@ -31,6 +32,7 @@ export function hintsFor(
   const checks = config.gatewayListen.kind !== 'off' || config.gatewayGrpcListen.kind !== 'off'
   return [
     ...renewedTokens(guarded),
+    ...passedByForms(guarded),
     ...(checks ? shortLeases(guarded) : []),
     ...namedInVain(config),
     ...nodesInClearText(config),
@@ -77,6 +79,23 @@ function renewedTokens(routes: readonly ProtectedRoute[]): readonly string[] {
     `${namesOf(likely)}: clients are distinguished by the whole Authorization header, and records are kept for up to ${longest}. A client that renews a bearer token (they usually live ${printDuration(USUAL_TOKEN_LIFE_MS)} or less) between two tries is another client then, and its request is executed again. With such tokens write principal: {jwt: {…}} (docs/guide/clients.md).`,
   ]
 }
+
+/** No body is read to find a route: what else overrides a method is in `core/routes/request-readings.ts`. */
+function passedByForms(routes: readonly ProtectedRoute[]): readonly string[] {
+  const passed = routes.filter(({ match }) => {
+    const asForm = { ...match, methods: ['POST'] }
+    return (
+      match.methods?.some((method) => FORM_METHODS.has(method)) === true &&
+      !routes.some((other) => covers(other.match, asForm))
+    )
+  })
+  if (passed.length === 0) return []
+  return [
+    `${namesOf(passed)}: a form that is posted with a field _method (Rails, Laravel, Symfony) is executed by an application that reads it, and does not match without POST. Where the application does, add POST to the methods.`,
+  ]
+}
+
+const FORM_METHODS: ReadonlySet<string> = new Set(['PUT', 'PATCH', 'DELETE'])
 
 /** The claim of a gateway's check is renewed by nobody. */
 function shortLeases(routes: readonly ProtectedRoute[]): readonly string[] {

@@ -151,6 +151,42 @@ export const serverPrograms = {
     elsewhere: 'Python 3.11 or newer',
     why: 'the examples in Python are run',
   },
+  puma: {
+    programs: ['puma'],
+    debianPackage: 'puma',
+    elsewhere: 'gem install puma rack',
+    why: 'what is compared is what an application on Rack reads',
+  },
+  php: {
+    programs: ['php'],
+    debianPackage: 'php-cli',
+    elsewhere: 'brew install php, or php-cli of your distribution',
+    why: 'what is compared is what an application in PHP reads',
+  },
+  gunicorn: {
+    programs: ['gunicorn'],
+    debianPackage: 'gunicorn',
+    elsewhere: 'pip install gunicorn flask',
+    why: 'what is compared is what an application on WSGI reads',
+  },
+  flask: {
+    programs: ['flask/__init__.py'],
+    alsoIn: [
+      '/usr/lib/python3/dist-packages',
+      '/usr/lib/python3*/site-packages',
+      '/usr/local/lib/python3*/*-packages',
+    ],
+    isLibrary: true,
+    debianPackage: 'python3-flask',
+    elsewhere: 'pip install flask',
+    why: 'what is compared is what an application on Flask reads',
+  },
+  git: {
+    programs: ['git'],
+    debianPackage: 'git',
+    elsewhere: 'git of your distribution',
+    why: 'a repository is cloned, pulled and pushed to through the sidecar',
+  },
   jdk: {
     programs: ['javac'],
     alsoIn: ['/usr/lib/jvm/*/bin'],

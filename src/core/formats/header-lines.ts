@@ -33,3 +33,17 @@ export function readName(name: string): string {
 
 const ALIASING = /[^a-z0-9-]/
 const ALL_ALIASING = /[^a-z0-9-]/g
+
+/** An application may read it by another name. */
+export function isAliasing(name: string): boolean {
+  return /[^a-zA-Z0-9-]/.test(name)
+}
+
+/** All lines that an application may read by `name`, in whatever spelling. */
+export function linesReadAs(headers: HeaderList, name: string): readonly string[] {
+  // A name keeps its length in every spelling.
+  if (!headers.some(([header]) => header.length === name.length && isAliasing(header)) && !isAliasing(name))
+    return linesOf(headers, name)
+  const read = readName(name)
+  return headers.filter(([header]) => readName(header) === read).map(([, value]) => value)
+}

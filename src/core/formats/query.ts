@@ -1,9 +1,11 @@
 /**
  * The query of a target in canonical form.
  *
- * The order of different names is not relevant, the order of the values of one name is. Percent-encoding is undone for
- * unreserved characters only (letters, digits, `-._~`), everything else stays byte for byte, `%2f` and `%2F` included.
- * Names are equal as an application reads them: `a[]` and `a%5B%5D` are one name, so their order stays.
+ * The order of different names is not relevant, the order of the values of one name is. Names are different where the first letters
+ * and digits of each are (in any case, escapes undone), because others may be one value to an application: `a[]` and `a[0]` to PHP and Rack,
+ * `a.b` and `a_b` to PHP, `A` and `a` to ASP.NET. Percent-encoding is undone for unreserved characters only (letters, digits, `-._~`),
+ * everything else stays byte for byte, `%2f` and `%2F` included. A query with a `;`, which divides for Rack 2, Perl and older Python, or with
+ * an escape cut short, is taken as it came.
  *
  * Source: RFC 3986, sections 2.3 and 6.2.2.2.
  */
@@ -22,25 +24,31 @@ export type CanonicalQuery =
 export function canonicalQuery(query: string | undefined): CanonicalQuery {
   if (query === undefined) return { kind: 'absent' }
   const segments = query.split('&')
-  if (segments.length > QUERY_PARAMETERS_MAX) return { kind: 'verbatim', text: query }
-  const parameters = segments.map((segment) => ({ text: normalise(segment), name: nameText(segment) }))
+  if (segments.length > QUERY_PARAMETERS_MAX || query.includes(';') || !hasOnlyWholeEscapes(query))
+    return { kind: 'verbatim', text: query }
+  const parameters = segments.map((segment) => ({ text: normalise(segment), name: sharedName(segment) }))
   // Latin-1 text compares by code as its bytes do; equal names keep their order, because sorting is stable.
   parameters.sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0))
   return { kind: 'sorted', text: parameters.map((parameter) => parameter.text).join('&') }
 }
 
 /**
- * The values of one name as written, in order, normalised; a parameter without `=` has the empty value.
+ * The values of one name as written, in order, normalised; a parameter without `=` has the empty value. Where a `;` divides for some
+ * applications, what they read as well.
  *
  * @param name as an application reads it: text without escapes
  */
 export function queryValues(query: string | undefined, name: string): readonly string[] {
   if (query === undefined) return []
   const wanted = Buffer.from(name, 'utf8').toString('latin1')
-  return query
-    .split('&')
-    .filter((segment) => nameText(segment) === wanted)
-    .map((segment) => normalise(valueText(segment)))
+  const valuesIn = (segments: readonly string[]) =>
+    segments.filter((segment) => nameText(segment) === wanted).map((segment) => normalise(valueText(segment)))
+  const values = valuesIn(query.split('&'))
+  if (!query.includes(';')) return values
+  const others = valuesIn(query.split(/[&;]/))
+  return values.length === others.length && values.every((value, at) => value === others[at])
+    ? values
+    : [...values, ...others]
 }
 
 /**
@@ -87,6 +95,10 @@ function normalise(segment: string): string {
     const char = String.fromCharCode(Number.parseInt(hex, 16))
     return UNRESERVED.test(char) ? char : encoded
   })
+}
+
+function sharedName(segment: string): string {
+  return /[a-z0-9]+/.exec(nameText(segment).toLowerCase())?.[0] ?? ''
 }
 
 function nameText(segment: string): string {

@@ -2,8 +2,8 @@
  * A urlencoded form as the ordered list of its pairs, where that loses nothing.
  *
  * Each pair is a name and a value with their escapes undone, so that `+` and `%20` are one. Order is relevant, also
- * between different names. What a reader of forms would guess at (a piece without `=`, an empty piece, an escape cut
- * short) makes the form `raw`.
+ * between different names. What readers of forms do not agree on (a piece without `=`, an empty piece, an escape cut short, a byte that no
+ * writer of forms leaves as it is, such as the `;` that divides for some) makes the form `raw`.
  *
  * Source: WHATWG URL, "application/x-www-form-urlencoded parsing".
  */
@@ -17,7 +17,7 @@ export type UrlencodedForm =
   | { readonly kind: 'pairs'; readonly pairs: readonly (readonly [name: string, value: string])[] }
   | { readonly kind: 'raw'; readonly reason: RawFormReason; readonly detail: string }
 
-export type RawFormReason = 'too_many_pairs' | 'piece_without_value' | 'broken_escape'
+export type RawFormReason = 'too_many_pairs' | 'piece_without_value' | 'broken_escape' | 'unescaped_byte'
 
 /** Names and values are Latin-1 text, one character a byte. */
 export function readUrlencodedForm(body: Uint8Array): UrlencodedForm {
@@ -34,6 +34,12 @@ export function readUrlencodedForm(body: Uint8Array): UrlencodedForm {
     return { kind: 'raw', reason: 'piece_without_value', detail: 'a piece of the form has no =' }
   if (!hasOnlyWholeEscapes(text))
     return { kind: 'raw', reason: 'broken_escape', detail: 'a % is not followed by two hex digits' }
+  if (!/^[!-:<-~]*$/.test(text))
+    return {
+      kind: 'raw',
+      reason: 'unescaped_byte',
+      detail: 'a ; or a byte that is no printable ASCII is not escaped',
+    }
   return {
     kind: 'pairs',
     pairs: pieces.map((piece) => {

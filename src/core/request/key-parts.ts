@@ -8,7 +8,7 @@
 
 import { canonicalNumber, decimalOf } from '../formats/decimal.ts'
 import { decodeUtf8 } from '../formats/framing.ts'
-import { linesOf } from '../formats/header-lines.ts'
+import { linesReadAs } from '../formats/header-lines.ts'
 import { type Json, parseJson } from '../formats/json.ts'
 import { parsePointer, valuesAt } from '../formats/json-pointer.ts'
 import { percentEncode } from '../formats/percent-encoding.ts'
@@ -42,7 +42,7 @@ export function keyOf(source: KeySource, carrier: KeyCarrier): ParsedKey {
       : joined
   }
   for (const name of source.headers) {
-    const parsed = parseIdempotencyKey(linesOf(carrier.headers, name), source)
+    const parsed = parseIdempotencyKey(linesReadAs(carrier.headers, name), source)
     if (parsed.kind !== 'missing') return parsed
   }
   return { kind: 'missing' }
@@ -60,10 +60,10 @@ export function entityName(source: EntitySource, carrier: KeyCarrier): ParsedKey
     case 'body':
       return encodedPart(found.key)
     case 'query':
-      return encodedPart(textOf(found.key))
+      return encodedPart(textOf(found.key).trim())
     case 'path':
       // Without the parameters of its segments (RFC 3986, section 3.3); a plus is no space there.
-      return encodedPart(textOf(found.key.replaceAll(/;[^/]*/g, '').replaceAll('+', '%2B')))
+      return encodedPart(textOf(found.key.replaceAll(/;[^/]*/g, '').replaceAll('+', '%2B')).trim())
   }
 }
 
@@ -97,7 +97,7 @@ const ANY_KEY: KeyOptions = { strict: false, minLength: 1, bytesMax: KEY_OF_PART
 function readPart(part: KeyPart, carrier: KeyCarrier): ParsedKey {
   switch (part.in) {
     case 'header':
-      return parseIdempotencyKey(linesOf(carrier.headers, part.name), ANY_KEY)
+      return parseIdempotencyKey(linesReadAs(carrier.headers, part.name), ANY_KEY)
     case 'query':
       return only(queryValues(carrier.query, part.name))
     case 'path': {

@@ -6,14 +6,12 @@
  * `/payments;jsessionid=1` and `/x/..;/payments` for `/payments`, and a request must not slip past its protection by its
  * spelling. The identity of a request uses its actual path, not this form.
  *
- * Servers do not agree on what divides a path, so it may have several readings. WSGI, ASGI and Gin undo escapes first, so that `%2F`
- * divides; a browser's `URL`, with which many Node frameworks read the target, takes `\` for `/`.
- *
- * Express, Koa and ASP.NET do not distinguish the case of letters, most others do: so a path is compared in both ways. There are no
- * regular expressions: a pattern of the configuration can't be made to hang.
+ * Servers do not agree on what divides a path and what of it they read, so it may have several readings ({@link REWRITES}, {@link scriptReadings},
+ * {@link withoutFormat}); and Express, Koa and ASP.NET do not distinguish the case of letters, so each is compared in both ways. There are no
+ * regular expressions of the configuration: a pattern can't be made to hang.
  *
  * Source: RFC 3986, sections 3.3 (parameters of a segment), 5.2.4 (dot segments) and 6.2.2 (normalisation of case and
- * percent-encoding); PEP 3333 and ASGI (`path` is decoded); WHATWG URL, "path state" (`\` of a special URL).
+ * percent-encoding); PEP 3333 and ASGI (`path` is decoded); WHATWG URL, "path state" (`\` of a special URL); RFC 3875, section 4.1.5 (`PATH_INFO`).
  */
 
 export type Segment =
@@ -76,7 +74,7 @@ export function parsePathPattern(text: string): ParsedPattern {
 
 /** Each way in which a server may read `path` (without its query). The first is by the standard. */
 export function readingsOf(path: string): readonly Reading[] {
-  const ways = dividedWays(path)
+  const ways = waysOf(path)
   return [...ways.map(asWritten), ...ways.map(inAnyCase)]
 }
 
@@ -88,19 +86,56 @@ function inAnyCase(segments: readonly string[]): Reading {
   return { segments, letters: 'any-case' }
 }
 
-function dividedWays(path: string): readonly (readonly string[])[] {
-  const ways = [normalSegments(path)]
-  if (path.includes('\\')) ways.push(normalSegments(path.replaceAll('\\', '/')))
-  if (!ESCAPED_DIVIDER.test(path)) return ways
-  const divided = path.replaceAll(/%2f/gi, '/')
-  ways.push(normalSegments(divided))
-  if (path.includes('\\') || ESCAPED_BACKSLASH.test(path))
-    ways.push(normalSegments(divided.replaceAll(/\\|%5c/gi, '/')))
-  return ways
+/** What a server may do to a path before it divides it, with or without what stands before: where a path has none of it, it stays one text. */
+const REWRITES: readonly ((path: string) => string)[] = [
+  // WSGI, ASGI and Gin undo escapes first, so that an escaped divider divides.
+  (path) =>
+    path.includes('%')
+      ? path.replace(/%(2f|5c)/gi, (_, hex) => (hex === '2f' || hex === '2F' ? '/' : '\\'))
+      : path,
+  // A browser's `URL`, with which many Node frameworks read the target, and IIS.
+  (path) => (path.includes('\\') ? path.replaceAll('\\', '/') : path),
+  // What is blank around a segment: `trim` of PHP and `strip` of Python, file names of Windows, `$` of Python before a line feed (Starlette).
+  (path) => (BLANK.test(path) ? path.replace(BLANK_AROUND, '') : path),
+]
+
+const BLANK = /%[012]|%7f|\+/i
+const BLANK_AROUND = /(?<=\/)(?:%[01][0-9a-f]|%20|%7f|\+)+|(?:%[01][0-9a-f]|%20|%7f|\+)+(?=[/;]|$)/gi
+
+function waysOf(path: string): readonly (readonly string[])[] {
+  const texts = [path]
+  for (const rewrite of REWRITES)
+    for (const text of [...texts]) {
+      const read = rewrite(text)
+      if (read !== text) texts.push(read)
+    }
+  const divided = texts.map(normalSegments)
+  const scripts = divided.flatMap(scriptReadings)
+  return [...divided, ...scripts, ...[...divided, ...scripts].flatMap(withoutFormat)]
 }
 
-const ESCAPED_DIVIDER = /%(2f|5c)/i
-const ESCAPED_BACKSLASH = /%5c/i
+/** A segment that names a program which a server runs with what follows as `PATH_INFO`: PHP, CGI, ASP.NET. */
+const SCRIPT = /\.(php\d?|phtml|f?cgi|p[ly]|rb|as[hmp]x?|dll|exe)$/i
+
+/** `/shop/index.php/payments` is `/payments` of that program, its `/shop/payments`, or the program itself. */
+function scriptReadings(segments: readonly string[]): readonly (readonly string[])[] {
+  const at = segments.findIndex((segment) => segment.includes('.') && SCRIPT.test(withoutParameters(segment)))
+  if (at === -1) return []
+  const after = segments.slice(at + 1)
+  return [after, [...segments.slice(0, at), ...after], segments.slice(0, at + 1)]
+}
+
+/** `/payments.json` is `/payments` for Rails and others, which read the form of the answer there; Windows leaves out a dot at the end. */
+function withoutFormat(segments: readonly string[]): readonly (readonly string[])[] {
+  const last = segments.at(-1)
+  const named = last?.includes('.') ? /^(.+)\.\w*$/.exec(withoutParameters(last))?.[1] : undefined
+  return named === undefined ? [] : [[...segments.slice(0, -1), named]]
+}
+
+function withoutParameters(segment: string): string {
+  const at = segment.indexOf(';')
+  return at === -1 ? segment : segment.slice(0, at)
+}
 
 /** The parameters of a path under `pattern`, or undefined where it does not match. */
 export function matchReading(
@@ -117,21 +152,16 @@ export function matchReading(
   return parametersOf(segments, path)
 }
 
-/**
- * With or without parameters of its own (`payments;v=1` is the segment `payments`), and with or without a line feed behind it, before which
- * the `$` of Python's regular expressions matches as well (Starlette).
- */
+/** With or without parameters of its own: `payments;v=1` is the segment `payments`. */
 function isText(segment: string, text: string, letters: Letters): boolean {
   if (isNamed(unescaped(segment), text, letters)) return true
-  const parametersAt = segment.indexOf(';')
-  return parametersAt !== -1 && isNamed(unescaped(segment.slice(0, parametersAt)), text, letters)
+  return segment.includes(';') && isNamed(unescaped(withoutParameters(segment)), text, letters)
 }
 
 function isNamed(name: string, text: string, letters: Letters): boolean {
   // Every request comes here for every route: no text is made where lengths tell the answer. Letters of one byte have one length in both cases.
-  if (name.length !== text.length && name.length !== text.length + 1) return false
-  if (name === text || name === `${text}\n`) return true
-  return letters === 'any-case' && isNamed(name.toLowerCase(), text.toLowerCase(), 'as-written')
+  if (name.length !== text.length) return false
+  return name === text || (letters === 'any-case' && name.toLowerCase() === text.toLowerCase())
 }
 
 /** All escapes undone, a character a byte: the routers of applications compare what they stand for. */
@@ -162,7 +192,7 @@ export function normalSegments(path: string): string[] {
   const segments: string[] = []
   for (const raw of path.split('/')) {
     const segment = raw.includes('%') ? raw.replace(/%[0-9a-fA-F]{2}/g, decodeUnreserved) : raw
-    const name = segment.includes(';') ? segment.slice(0, segment.indexOf(';')) : segment
+    const name = withoutParameters(segment)
     if (name === '' || name === '.') continue
     if (name === '..') segments.pop()
     else segments.push(segment)

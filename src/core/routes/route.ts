@@ -6,17 +6,11 @@
  * configuration: every default is filled in, so that no caller writes `?? something`.
  */
 
-import { linesOf } from '../formats/header-lines.ts'
+import { linesOf, linesReadAs } from '../formats/header-lines.ts'
 import type { JsonPointer } from '../formats/json-pointer.ts'
 import type { HeaderList } from '../header-list.ts'
-import {
-  matchReading,
-  NO_PARAMETERS,
-  type PathParameters,
-  type PathPattern,
-  type Reading,
-  readingsOf,
-} from './path-pattern.ts'
+import { matchReading, NO_PARAMETERS, type PathParameters, type PathPattern } from './path-pattern.ts'
+import { type RequestReading, readingsOfRequest } from './request-readings.ts'
 import type { Disposition } from './settlement.ts'
 
 export type Route = BypassRoute | ProtectedRoute
@@ -166,18 +160,20 @@ export type RequestFacts = {
   readonly host: string | undefined
   /** Path as it came, without query. */
   readonly path: string
+  /** Without `?`; undefined where the target has none. */
+  readonly query: string | undefined
   /** As they came: Node's own object joins the lines of some, keeps the first of others, and so hides one that an application may read. */
   readonly headers: HeaderList
 }
 
 export type RouteMatchResult = { readonly route: Route; readonly params: PathParameters }
 
-/** Of a path that has several readings each has its route: the first that protects decides, so that none slips past. */
+/** Of a request that has several readings each has its route: the first that protects decides, so that none slips past. */
 export function matchRoute(routes: readonly Route[], request: RequestFacts): RouteMatchResult | undefined {
   let byStandard: RouteMatchResult | undefined
   let isFirst = true
-  for (const path of readingsOf(request.path)) {
-    const matched = routeOfReading(routes, request, path)
+  for (const reading of readingsOfRequest(request)) {
+    const matched = routeOfReading(routes, request, reading)
     if (matched !== undefined && matched.route.mode !== 'bypass') return matched
     if (isFirst) byStandard = matched
     isFirst = false
@@ -188,10 +184,10 @@ export function matchRoute(routes: readonly Route[], request: RequestFacts): Rou
 function routeOfReading(
   routes: readonly Route[],
   request: RequestFacts,
-  path: Reading,
+  reading: RequestReading,
 ): RouteMatchResult | undefined {
   for (const route of routes) {
-    const params = matchRequest(route.match, request, path)
+    const params = matchRequest(route, request, reading)
     if (params !== undefined) return { route, params }
   }
   return undefined
@@ -205,12 +201,12 @@ function routeOfReading(
  */
 export function possibleRoutes(
   routes: readonly Route[],
-  request: Pick<RequestFacts, 'method' | 'path' | 'headers'>,
+  request: Omit<RequestFacts, 'host'>,
 ): readonly (Route | undefined)[] {
   const possible = new Set<Route>()
   let mayHaveNone: boolean | undefined
-  for (const path of readingsOf(request.path)) {
-    const { of, certain } = possibleOfReading(routes, request, path)
+  for (const reading of readingsOfRequest(request)) {
+    const { of, certain } = possibleOfReading(routes, request, reading)
     for (const route of of) possible.add(route)
     if (certain !== undefined && certain.mode !== 'bypass') return [...possible]
     mayHaveNone ??= certain === undefined
@@ -221,26 +217,31 @@ export function possibleRoutes(
 /** `certain`: the last of them, where it has that whatever is not known. */
 function possibleOfReading(
   routes: readonly Route[],
-  { method, path, headers }: Pick<RequestFacts, 'method' | 'path' | 'headers'>,
-  reading: Reading,
+  request: Omit<RequestFacts, 'host'>,
+  reading: RequestReading,
 ): { readonly of: readonly Route[]; readonly certain?: Route } {
   const of: Route[] = []
   for (const route of routes) {
     const { hosts, headers: predicates = [], ...rest } = route.match
-    const known = predicates.filter(({ name }) => linesOf(headers, name).length > 0)
-    const asKnown = { ...rest, headers: known }
-    if (matchRequest(asKnown, { method, path, headers, host: undefined }, reading) === undefined) continue
+    const known = predicates.filter(({ name }) => linesReadAs(request.headers, name).length > 0)
+    const asKnown = { mode: route.mode, match: { ...rest, headers: known } }
+    if (matchRequest(asKnown, { ...request, host: undefined }, reading) === undefined) continue
     of.push(route)
     if (hosts === undefined && known.length === predicates.length) return { of, certain: route }
   }
   return { of }
 }
 
-function matchRequest(match: RouteMatch, request: RequestFacts, path: Reading): PathParameters | undefined {
-  if (match.methods !== undefined && !match.methods.includes(request.method)) return undefined
+function matchRequest(
+  { match, mode }: Pick<Route, 'match' | 'mode'>,
+  request: RequestFacts,
+  { path, method, names }: RequestReading,
+): PathParameters | undefined {
+  if (match.methods !== undefined && !match.methods.includes(method)) return undefined
   if (match.hosts !== undefined && !match.hosts.some((host) => matchesHost(host, request.host)))
     return undefined
-  if (match.headers !== undefined && !match.headers.every((one) => matchesHeader(one, request)))
+  const matches = names === 'as-written' ? matchesHeader : mode === 'bypass' ? surelyMatches : possiblyMatches
+  if (match.headers !== undefined && !match.headers.every((one) => matches(one, request.headers)))
     return undefined
   if (match.paths === undefined) return NO_PARAMETERS
   for (const pattern of match.paths) {
@@ -258,8 +259,21 @@ function matchesHost(pattern: string, host: string | undefined): boolean {
     : name === pattern
 }
 
-function matchesHeader(predicate: HeaderPredicate, request: RequestFacts): boolean {
-  const values = linesOf(request.headers, predicate.name)
+function matchesHeader(predicate: HeaderPredicate, headers: HeaderList): boolean {
+  return holds(predicate, linesOf(headers, predicate.name))
+}
+
+/** Whether the application reads another spelling of the name, and which of several, is not known. */
+function possiblyMatches(predicate: HeaderPredicate, headers: HeaderList): boolean {
+  return matchesHeader(predicate, headers) || holds(predicate, linesReadAs(headers, predicate.name))
+}
+
+function surelyMatches(predicate: HeaderPredicate, headers: HeaderList): boolean {
+  const lines = linesOf(headers, predicate.name)
+  return holds(predicate, lines) && linesReadAs(headers, predicate.name).length === lines.length
+}
+
+function holds(predicate: HeaderPredicate, values: readonly string[]): boolean {
   switch (predicate.kind) {
     case 'present':
       return values.length > 0

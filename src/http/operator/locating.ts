@@ -95,7 +95,7 @@ async function ofKey(given: KeyGiven, scope: Scope, { routes, principal }: Descr
     ['idempotency-key', key],
     ...(authorization === undefined ? [] : [['authorization', authorization] as const]),
   ]
-  const possible = possibleRoutes(routes, { method, path, headers })
+  const possible = possibleRoutes(routes, { method, path, query: undefined, headers })
   const [whole] = possible.filter(takesMore)
   const simple = possible.filter((route) => !takesMore(route))
   const located = await Promise.all(simple.map((route) => ofKeyOn(route, given, scope, principal)))

@@ -1,6 +1,11 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { canonicalQuery, percentDecode, QUERY_PARAMETERS_MAX } from '../../../src/core/formats/query.ts'
+import {
+  canonicalQuery,
+  percentDecode,
+  QUERY_PARAMETERS_MAX,
+  queryValues,
+} from '../../../src/core/formats/query.ts'
 
 // The vectors in test/vectors/query.json are the table of canonical texts.
 
@@ -17,6 +22,16 @@ test.each<[text: string, decoded: string]>([
   ['š%41', 'š%41'],
 ])('%j is decoded to %j', (text, decoded) => {
   expect(percentDecode(text)).toBe(decoded)
+})
+
+test.each<[query: string, values: readonly string[]]>([
+  ['id=5&x=1', ['5']],
+  ['x=1;id=5', ['5']],
+  ['id=5&x=1;y=2', ['5']],
+  ['id=5;x=1', ['5;x=1', '5']],
+  ['id=5%3Bx', ['5%3Bx']],
+])('the values of id in %j, also to who takes ; for a divider: %j', (query, values) => {
+  expect(queryValues(query, 'id')).toEqual(values)
 })
 
 test('decoding undoes the escapes of every byte', () => {
