@@ -247,9 +247,9 @@ function secretsOf(config: Config, readFile: ReadFile, log: Telemetry['log']): S
 async function connectedNodes(
   config: Config,
   { events }: Pick<Telemetry, 'events'>,
-  { nodeTls }: Secrets,
+  { nodeTls, nodePassword }: Secrets,
 ): Promise<OpenNodes> {
-  const nodes = await openNodes(config, clock, random, events, nodeTls)
+  const nodes = await openNodes(config, clock, random, events, { nodeTls, nodePassword })
   if (nodes.refused.length > 0) {
     await nodes[Symbol.asyncDispose]()
     throw new StartRefused(`these nodes can't vote:\n  ${nodes.refused.join('\n  ')}`)

@@ -14,7 +14,6 @@ import type { NodeView } from '../http/admin/server.ts'
 import type { NodeFacts } from '../redis/inspection.ts'
 import { standstillOf } from '../redis/loss.ts'
 import type { LookListener } from '../redis/member.ts'
-import type { NodeTls } from '../redis/node-tls.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
 import { createRedisWaitQueues } from '../redis/wait-queues.ts'
 import {
@@ -22,6 +21,7 @@ import {
   connectAll,
   hasMajority,
   type NamedNodes,
+  type NodeSecrets,
   openRedisGroups,
   redisNodeNames,
   sidecarNamesOn,
@@ -55,10 +55,10 @@ export async function openNodes(
   clock: Clock,
   random: Random,
   events: Events,
-  nodeTls: (() => NodeTls) | undefined,
+  secrets: NodeSecrets,
 ): Promise<OpenNodes> {
   if (config.redisNodes.kind === 'embedded') return embeddedNodes(config, { clock, random, events })
-  const opened = openRedisGroups(config, config.redisNodes.groups, { clock, random, events, nodeTls })
+  const opened = openRedisGroups(config, config.redisNodes.groups, { clock, random, events, ...secrets })
   const groups = opened.map(({ name, nodes }) => votingGroup(config, name, nodes, { clock, random, events }))
   const [first, ...rest] = groups
   if (first === undefined) throw new RangeError('a configuration has at least one group of nodes')

@@ -5,6 +5,7 @@
 
 import { nameOfNode, type RedisAddress, type RedisGroup } from '../config/addresses.ts'
 import type { Config } from '../config/load.ts'
+import { rowOf } from '../config/settings.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import type { AuditLog } from '../core/coordination/audit-log.ts'
 import { auditLogOverGroups } from '../core/coordination/group-audit-log.ts'
@@ -45,7 +46,15 @@ export type RedisGroupNodes = {
   readonly nodes: RedisNodes
 }
 
-export type RedisPorts = {
+/** What nodes are dialled with, as its files hold it now. */
+export type NodeSecrets = {
+  /** Where a node speaks TLS. */
+  readonly nodeTls?: (() => NodeTls) | undefined
+  /** Of the nodes whose URLs have none. */
+  readonly nodePassword?: (() => string) | undefined
+}
+
+export type RedisPorts = NodeSecrets & {
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
@@ -53,8 +62,6 @@ export type RedisPorts = {
   readonly watchOnly?: boolean
   /** Default: as configured, which suits a process that dials again. */
   readonly connectTimeoutMs?: number
-  /** Where a node speaks TLS. */
-  readonly nodeTls: (() => NodeTls) | undefined
 }
 
 export type NamedNodes = Pick<Config, 'redisNodes' | 'redisNodeNames'>
@@ -188,15 +195,15 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
   const given = config.redisNodes.groups
   const connectTimeoutMs = Math.max(config.redisConnectTimeoutMs, COMMAND_CONNECT_MS)
   // A command ends before its files change.
-  const tls = nodeTlsOf(config)
-  const nodeTls = tls === undefined ? undefined : () => tls
+  const [tls, password] = [nodeTlsOf(config), config.redisPassword?.content]
   const opened = openRedisGroups(config, given, {
     clock,
     random,
     events,
     watchOnly,
     connectTimeoutMs,
-    nodeTls,
+    nodeTls: tls && (() => tls),
+    nodePassword: password === undefined ? undefined : () => password,
   })
   const placement = placementOf(opened.map(({ name }) => name))
   const leasesOf = ({ nodes: { nodes } }: RedisGroupNodes) =>
@@ -255,11 +262,11 @@ function redisNodesOf(
     events,
     watchOnly = false,
     connectTimeoutMs = config.redisConnectTimeoutMs,
-    nodeTls,
+    ...secrets
   }: RedisPorts,
 ): RedisNodes {
   return new RedisNodes({
-    addresses: addresses.map((node) => dialled(node, config, nodeTls)),
+    addresses: addresses.map((node) => dialled(node, config, secrets)),
     names,
     group,
     mayFound,
@@ -278,12 +285,19 @@ function redisNodesOf(
   })
 }
 
-function dialled(node: RedisAddress, config: Config, nodeTls: RedisPorts['nodeTls']) {
+function dialled(
+  node: RedisAddress,
+  { redisUsername, redisPassword }: Config,
+  { nodeTls, nodePassword }: NodeSecrets,
+) {
   const host = node.host.includes(':') ? `[${node.host}]` : node.host
-  const username = node.username ?? config.redisUsername
-  const password = node.password ?? config.redisPassword?.content.replace(/\r?\n$/, '')
+  const username = node.username ?? redisUsername
+  const { password: ofUrl } = node
+  const password = ofUrl === undefined ? nodePassword : () => ofUrl
+  const source = ofUrl === undefined ? `${rowOf('redisPassword').env}, ${redisPassword?.path}` : 'its URL'
   return {
     url: `${node.tls ? 'rediss' : 'redis'}://${host}:${node.port}/${node.database}`,
+    login: `user ${username ?? 'default'}, ${password === undefined ? 'no password is set' : `password of ${source}`}`,
     ...(username === undefined ? {} : { username }),
     ...(password === undefined ? {} : { password }),
     ...(node.tls && nodeTls !== undefined ? { tls: nodeTls } : {}),

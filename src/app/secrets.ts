@@ -1,6 +1,6 @@
 /**
  * Files that may change while the sidecar runs: the tokens of API and operators, the certificates of the listeners, and
- * those for the nodes.
+ * certificates and password for the nodes.
  *
  * Owns that only a complete change takes effect: a certificate that does not belong to its key is refused and logged,
  * and the previous one stays. One that has ended takes effect, because the next start would take it, too; that it is no longer valid is an
@@ -26,6 +26,8 @@ export type Secrets = Disposable & {
   readonly operatorTokens: (() => readonly OperatorToken[]) | undefined
   /** What the next connection to a node is made with; undefined if none speaks TLS. */
   readonly nodeTls: (() => NodeTls) | undefined
+  /** The same of the password for them; undefined if there is no file with one. */
+  readonly nodePassword: (() => string) | undefined
   /** Those that are in force and in use. */
   readonly certificates: () => readonly ConfiguredCertificate[]
   /** Undefined if the listener speaks plain text. */
@@ -35,6 +37,7 @@ export type Secrets = Disposable & {
 type FileSetting =
   | 'apiToken'
   | 'operatorTokens'
+  | 'redisPassword'
   | 'redisCa'
   | 'redisCert'
   | 'redisKey'
@@ -136,6 +139,11 @@ export function openSecrets(
       ({ operatorTokens }) => operatorTokens?.tokens,
     ),
     nodeTls,
+    nodePassword: kept(
+      'the password for the nodes',
+      ['redisPassword'],
+      ({ redisPassword }) => redisPassword?.content,
+    ),
     certificates: () => certificates,
     tls: (listener) => {
       if (ofListeners === undefined || !config.tlsListeners.includes(listener)) return undefined

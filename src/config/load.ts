@@ -6,7 +6,7 @@
  */
 
 import type { Route } from '../core/routes/route.ts'
-import { isLoopback, type RedisNodes } from './addresses.ts'
+import { isLoopback } from './addresses.ts'
 import { builtinRoutes } from './builtin-policy.ts'
 import { clearText } from './clear-text.ts'
 import { type ConfigError, nearestName, nearestPath } from './errors.ts'
@@ -29,10 +29,8 @@ import { isMapping } from './shape.ts'
 import { type ReadFile, textOf } from './value.ts'
 import { readYaml, type YamlFile } from './yaml-file.ts'
 
-export type Config = Omit<Settings, 'quarantineMs' | 'redisNodes'> & {
+export type Config = Omit<Settings, 'quarantineMs'> & {
   readonly quarantineMs: number
-  /** Complete: `redisUsername` and `redisPassword` are filled in. */
-  readonly redisNodes: RedisNodes
   readonly routes: readonly Route[]
 }
 
@@ -74,7 +72,6 @@ export function loadConfig(env: Environment, readFile: ReadFile): LoadedConfig {
     kind: 'ok',
     config: {
       ...(settings as Settings),
-      redisNodes: withLogin(settings as Settings),
       quarantineMs: relations.quarantineMs,
       routes,
     },
@@ -116,20 +113,6 @@ function readSettings(env: Environment, file: YamlFile, readFile: ReadFile, erro
       errors.push({ kind: 'missing', name: row.env, accepts: row.kind.accepts })
   }
   return { settings: settings as Partial<Settings>, origins }
-}
-
-/** User and password for all nodes, unless the URL of a node has its own. */
-function withLogin({ redisNodes, redisUsername, redisPassword }: Settings): RedisNodes {
-  if (redisNodes.kind === 'embedded') return redisNodes
-  const login = {
-    ...(redisUsername === undefined ? {} : { username: redisUsername }),
-    ...(redisPassword === undefined ? {} : { password: redisPassword.content }),
-  }
-  const groups = redisNodes.groups.map(({ name, nodes }) => ({
-    name,
-    nodes: nodes.map((node) => ({ ...login, ...node })),
-  }))
-  return { kind: 'remote', groups }
 }
 
 function missingUpstream(settings: Partial<Settings>): readonly ConfigError[] {

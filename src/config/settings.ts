@@ -67,7 +67,8 @@ export const SETTINGS = {
     env: 'FENCEPOST_REDIS_PASSWORD_FILE',
     path: 'redis.passwordFile',
     kind: file(),
-    summary: 'File with the password for every node whose URL has none; a line break at its end is ignored.',
+    summary:
+      'File with the password for every node whose URL has none; a line break at its end is ignored. Connections that are made a second after a change have the new one.',
     source: 'A mounted secret does not show in the environment of the process.',
   }),
   redisCa: optional({

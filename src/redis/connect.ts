@@ -15,7 +15,10 @@ export type RedisAddress = {
   /** `redis://[user:password@]host:port[/db]`, `rediss://…`, or the path of a Unix socket. */
   readonly url: string
   readonly username?: string
-  readonly password?: string
+  /** Asked at each dial: its file may have changed since the last one. */
+  readonly password?: () => string
+  /** Where user and password come from: whom a node refuses. */
+  readonly login?: string
   /** Of a `rediss://` node, asked at each dial. */
   readonly tls?: () => NodeTls
 }
@@ -43,12 +46,8 @@ export function createRedisClient(address: RedisAddress, connectTimeoutMs: numbe
             },
           },
         }
-  const credentials = {
+  const client = new Redis(address.url, {
     ...(address.username === undefined ? {} : { username: address.username }),
-    ...(address.password === undefined ? {} : { password: address.password }),
-  }
-  return new Redis(address.url, {
-    ...credentials,
     ...tls,
     Connector,
     lazyConnect: true,
@@ -72,7 +71,13 @@ export function createRedisClient(address: RedisAddress, connectTimeoutMs: numbe
         random.fraction() * Math.min(RECONNECT_MAX_MS, RECONNECT_INITIAL_MS * 2 ** Math.min(times, 10)),
       ),
   })
+  // ioredis copies what it is given, and reads its copy at each dial.
+  if (address.password !== undefined)
+    Object.defineProperty(client.options, 'password', { get: address.password, enumerable: true })
+  return client
 }
+
+const REFUSED_LOGIN = /^(WRONGPASS|NOAUTH)/
 
 /**
  * Tells why there is no connection, each time: a wrong password or an unknown host ends it, and the end itself says less than that.
@@ -81,13 +86,16 @@ export function createRedisClient(address: RedisAddress, connectTimeoutMs: numbe
  */
 export function onDown(
   client: Redis,
-  { tls }: RedisAddress,
+  { tls, login }: RedisAddress,
   tell: (reason: string, isUnsuitable: boolean) => void,
 ): void {
   let failure: string | undefined
   // Connected, and not yet ready: the first answer is awaited.
   let connected = false
-  const faultOf = (error?: DialError) => dialFault(error, { tls: tls?.(), stream: client.stream, connected })
+  const faultOf = (error?: DialError) => {
+    const fault = dialFault(error, { tls: tls?.(), stream: client.stream, connected })
+    return login !== undefined && REFUSED_LOGIN.test(fault) ? `${fault} (${login})` : fault
+  }
   client.on('connect', () => {
     connected = true
   })

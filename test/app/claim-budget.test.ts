@@ -47,7 +47,7 @@ async function opened(env: Readonly<Record<string, string>>): Promise<Opened> {
     random: systemRandom,
     events: { publish: (event: CoreEvent) => void events.push(event) },
   }
-  const nodes = await openNodes(loaded.config, systemClock, systemRandom, outside.events, undefined)
+  const nodes = await openNodes(loaded.config, systemClock, systemRandom, outside.events, {})
   const lateClaims = createBackground(Number.POSITIVE_INFINITY, (cause) => {
     throw cause
   })

@@ -25,7 +25,7 @@ test('with a key ring, a command sees the outcome of a record as the sidecar doe
   if (loaded.kind === 'invalid') throw new Error(JSON.stringify(loaded))
   const { config } = loaded
   const outside = { clock: systemClock, random: systemRandom, events: SILENT }
-  const nodes = await openNodes(config, systemClock, systemRandom, SILENT, undefined)
+  const nodes = await openNodes(config, systemClock, systemRandom, SILENT, {})
   onTestFinished(() => nodes[Symbol.asyncDispose]())
   const lateClaims = createBackground(Number.POSITIVE_INFINITY, () => {})
   using stack = openStack(config, nodes, {

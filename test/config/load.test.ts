@@ -148,28 +148,6 @@ describe('where a value comes from', () => {
     expect(redisNodes).toMatchObject({ groups: [{ name: 'a' }, { name: 'b' }] })
     expect(errorsOf(...fromFile('redis: { nodes: { a: redis://x } }'))[0]).toContain('nor a mapping of names')
   })
-
-  test('user and password for all nodes do not replace those in a URL', () => {
-    const { redisNodes } = accepted(
-      {
-        FENCEPOST_REDIS_NODES: 'redis://a,redis://u:p@b,redis://:q@c',
-        FENCEPOST_REDIS_USERNAME: 'fencepost',
-        FENCEPOST_REDIS_PASSWORD_FILE: '/secret',
-      },
-      { '/secret': 'mounted\n' },
-    )
-    expect(redisNodes).toMatchObject({
-      groups: [
-        {
-          nodes: [
-            { host: 'a', username: 'fencepost', password: 'mounted' },
-            { host: 'b', username: 'u', password: 'p' },
-            { host: 'c', username: 'fencepost', password: 'q' },
-          ],
-        },
-      ],
-    })
-  })
 })
 
 describe('what is refused', () => {

@@ -12,7 +12,7 @@ test('a cluster works with exactly the rights that docs/operations/nodes.md list
   const line = /^user fencepost .*$/m.exec(page)?.[0] ?? ''
   expect(line).toContain('-@all')
   await using servers = await startRedisServers(3, { config: ['user default off', line] })
-  const addresses = servers.urls.map((url) => ({ url, username: 'fencepost', password: 'secret' }))
+  const addresses = servers.urls.map((url) => ({ url, username: 'fencepost', password: () => 'secret' }))
   const sidecar = await joinCluster(servers.urls, { addresses })
   onTestFinished(() => sidecar[Symbol.asyncDispose]())
   await sidecar.votes(3)
@@ -49,7 +49,7 @@ test('a node whose user may not select the database of the URL is down, and no o
   onTestFinished(() => before[Symbol.asyncDispose]())
   await before.votes(3)
   await before.carryOut('in database 1')
-  const addresses = urls.map((url) => ({ url, username: 'fencepost', password: 'secret' }))
+  const addresses = urls.map((url) => ({ url, username: 'fencepost', password: () => 'secret' }))
   const after = await joinCluster(urls, { addresses })
   onTestFinished(() => after[Symbol.asyncDispose]())
   expect(after.nodes.states()).toEqual(
@@ -92,7 +92,7 @@ test.each(['set', 'getrange', 'setrange', 'strlen', 'pttl', 'exists', 'del', 'hs
     const page = readFileSync(new URL('../../docs/operations/nodes.md', import.meta.url), 'utf8')
     const line = /^user fencepost .*$/m.exec(page)?.[0] ?? ''
     await using servers = await startRedisServers(3, { config: ['user default on nopass ~* &* +@all', line] })
-    const addresses = servers.urls.map((url) => ({ url, username: 'fencepost', password: 'secret' }))
+    const addresses = servers.urls.map((url) => ({ url, username: 'fencepost', password: () => 'secret' }))
     await using sidecar = await joinCluster(servers.urls, { addresses })
     await sidecar.votes(3)
     const operator = new Redis(servers.at(0).url)

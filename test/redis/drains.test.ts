@@ -271,7 +271,7 @@ describe.concurrent('nodes that restart with their data:', () => {
       ],
     })
     const names = servers.urls.map((url) => new URL(url).host)
-    const addresses = servers.urls.map((url) => ({ url, username: 'fencepost', password: 'secret' }))
+    const addresses = servers.urls.map((url) => ({ url, username: 'fencepost', password: () => 'secret' }))
     const settings = { addresses, names, quarantineMs: QUARANTINE_MS, inspectEveryMs: 200 }
     await using sidecar = await joinCluster(servers.urls, settings)
     await sidecar.votes(3)

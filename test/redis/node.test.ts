@@ -491,7 +491,7 @@ describe('an answer that is read late, because this process was suspended', () =
 describe('credentials', () => {
   test.each([
     ['none', {}, /NOAUTH/],
-    ['wrong ones', { password: 'wrong' }, /WRONGPASS/],
+    ['wrong ones', { password: () => 'wrong' }, /WRONGPASS/],
   ])('%s: the node is never ready, and says unreachable', async (_, credentials, reason) => {
     await using own = await startRedisServers(1, { config: ['requirepass secret'] })
     const client = createRedisClient({ url: own.at(0).url, ...credentials }, 10_000, systemRandom)
@@ -507,7 +507,7 @@ describe('credentials', () => {
 
   test('the right ones: it serves', async () => {
     await using own = await startRedisServers(1, { config: ['requirepass secret'] })
-    await using other = await openRedisNode({ url: own.at(0).url, password: 'secret' })
+    await using other = await openRedisNode({ url: own.at(0).url, password: () => 'secret' })
     expect(await other.node.execute(claim(newKey()))).toMatchObject({ kind: 'granted' })
   })
 
@@ -524,7 +524,7 @@ describe('credentials', () => {
       '+info',
       '+set',
     )
-    const address = { url: servers.at(0).url, username: 'poor', password: 'secret' }
+    const address = { url: servers.at(0).url, username: 'poor', password: () => 'secret' }
     await using other = await openRedisNode(address, { enrol: false })
     for (const command of everyCommand(newKey())) {
       expect(await other.node.execute(command)).toMatchObject({
