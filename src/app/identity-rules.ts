@@ -42,9 +42,9 @@ function matchRules({ methods, hosts, paths, headers }: RouteMatch): unknown {
 
 function protectedRules({ key, fingerprint, principal }: ProtectedRoute): readonly unknown[] {
   const parts = key.parts.map((part) => [part.in, Object.values(part)])
-  const { headers, body } = fingerprint
+  const { headers, ignore, body } = fingerprint
   const selected = [body.kind, body.kind === 'all' ? [] : body.pointers]
-  return [[key.headers, parts, key.strict], [headers, selected], principalRules(principal)]
+  return [[key.headers, parts, key.strict], [headers, ignore, selected], principalRules(principal)]
 }
 
 /** Of a verified token only what its principal is made of: not how it is verified. */

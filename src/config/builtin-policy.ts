@@ -24,7 +24,7 @@ export function defaultRoute(
     ...of,
     required: false,
     key: { headers: [DEFAULT_KEY_HEADER], parts: [], strict: false, minLength: 1, format: 'any' },
-    fingerprint: { headers: [], body: { kind: 'all' } },
+    fingerprint: { headers: 'all', ignore: [], body: { kind: 'all' } },
     principal: { kind: 'authorization' },
     leaseMs: settings.leaseMs,
     retentionMs: of.mode === 'content' ? settings.contentRetentionMs : settings.retentionMs,

@@ -39,7 +39,7 @@ function printedPolicies(route: ProtectedRoute): PrintedRoute {
           key: { ...(parts.length === 0 ? { headers } : { parts: parts.map(printedPart) }), ...form },
         }),
     fingerprint: {
-      headers: fingerprint.headers,
+      ...(fingerprint.headers === 'all' ? { ignore: fingerprint.ignore } : { headers: fingerprint.headers }),
       ...(fingerprint.body.kind === 'all' ? {} : { [fingerprint.body.kind]: fingerprint.body.pointers }),
     },
     principal: printedPrincipal(principal, printDuration),

@@ -47,6 +47,13 @@ function driftFactor(): ValueKind<number> {
 }
 
 const headers = scalar(headerName())
+const ignored = scalar(
+  patterned(
+    'the name of a header, or cookie: and the name of a cookie',
+    /^([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}|cookie:[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128})$/,
+    (text) => (text.startsWith('cookie:') ? text : text.toLowerCase()),
+  ),
+)
 const method = scalar(patterned('a method in upper case', /^[A-Z]{1,20}$/))
 const host = scalar(
   patterned(
@@ -71,7 +78,8 @@ const selection: typeof pointers = {
 /** `route-file.ts` says why. */
 function notTogether<T>(shape: Shape<T>, names: readonly [string, string]): Shape<T> {
   const both = { type: 'object', properties: { [names[0]]: {}, [names[1]]: {} }, required: names }
-  return { ...shape, schema: { ...shape.schema, not: both } }
+  const { not, ...schema } = shape.schema as { readonly not?: object }
+  return { ...shape, schema: { ...schema, not: not === undefined ? both : { anyOf: [not, both] } } }
 }
 
 function jsonPointer(): ValueKind<string> {
@@ -200,11 +208,19 @@ export const ROUTE_FIELDS = {
   ),
   fingerprint: field(
     notTogether(
-      mapping({ headers: listOf(headers, { max: MOST_ENTRIES }), include: selection, exclude: selection }),
-      ['include', 'exclude'],
+      notTogether(
+        mapping({
+          headers: listOf(headers, { max: MOST_ENTRIES }),
+          ignore: listOf(ignored, { max: MOST_ENTRIES }),
+          include: selection,
+          exclude: selection,
+        }),
+        ['include', 'exclude'],
+      ),
+      ['headers', 'ignore'],
     ),
-    'the whole body, no headers',
-    'What content means: `headers` besides the rest, and of a JSON body only `include` or all but `exclude` (JSON Pointers with `*`).',
+    'the whole body, and where it is the key every header but [those that change between tries](fingerprint.md)',
+    'What content means: only these `headers`, or all but those that change and `ignore` (names, and `cookie:name`); of a JSON body only `include` or all but `exclude` (JSON Pointers with `*`). With a key: `headers` besides the rest.',
   ),
   principal: field(
     PRINCIPAL,

@@ -107,15 +107,19 @@ function reportContradictions(given: GivenRoute, at: string, report: Report): vo
   const { key, fingerprint } = given
   if (key?.headers !== undefined && key.parts !== undefined)
     report({ kind: 'refused', name: `${at}.key`, given: 'headers and parts', accepts: 'one of them' })
-  if (fingerprint?.include !== undefined && fingerprint.exclude !== undefined)
-    report({
-      kind: 'refused',
-      name: `${at}.fingerprint`,
-      given: 'include and exclude',
-      accepts: 'one of them',
-    })
+  for (const [one, other] of [
+    ['include', 'exclude'],
+    ['headers', 'ignore'],
+  ] as const)
+    if (fingerprint?.[one] !== undefined && fingerprint[other] !== undefined)
+      report({
+        kind: 'refused',
+        name: `${at}.fingerprint`,
+        given: `${one} and ${other}`,
+        accepts: 'one of them',
+      })
   if (fingerprint !== undefined) {
-    const compiled = compileRules({ headers: [], body: bodySelection(fingerprint) })
+    const compiled = compileRules({ headers: [], ignore: [], body: bodySelection(fingerprint) })
     if (compiled.kind === 'invalid')
       report(
         refusedNode(
@@ -154,6 +158,7 @@ function merge(route: ProtectedRoute, given: GivenRoute): ProtectedRoute {
     },
     fingerprint: {
       headers: fingerprint?.headers ?? route.fingerprint.headers,
+      ignore: fingerprint?.ignore ?? route.fingerprint.ignore,
       body: fingerprint === undefined ? route.fingerprint.body : bodySelection(fingerprint),
     },
     principal: given.principal ?? route.principal,

@@ -38,7 +38,7 @@ test('a route with only its required fields gets every default', () => {
       name: 'a',
       required: false,
       key: { headers: ['idempotency-key'], parts: [], strict: false, minLength: 1, format: 'any' },
-      fingerprint: { headers: [], body: { kind: 'all' } },
+      fingerprint: { headers: 'all', ignore: [], body: { kind: 'all' } },
       principal: { kind: 'authorization' },
       leaseMs: 30_000,
       retentionMs: 86_400_000,
@@ -133,7 +133,11 @@ test('every field of a route is read', () => {
         minLength: 8,
         format: 'uuid',
       },
-      fingerprint: { headers: ['accept'], body: { kind: 'exclude', pointers: ['/ts', '/items/*/seen'] } },
+      fingerprint: {
+        headers: ['accept'],
+        ignore: [],
+        body: { kind: 'exclude', pointers: ['/ts', '/items/*/seen'] },
+      },
       principal: { kind: 'jwt', claim: 'sub' },
       leaseMs: 10_000,
       retentionMs: 604_800_000,
@@ -165,7 +169,10 @@ describe('printed and read again, a route is the same', () => {
   test.each<[name: string, routes: unknown[]]>([
     ['everything', [everything]],
     ['least', [least]],
-    ['by content', [{ ...least, mode: 'content', fingerprint: { include: ['/a'] } }]],
+    [
+      'by content',
+      [{ ...least, mode: 'content', fingerprint: { ignore: ['X-A', 'cookie:B'], include: ['/a'] } }],
+    ],
     [
       'by another header',
       [{ ...least, key: { headers: ['x-key', 'x-other'] }, principal: { header: 'x-user' } }],
@@ -258,6 +265,10 @@ describe('what is refused', () => {
     [
       { ...least, fingerprint: { include: ['/a'], exclude: ['/b'] } },
       ['routes[0].fingerprint: "include and exclude" is not accepted; accepted is one of them'],
+    ],
+    [
+      { ...least, fingerprint: { headers: ['a'], ignore: ['b'] } },
+      ['routes[0].fingerprint: "headers and ignore" is not accepted; accepted is one of them'],
     ],
     [
       { ...least, fingerprint: { exclude: [''] } },

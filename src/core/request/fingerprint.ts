@@ -21,7 +21,7 @@ import type { HeaderList } from '../header-list.ts'
 import type { Fingerprint } from '../record/record.ts'
 import type { FingerprintPolicy } from '../routes/route.ts'
 import { type BodyForm, bodyFormOf, plainFormOf } from './body-form.ts'
-import { asLists, countedIn, saysWhat } from './counted-headers.ts'
+import { countedByContent, countedWithKey, type HeaderRules, OWN_COMPONENTS } from './counted-headers.ts'
 
 /**
  * From the first release on it changes with any change that gives an unchanged request another fingerprint. Before, it
@@ -38,6 +38,8 @@ export type RequestHead = {
   readonly apiVersion: string
   /** `principal.ts` */
   readonly principal: string
+  /** What the route says of its clients named this one: then its cookies say nothing of it. */
+  readonly clientStated?: boolean
   readonly method: string
   /** As it crossed the wire, Latin-1, without the query. */
   readonly path: string
@@ -50,9 +52,11 @@ export type RequestHead = {
 export type FingerprintRules = {
   /** Names the version and, where they are not the default, the rules: a changed rule is another scheme. */
   readonly scheme: string
-  readonly headers: readonly string[]
   readonly selection: Selection | undefined
-}
+} & HeaderRules
+
+/** What says which request it is: a key of its client, or its content, of which every header is a part. */
+export type IdentifiedBy = 'key' | 'content'
 
 export type FingerprintLimits = { readonly bodyBytesMax: number; readonly decodedBytesMax: number }
 
@@ -98,27 +102,41 @@ export type CompiledRules =
   | { readonly kind: 'rules'; readonly rules: FingerprintRules }
   | { readonly kind: 'invalid'; readonly pointer: string; readonly detail: string }
 
-export function compileRules(policy: FingerprintPolicy): CompiledRules {
-  const headers = [...new Set(policy.headers.map((name) => name.toLowerCase()))].sort()
-  if (policy.body.kind === 'all')
-    return { kind: 'rules', rules: { scheme: schemeOf(headers, undefined), headers, selection: undefined } }
-  const compiled = compileSelection(policy.body.kind, policy.body.pointers)
-  if (compiled.kind === 'invalid') return compiled
-  const { selection } = compiled
-  return { kind: 'rules', rules: { scheme: schemeOf(headers, selection), headers, selection } }
+/** @param keyHeaders where the client’s key is: another key is no other content */
+export function compileRules(policy: FingerprintPolicy, keyHeaders: readonly string[] = []): CompiledRules {
+  const headers =
+    policy.headers === 'all'
+      ? policy.headers
+      : [...new Set(policy.headers.map((name) => name.toLowerCase()))].sort()
+  const ignored = [...new Set(policy.ignore)].sort()
+  const compiled =
+    policy.body.kind === 'all' ? undefined : compileSelection(policy.body.kind, policy.body.pointers)
+  if (compiled?.kind === 'invalid') return compiled
+  const selection = compiled?.selection
+  const scheme = schemeOf(headers === 'all' ? [] : headers, ignored, selection)
+  return {
+    kind: 'rules',
+    rules: { scheme, headers, ignored: new Set([...ignored, ...keyHeaders]), selection },
+  }
 }
 
-/** The defaults: the whole body and no chosen headers. */
+/** The defaults: the whole body and every header that counts. */
 export const DEFAULT_RULES: FingerprintRules = Object.freeze({
   scheme: SCHEME_VERSION,
-  headers: Object.freeze([]),
+  headers: 'all',
+  ignored: new Set<string>(),
   selection: undefined,
 })
 
-function schemeOf(headers: readonly string[], selection: Selection | undefined): string {
-  if (headers.length === 0 && selection === undefined) return SCHEME_VERSION
+function schemeOf(
+  headers: readonly string[],
+  ignored: readonly string[],
+  selection: Selection | undefined,
+): string {
+  if (headers.length + ignored.length === 0 && selection === undefined) return SCHEME_VERSION
   const chosen = selection === undefined ? [] : [selection.mode, ...selection.pointers]
-  const rules = frame([headers, chosen].map((list) => frame(list.map((text) => Buffer.from(text, 'utf8')))))
+  const lists = ignored.length === 0 ? [headers, chosen] : [headers, chosen, ignored]
+  const rules = frame(lists.map((list) => frame(list.map((text) => Buffer.from(text, 'utf8')))))
   return `${SCHEME_VERSION}+${sha256Hex(rules).slice(0, 16)}`
 }
 
@@ -127,6 +145,7 @@ export async function fingerprint(
   body: Uint8Array,
   rules: FingerprintRules = DEFAULT_RULES,
   limits: FingerprintLimits = DEFAULT_LIMITS,
+  by: IdentifiedBy = 'key',
 ): Promise<Fingerprinted | FingerprintProblem> {
   if (body.length > limits.bodyBytesMax)
     return { kind: 'body_too_large', limitBytes: limits.bodyBytesMax, actualBytes: body.length }
@@ -140,7 +159,7 @@ export async function fingerprint(
     codings.length === 0
       ? plainFormOf(body, media, selection)
       : await bodyFormOf(body, codings, media, selection, limits.decodedBytesMax, clientOf(head))
-  return assemble(head, rules, media, form)
+  return assemble(head, rules, by, media, form)
 }
 
 /** Whose request it is: a name that is only compared. */
@@ -151,6 +170,7 @@ export function clientOf({ tenant, principal }: Pick<RequestHead, 'tenant' | 'pr
 function assemble(
   head: RequestHead,
   rules: FingerprintRules,
+  by: IdentifiedBy,
   media: MediaType | undefined,
   body: BodyForm,
 ): Fingerprinted | FingerprintProblem {
@@ -163,7 +183,7 @@ function assemble(
     { name: 'method', byteText: wireText(head.method) },
     { name: 'path', byteText: wireText(head.path) },
     { name: 'query', byteText: queryComponent(head.query) },
-    { name: 'headers', byteText: headersComponent(head.headers, rules.headers) },
+    { name: 'headers', byteText: headersComponent(head, rules, by) },
     { name: 'media_type', byteText: mediaTypeComponent(head.headers, media, body) },
     { name: 'codings', byteText: codingsComponent(head.headers, body.codings) },
     { name: 'body_form', byteText: body.form },
@@ -172,8 +192,23 @@ function assemble(
   const missing = found.find(({ byteText }) => byteText === undefined)
   if (missing !== undefined) return { kind: 'not_text', component: missing.name }
   const components = found as readonly Component[]
-  const hash = sha256Hex(bytesOf(frameText(components.map(({ byteText }) => byteText))))
-  return { kind: 'fingerprint', hash, scheme: rules.scheme, body, components }
+  return { kind: 'fingerprint', hash: hashOf(components), scheme: rules.scheme, body, components }
+}
+
+function hashOf(components: readonly Component[]): Fingerprint {
+  return sha256Hex(bytesOf(frameText(components.map(({ byteText }) => byteText))))
+}
+
+/** Of a request with a key: the fingerprint that its content alone has. */
+export function hashByContent(
+  printed: Fingerprinted,
+  head: RequestHead,
+  rules: FingerprintRules,
+): Fingerprint {
+  const headers = headersComponent(head, rules, 'content') ?? ''
+  return hashOf(
+    printed.components.map((one) => (one.name === 'headers' ? { name: one.name, byteText: headers } : one)),
+  )
 }
 
 type MaybeText = { readonly name: ComponentName; readonly byteText: string | undefined }
@@ -183,15 +218,28 @@ function queryComponent(text: string | undefined): string | undefined {
   return wireList(query.kind === 'absent' ? [] : [query.kind, query.text])
 }
 
-/**
- * One frame per header: its name, then each of its lines. A chosen header is always there, without a line where the request has
- * none; those that say what is asked for are there where the request has them, so that no other request gets another fingerprint.
- */
-function headersComponent(headers: HeaderList, chosen: readonly string[]): string | undefined {
-  const counted = countedIn(headers, saysWhat)
-  const names = counted.length === 0 ? chosen : [...new Set([...chosen, ...counted])].sort()
+/** The headers that count, each with its lines. */
+function countedHeaders({ headers, clientStated }: RequestHead, rules: FingerprintRules, by: IdentifiedBy) {
+  return by === 'key'
+    ? countedWithKey(headers, rules)
+    : countedByContent(headers, rules, clientStated === true)
+}
+
+/** Of a person who asks why two requests are one: the headers that are in no component, each once. */
+export function ignoredHeaders(
+  head: RequestHead,
+  rules: FingerprintRules,
+  by: IdentifiedBy,
+): readonly string[] {
+  const counted = new Set(countedHeaders(head, rules, by).map(([name]) => name))
+  const names = new Set(head.headers.map(([name]) => name.toLowerCase()))
+  return [...names].filter((name) => !counted.has(name) && !OWN_COMPONENTS.has(name)).sort()
+}
+
+/** One frame per header: its name, then each of its lines. */
+function headersComponent(head: RequestHead, rules: FingerprintRules, by: IdentifiedBy): string | undefined {
   const frames: string[] = []
-  for (const list of asLists(headers, names)) {
+  for (const list of countedHeaders(head, rules, by)) {
     const lines = wireList(list)
     if (lines === undefined) return undefined
     frames.push(lines)

@@ -2,7 +2,7 @@
  * Whose request it is, as a text that reveals no name: without it one client could read what was stored for another.
  *
  * Forms that cannot collide: `anonymous`; 64 hex digits (SHA-256 of the one Authorization line); `authorization:`
- * (several lines), `header:`, `jwt:`, `verified:` or `said:`, and 64 hex digits. Where the configured header or claim is absent,
+ * (several lines), `header:`, `jwt:` or `verified:`, and 64 hex digits. Where the configured header or claim is absent,
  * Authorization decides; where that is absent too, the header that names the client does, if its sender is trusted;
  * else the request is anonymous.
  *
@@ -18,14 +18,7 @@ import { linesOf } from '../formats/header-lines.ts'
 import { type Member, parseJson } from '../formats/json.ts'
 import type { HeaderList } from '../header-list.ts'
 import type { PrincipalSource, ProtectedRoute, VerifiedJwt } from '../routes/route.ts'
-import {
-  asLists,
-  countedIn,
-  lastingCookies,
-  saysWhich,
-  saysWhichRequest,
-  saysWho,
-} from './counted-headers.ts'
+import { lastingCookies } from './lasting-cookies.ts'
 
 export const ANONYMOUS = 'anonymous'
 
@@ -53,7 +46,14 @@ export type VerifyToken = (
   rules: VerifiedJwt,
 ) => Promise<{ readonly kind: 'verified' } | TokenFault>
 
-export type Principal = { readonly kind: 'principal'; readonly principal: string } | TokenFault
+/** `stated`: the header or the claim that the route names; else Authorization, the client header, or nothing. */
+export type NamedPrincipal = {
+  readonly kind: 'principal'
+  readonly principal: string
+  readonly stated: boolean
+}
+
+export type Principal = NamedPrincipal | TokenFault
 
 /** @param lines all Authorization lines, as they crossed the wire */
 export function principalOf(lines: readonly string[]): string {
@@ -68,11 +68,10 @@ export async function principalOfRequest(
   headers: HeaderList,
   rules: PrincipalRules,
 ): Promise<Principal> {
-  if (source.kind !== 'verified_jwt')
-    return { kind: 'principal', principal: principalFrom(source, headers, rules) }
+  if (source.kind !== 'verified_jwt') return principalFrom(source, headers, rules)
   const lines = linesOf(headers, 'authorization')
   if (!lines.some((line) => BEARER.test(line)))
-    return { kind: 'principal', principal: principalFrom({ kind: 'authorization' }, headers, rules) }
+    return principalFrom({ kind: 'authorization' }, headers, rules)
   if (lines.length > 1)
     return refused(
       `is one of ${lines.length} Authorization lines, and which of them the application reads is not known`,
@@ -88,7 +87,7 @@ export async function principalOfRequest(
     if (claim === undefined) return refused(`has no claim ${name}, which this route identifies clients by`)
     named.push(name, claim)
   }
-  return { kind: 'principal', principal: `verified:${hashOf([source.issuer, ...named])}` }
+  return stated(`verified:${hashOf([source.issuer, ...named])}`)
 }
 
 /** Also behind a comma: lines that were joined on the way. */
@@ -108,73 +107,38 @@ export function principalFrom(
   source: Exclude<PrincipalSource, VerifiedJwt>,
   headers: HeaderList,
   rules: PrincipalRules,
-): string {
+): NamedPrincipal {
   const authorization = linesOf(headers, 'authorization')
-  const otherwise = (): string =>
-    authorization.length === 0 && rules.trusted
-      ? (namedBy(rules.clientHeader, headers) ?? ANONYMOUS)
-      : principalOf(authorization)
+  const otherwise = (): NamedPrincipal => ({
+    kind: 'principal',
+    principal:
+      authorization.length === 0 && rules.trusted
+        ? (namedBy(rules.clientHeader, headers) ?? ANONYMOUS)
+        : principalOf(authorization),
+    stated: false,
+  })
   switch (source.kind) {
     case 'authorization':
       return otherwise()
-    case 'header':
-      return namedBy(source.name, headers) ?? otherwise()
+    case 'header': {
+      const named = namedBy(source.name, headers)
+      return named === undefined ? otherwise() : stated(named)
+    }
     case 'jwt': {
       const [line = ''] = authorization.length === 1 && rules.trusted ? authorization : []
       const claim = claimIn(payloadOf(jwtIn(line)), source.claim)
-      return claim === undefined ? otherwise() : `jwt:${hashOf([source.claim, claim])}`
+      return claim === undefined ? otherwise() : stated(`jwt:${hashOf([source.claim, claim])}`)
     }
   }
 }
 
-/**
- * The principal in the identity of a request that its content identifies, with what its headers say besides. Two users that say the same are
- * two, also where their sessions or keys are in headers that the route does not know of, and two events are two. Merged, the second
- * request would be dropped and answered with what belongs to the first. The price is that a retry after such a header has changed is
- * executed again. With a key of its own the request is that client's whatever its cookies are, so there the principal alone counts.
- *
- * @param principal what {@link principalOfRequest} made of the same request
- */
-export function principalOfContent(principal: string, route: ContentRoute, headers: HeaderList): string {
-  const said = saidOfContent(principal, route, headers)
-  return said.length === 0 ? principal : `said:${hashOf([principal, ...said])}`
-}
-
-/** @returns the headers that count there, in lower case */
-export function headersOfContent(
-  principal: string,
-  route: ContentRoute,
-  headers: HeaderList,
-): readonly string[] {
-  return saidOfContent(principal, route, headers).flatMap(([name]) => name ?? [])
-}
-
-type ContentRoute = Pick<ProtectedRoute, 'mode' | 'principal'>
-
-/**
- * Each header with its lines: who asks only where nobody has said by what the route knows its clients, and what a client calls its request
- * only where no key of the route does.
- */
-function saidOfContent(
-  principal: string,
-  { mode, principal: source }: ContentRoute,
-  headers: HeaderList,
-): readonly (readonly string[])[] {
-  const byDefault = source.kind === 'authorization' && linesOf(headers, 'authorization').length > 0
-  const unnamed = principal === ANONYMOUS || byDefault
-  const unkeyed = mode === 'content'
-  const names = countedIn(
-    headers,
-    (name) => saysWhich(name) || (unkeyed && saysWhichRequest(name)) || (unnamed && saysWho(name)),
-  )
-  return asLists(headers, names).flatMap(([name = '', ...lines]) => {
-    const lasting = name === 'cookie' ? lastingCookies(lines) : lines
-    return lasting.length === 0 ? [] : [[name, ...lasting]]
-  })
+function stated(principal: string): NamedPrincipal {
+  return { kind: 'principal', principal, stated: true }
 }
 
 function namedBy(header: string, headers: HeaderList): string | undefined {
-  const lines = linesOf(headers, header)
+  const all = linesOf(headers, header)
+  const lines = header === 'cookie' ? all.flatMap((line) => lastingCookies(line) ?? []) : all
   return lines.length === 0 ? undefined : `header:${hashOf([header, ...lines])}`
 }
 

@@ -117,8 +117,13 @@ export type KeyPart =
 export type EntitySource = KeyPart
 
 export type FingerprintPolicy = {
-  /** Lower case. */
-  readonly headers: readonly string[]
+  /**
+   * Lower case. `all`: where the content is the key, every header but those that change between two tries of one request. A list: these,
+   * and where the content is the key no others.
+   */
+  readonly headers: 'all' | readonly string[]
+  /** They never count: names in lower case, and `cookie:` with the name of a cookie. */
+  readonly ignore: readonly string[]
   readonly body: BodySelection
 }
 

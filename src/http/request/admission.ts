@@ -8,7 +8,7 @@
 
 import { linesOf, readName } from '../../core/formats/header-lines.ts'
 import type { HeaderList } from '../../core/header-list.ts'
-import { saysWhat, saysWhich, saysWhichRequest, saysWho } from '../../core/request/counted-headers.ts'
+import { isComparedWithKey } from '../../core/request/counted-headers.ts'
 import { isForwarding, namedByConnection } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 
@@ -155,18 +155,17 @@ function connectionFault(headers: HeaderList, endToEnd: ReadonlySet<string>): Pr
   return undefined
 }
 
+/** Of a client, as its name shows. Wide: nothing that belongs to one hop has such a name. */
+const OF_CLIENT =
+  /user|auth|token|jwt|key|session|secret|password|cert|principal|identity|consumer|client|tenant|account|subject|email|role|group|scope|device|event|topic|webhook|delivery|message|invocation|idempoten|(^|-)(uid|s-dn|orgid)$/
+
 /**
- * What, which and who, as far as names show it, and where a request came from. What a gateway in front states of a client, the client could
- * otherwise have removed here: the application would take it for a user who is not signed in, or for the gateway itself.
+ * What a gateway in front states of a client, the client could otherwise have removed here: the application would take it for a user who is
+ * not signed in, or for the gateway itself.
  */
 function belongsToRequest(read: string): boolean {
   return (
-    saysWhat(read) ||
-    saysWhich(read) ||
-    saysWhichRequest(read) ||
-    saysWho(read) ||
-    isForwarding(read) ||
-    read.startsWith('fencepost-')
+    isComparedWithKey(read) || OF_CLIENT.test(read) || isForwarding(read) || read.startsWith('fencepost-')
   )
 }
 

@@ -14,6 +14,8 @@ import {
   compileRules,
   type FingerprintRules,
   fingerprint,
+  hashByContent,
+  type IdentifiedBy,
   type RequestHead,
 } from '../../core/request/fingerprint.ts'
 import type { ParsedKey } from '../../core/request/idempotency-key.ts'
@@ -24,7 +26,6 @@ import {
   type Principal,
   type PrincipalRules,
   principalFrom,
-  principalOfContent,
   principalOfRequest,
   type TokenFault,
 } from '../../core/request/principal.ts'
@@ -92,30 +93,25 @@ export async function identify(
   const named: Principal =
     source.kind === 'verified_jwt'
       ? await principalOfRequest(source, headers, believable)
-      : { kind: 'principal', principal: principalFrom(source, headers, believable) }
+      : principalFrom(source, headers, believable)
   if (named.kind !== 'principal') return refuse(tokenProblem(named), clientKey)
   rules.onIdentified?.(route, headers)
-  const { principal } = named
+  const { principal, stated } = named
   const { method, path } = request
-  const head: RequestHead = { ...scope, principal, method, path, query, headers }
+  const head: RequestHead = { ...scope, principal, clientStated: stated, method, path, query, headers }
   const limits = {
     bodyBytesMax: route.bodyLimitBytes,
     decodedBytesMax: DECODED_FACTOR * route.bodyLimitBytes,
   }
-  const printed = await fingerprint(head, body, rulesOf(route), limits)
+  const printed = await fingerprint(head, body, rulesOf(route), limits, identifiedBy(route))
   if (printed.kind !== 'fingerprint') return refuse(fingerprintProblem(printed), clientKey)
 
   const of = { ...scope, principal, method, path }
-  const byContent = () =>
-    recordKey({
-      ...of,
-      principal: principalOfContent(principal, route, headers),
-      mode: 'content',
-      fingerprint: printed.hash,
-    })
-  const record = clientKey === undefined ? byContent() : recordKey({ ...of, mode: 'header', key: clientKey })
+  const byContent = (fingerprint: Fingerprint) => recordKey({ ...of, mode: 'content', fingerprint })
+  const record =
+    clientKey === undefined ? byContent(printed.hash) : recordKey({ ...of, mode: 'header', key: clientKey })
   const both = route.mode === 'both' && route.duplicateContent === 'conflict' && !opening
-  const content = both ? byContent() : undefined
+  const content = both ? byContent(hashByContent(printed, head, rulesOf(route))) : undefined
   if (record.kind === 'invalid_identity' || content?.kind === 'invalid_identity') {
     const detail = record.kind === 'invalid_identity' ? record.detail : 'the request has no identity'
     return refuse({ code: 'scope-invalid', detail: sentence(detail) }, clientKey)
@@ -194,7 +190,7 @@ async function namesInBody(subject: Subject, scope: Scope, rules: PrincipalRules
   if (codings.length === 0) return namesIn(subject, scope, body)
   // Whom a token names is not known yet; its line tells clients apart as well.
   const source = route.principal.kind === 'verified_jwt' ? UNVERIFIED : route.principal
-  const client = clientOf({ ...scope, principal: principalFrom(source, request.headers, rules) })
+  const client = clientOf({ ...scope, ...principalFrom(source, request.headers, rules) })
   const decoded = await decodeBody(body, codings, DECODED_FACTOR * route.bodyLimitBytes, client)
   return namesIn(subject, scope, decoded.kind === 'decoded' ? decoded.bytes : body)
 }
@@ -253,13 +249,20 @@ export function scopeOf({ headers }: AdmittedRequest, rules: ScopeRules): Scope 
   }
 }
 
+/** In mode `both` the record has the client’s key. */
+export function identifiedBy({ mode }: ProtectedRoute): IdentifiedBy {
+  return mode === 'content' ? 'content' : 'key'
+}
+
 /** Routes are frozen values of the configuration: their rules are compiled once. */
 const compiled = new WeakMap<ProtectedRoute, FingerprintRules>()
 
 export function rulesOf(route: ProtectedRoute): FingerprintRules {
   const known = compiled.get(route)
   if (known !== undefined) return known
-  const result = compileRules(route.fingerprint)
+  const { headers, parts } = route.key
+  const ofParts = parts.flatMap((part) => (part.in === 'header' ? [part.name] : []))
+  const result = compileRules(route.fingerprint, route.mode === 'both' ? [...headers, ...ofParts] : [])
   if (result.kind === 'invalid')
     throw new Error(`route ${route.name}: fingerprint pointer ${result.pointer}: ${result.detail}`)
   compiled.set(route, result.rules)

@@ -3,9 +3,9 @@
  */
 
 import { explain } from '../../core/request/explain.ts'
-import { fingerprint } from '../../core/request/fingerprint.ts'
+import { DEFAULT_RULES, fingerprint, ignoredHeaders } from '../../core/request/fingerprint.ts'
 import { fingerprintOfName, type Scope } from '../../core/request/identity.ts'
-import { headersOfContent, principalOfRequest } from '../../core/request/principal.ts'
+import { principalOfRequest } from '../../core/request/principal.ts'
 import type { Intent } from '../../core/reservations/reservations.ts'
 import { matchRoute, type ProtectedRoute } from '../../core/routes/route.ts'
 import type { Problem } from '../message/problems.ts'
@@ -17,7 +17,7 @@ import {
   intentOfName,
   scopeOf,
 } from '../request/described-request.ts'
-import { fingerprintProblem, rulesOf, tokenProblem } from '../request/identify.ts'
+import { fingerprintProblem, identifiedBy, rulesOf, tokenProblem } from '../request/identify.ts'
 import type { FingerprintInput, ReserveInput } from './schemas.ts'
 
 /** What to reserve, and the caller's names for it. */
@@ -82,28 +82,26 @@ export async function wantedBy(
 export async function explained(
   { request: described, ...names }: FingerprintInput,
   defaults: Scope,
-  { routes, principal: rules }: Describing,
+  { routes, principal: principals }: Describing,
 ): Promise<Record<string, unknown> | Problem> {
   const request = admitted(described)
   const route = matchRoute(routes, request)?.route
   const guarded = route === undefined || route.mode === 'bypass' ? undefined : route
   const { method, path, query, headers } = request
   const source = guarded?.principal ?? { kind: 'authorization' }
-  const named = await principalOfRequest(source, headers, rules)
+  const named = await principalOfRequest(source, headers, principals)
   if (named.kind !== 'principal') return tokenProblem(named)
-  const { principal } = named
-  const head = { ...scopeOf(names, defaults), principal, method, path, query, headers }
+  const { principal, stated: clientStated } = named
+  const head = { ...scopeOf(names, defaults), principal, clientStated, method, path, query, headers }
   const body = bodyOf(described)
-  const printed = await (guarded === undefined
-    ? fingerprint(head, body)
-    : fingerprint(head, body, rulesOf(guarded)))
+  const rules = guarded === undefined ? DEFAULT_RULES : rulesOf(guarded)
+  const by = guarded === undefined ? 'content' : identifiedBy(guarded)
+  const printed = await fingerprint(head, body, rules, undefined, by)
   if (printed.kind !== 'fingerprint') return fingerprintProblem(printed)
   return {
     route: guarded?.name ?? null,
     ...explain(printed),
-    identity_headers:
-      guarded?.mode === 'content' || guarded?.mode === 'both'
-        ? headersOfContent(principal, guarded, headers)
-        : [],
+    identified_by: by,
+    ignored_headers: ignoredHeaders(head, rules, by),
   }
 }

@@ -279,9 +279,13 @@ export const Fingerprinted = Type.Object(
     hash: Type.String({ pattern: '^[0-9a-f]{64}$' }),
     components: Type.Array(Type.Unknown()),
     body: Type.Unknown(),
-    identity_headers: Type.Array(Type.String(), {
+    identified_by: Type.Union([
+      Type.Literal('key', { description: 'The key says which request it is; only a few headers count.' }),
+      Type.Literal('content', { description: 'Every header counts that is not ignored.' }),
+    ]),
+    ignored_headers: Type.Array(Type.String(), {
       description:
-        'Headers of the request that say who asks, or of which event: where its content is the key, requests that differ in one of them are two, although their hash is one.',
+        'Headers of the request that do not count there: with them alone another request is this one. The component `headers` has those that do.',
     }),
   },
   closed,

@@ -6,7 +6,7 @@ import { compileRules } from '../../../src/core/request/fingerprint.ts'
 import { fingerprintOf, HEAD, headOf, JSON_HEAD } from '../../support/requests.ts'
 
 test('an explanation lists the components in hash order, and their bytes make the hash', async () => {
-  const compiled = compileRules({ headers: ['x-a', 'x-b'], body: { kind: 'all' } })
+  const compiled = compileRules({ headers: ['x-a', 'x-b'], ignore: [], body: { kind: 'all' } })
   if (compiled.kind === 'invalid') expect.fail(compiled.detail)
   const head = { ...headOf('application/json', ['X-B', 'é'], ['x-b', '2']), query: 'b=1&a=%7e' }
   const shown = explain(await fingerprintOf(head, '{"b":1.0,"a":"é"}', compiled.rules))

@@ -127,7 +127,7 @@ describe('which requests are one request', () => {
 })
 
 describe('chosen headers', () => {
-  const rulesFor = (...headers: string[]) => rulesOf({ headers, body: { kind: 'all' } })
+  const rulesFor = (...headers: string[]) => rulesOf({ headers, ignore: [], body: { kind: 'all' } })
   const hash = async (...headers: [string, string][]) =>
     (await fingerprintOf({ ...HEAD, headers }, '', rulesFor('X-A', 'x-b'))).hash
 
@@ -191,21 +191,28 @@ describe('rules', () => {
   test('rules are part of the scheme, whatever their order and repetition', () => {
     const scheme = (policy: FingerprintPolicy) => rulesOf(policy).scheme
     const all = { kind: 'all' } as const
-    expect(scheme({ headers: [], body: all })).toBe(SCHEME_VERSION)
-    expect(scheme({ headers: ['a', 'B'], body: all })).toBe(scheme({ headers: ['b', 'a', 'A'], body: all }))
-    const exclude = (...pointers: string[]) => scheme({ headers: [], body: { kind: 'exclude', pointers } })
+    expect(scheme({ headers: [], ignore: [], body: all })).toBe(SCHEME_VERSION)
+    expect(scheme({ headers: ['a', 'B'], ignore: [], body: all })).toBe(
+      scheme({ headers: ['b', 'a', 'A'], ignore: [], body: all }),
+    )
+    const exclude = (...pointers: string[]) =>
+      scheme({ headers: [], ignore: [], body: { kind: 'exclude', pointers } })
     expect(exclude('/a', '/b')).toBe(exclude('/b', '/a', '/b'))
     const schemes = [
-      scheme({ headers: ['a'], body: all }),
+      scheme({ headers: ['a'], ignore: [], body: all }),
       exclude('/a'),
-      scheme({ headers: [], body: { kind: 'include', pointers: ['/a'] } }),
-      scheme({ headers: ['exclude', '/a'], body: all }),
+      scheme({ headers: [], ignore: [], body: { kind: 'include', pointers: ['/a'] } }),
+      scheme({ headers: ['exclude', '/a'], ignore: [], body: all }),
     ]
     expect(new Set([SCHEME_VERSION, ...schemes]).size).toBe(5)
   })
 
   test('an unreadable pointer is an error that names it', () => {
-    const policy: FingerprintPolicy = { headers: [], body: { kind: 'include', pointers: ['/a', 'b'] } }
+    const policy: FingerprintPolicy = {
+      headers: [],
+      ignore: [],
+      body: { kind: 'include', pointers: ['/a', 'b'] },
+    }
     expect(compileRules(policy)).toMatchObject({ kind: 'invalid', pointer: 'b' })
   })
 })

@@ -75,13 +75,25 @@ describe('a request with and one without the charset', () => {
   })
 
   test.each<[rules: string, policy: FingerprintPolicy, same: boolean]>([
-    ['a part of the body is excluded', { headers: [], body: { kind: 'exclude', pointers: ['/a'] } }, SAME],
-    ['a part of the body is included', { headers: [], body: { kind: 'include', pointers: ['/a'] } }, SAME],
-    ['no included part is there', { headers: [], body: { kind: 'include', pointers: ['/b'] } }, SAME],
+    [
+      'a part of the body is excluded',
+      { headers: [], ignore: [], body: { kind: 'exclude', pointers: ['/a'] } },
+      SAME,
+    ],
+    [
+      'a part of the body is included',
+      { headers: [], ignore: [], body: { kind: 'include', pointers: ['/a'] } },
+      SAME,
+    ],
+    [
+      'no included part is there',
+      { headers: [], ignore: [], body: { kind: 'include', pointers: ['/b'] } },
+      SAME,
+    ],
     // The operator chose the lines of this header, so they are compared as they came.
     [
       'Content-Type is one of the chosen headers',
-      { headers: ['content-type'], body: { kind: 'all' } },
+      { headers: ['content-type'], ignore: [], body: { kind: 'all' } },
       OTHER,
     ],
   ])('rules: %s', async (_rules, policy, same) => {

@@ -207,7 +207,11 @@ const scenarios: Record<ProblemCode, () => Promise<Problem>> = {
     await using application = await startApplication()
     await using proxy = await startProxy(application.origin, {
       // A pointer that the configuration would have refused.
-      routes: [route({ fingerprint: { headers: [], body: { kind: 'exclude', pointers: ['no pointer'] } } })],
+      routes: [
+        route({
+          fingerprint: { headers: [], ignore: [], body: { kind: 'exclude', pointers: ['no pointer'] } },
+        }),
+      ],
     })
     const problem = await told(proxy.post('k'))
     expect(proxy.failures.length).toBe(1)

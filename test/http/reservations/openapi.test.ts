@@ -121,17 +121,31 @@ test('answers match their documented schemas', async () => {
   }
 })
 
-test('the fingerprint of a request whose content is the key says which of its headers tell users apart', async () => {
+test('the fingerprint of a request says which of its headers count, and which do not', async () => {
   await using api = await startReservationApi()
   const of = async (headers: Record<string, string>) => {
     const request = { method: 'POST', path: '/p', body: '{}', headers }
     return (await api.call('/v1/fingerprint', { request })).body as Record<string, unknown>
   }
-  const one = await of({ Cookie: 'session=a', 'X-Api-Key': 'b', Accept: 'text/html' })
-  expect(one).toMatchObject({ route: 'unsafe-by-content', identity_headers: ['cookie', 'x-api-key'] })
-  expect((await of({})).hash).toBe(one.hash)
-  expect(await of({ Cookie: 'session=a', 'Idempotency-Key': 'k' })).toMatchObject({
+  const headers = { Cookie: 'session=a; _ga=1', Accept: 'text/html', 'User-Agent': 'a' }
+  expect(await of(headers)).toMatchObject({
+    route: 'unsafe-by-content',
+    identified_by: 'content',
+    components: expect.arrayContaining([
+      expect.objectContaining({
+        name: 'headers',
+        value: [
+          ['accept', 'text/html'],
+          ['cookie', 'session=a'],
+        ],
+      }),
+    ]),
+    ignored_headers: ['user-agent'],
+  })
+  const keyed = { ...headers, 'Idempotency-Key': 'k', 'Stripe-Account': 'a' }
+  expect(await of(keyed)).toMatchObject({
     route: 'unsafe-with-key',
-    identity_headers: [],
+    identified_by: 'key',
+    ignored_headers: ['accept', 'cookie', 'idempotency-key', 'user-agent'],
   })
 })
