@@ -1,8 +1,8 @@
 /**
  * The routes without a configuration file.
  *
- * POST and PATCH are protected: by their `Idempotency-Key` if they have one, else by their content, for a shorter time.
- * All other requests match no route and pass through unchanged.
+ * POST and PATCH are protected: by their `Idempotency-Key` if they have one, whatever they carry; else commands by their content, for as long as
+ * a lease. All other requests match no route and pass through unchanged.
  */
 
 import { DRIFT_FACTOR } from '../core/clock-drift.ts'
@@ -27,7 +27,7 @@ export function defaultRoute(
     fingerprint: { headers: 'all', ignore: [], body: { kind: 'all' } },
     principal: { kind: 'authorization' },
     leaseMs: settings.leaseMs,
-    retentionMs: of.mode === 'content' ? settings.contentRetentionMs : settings.retentionMs,
+    retentionMs: of.mode === 'content' ? settings.leaseMs : settings.retentionMs,
     budgetMs: settings.claimBudgetMs,
     retryCount: RETRY_COUNT_MAX,
     retryDelayMs: 4,
@@ -60,7 +60,7 @@ export function builtinRoutes(settings: Settings): readonly Route[] {
     }),
     defaultRoute(settings, {
       name: 'unsafe-by-content',
-      match: { methods: UNSAFE_METHODS },
+      match: { methods: UNSAFE_METHODS, body: 'command' },
       mode: 'content',
     }),
   ]

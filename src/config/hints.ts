@@ -5,19 +5,16 @@
  */
 
 import { printDuration } from '../core/quantity.ts'
-import { isByAuthorization } from '../core/request/passing-credentials.ts'
 import { covers } from '../core/routes/covering.ts'
 import type { ProtectedRoute } from '../core/routes/route.ts'
 import type { Config } from './load.ts'
 import { SETTINGS } from './settings.ts'
 
-/** How long access tokens usually live at most. */
-const USUAL_TOKEN_LIFE_MS = 3_600_000
-
 export function hintsFor(
   config: Pick<
     Config,
     | 'routes'
+    | 'proxyListen'
     | 'gatewayListen'
     | 'gatewayGrpcListen'
     | 'tlsListeners'
@@ -31,8 +28,8 @@ export function hintsFor(
   const guarded = config.routes.filter((route) => route.mode !== 'bypass')
   const checks = config.gatewayListen.kind !== 'off' || config.gatewayGrpcListen.kind !== 'off'
   return [
-    ...renewedTokens(guarded),
     ...passedByForms(guarded),
+    ...(guarded.length === 0 && (checks || config.proxyListen.kind !== 'off') ? [NOTHING_PROTECTED] : []),
     ...(checks ? shortLeases(guarded) : []),
     ...namedInVain(config),
     ...nodesInClearText(config),
@@ -69,16 +66,8 @@ function notYetEncrypted({ keyRing }: Pick<Config, 'keyRing'>): readonly string[
   ]
 }
 
-function renewedTokens(routes: readonly ProtectedRoute[]): readonly string[] {
-  const likely = routes.filter(
-    ({ principal, retentionMs }) => isByAuthorization(principal) && retentionMs > USUAL_TOKEN_LIFE_MS,
-  )
-  if (likely.length === 0) return []
-  const longest = printDuration(Math.max(...likely.map(({ retentionMs }) => retentionMs)))
-  return [
-    `${namesOf(likely)}: clients are distinguished by the whole Authorization header, and records are kept for up to ${longest}. A client that renews a bearer token (they usually live ${printDuration(USUAL_TOKEN_LIFE_MS)} or less) between two tries is another client then, and its request is executed again. With such tokens write principal: {jwt: {…}} (docs/guide/clients.md).`,
-  ]
-}
+const NOTHING_PROTECTED =
+  'routes: none of them protects a request, so all pass through. Add one of mode header, content or both, or leave routes out: then POST and PATCH are protected.'
 
 /** No body is read to find a route: what else overrides a method is in `core/routes/request-readings.ts`. */
 function passedByForms(routes: readonly ProtectedRoute[]): readonly string[] {

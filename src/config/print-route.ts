@@ -25,6 +25,7 @@ function printedMatch({ match }: Route): PrintedRoute {
     ...(match.hosts === undefined ? {} : { hosts: match.hosts }),
     ...(match.paths === undefined ? {} : { paths: match.paths.map(({ text }) => text) }),
     ...(headers === undefined ? {} : { headers: Object.fromEntries(headers) }),
+    ...(match.body === undefined ? {} : { body: match.body }),
   }
 }
 

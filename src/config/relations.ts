@@ -166,9 +166,10 @@ const TABLE: readonly Relation[] = [
         sum(settings.clientRetryWindowMs, route.leaseMs, settings.longestRedeliveryMs),
     },
     right: {
-      text: 'retention',
-      of: ({ route }) => route.retentionMs,
-      setting: ({ route }) => (route.mode === 'content' ? 'contentRetentionMs' : 'retentionMs'),
+      // Without a key a request that comes later is another one.
+      text: 'retention with a key',
+      of: ({ route }) => (route.mode === 'content' ? undefined : route.retentionMs),
+      setting: () => 'retentionMs',
     },
     otherwise: 'a late retry would be carried out again',
     unit: 'ms',

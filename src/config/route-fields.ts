@@ -178,9 +178,10 @@ export const ROUTE_FIELDS = {
       hosts: listOf(host, { max: MOST_ENTRIES, min: 1 }),
       paths: listOf(scalar(pathPattern()), { max: MOST_ENTRIES, min: 1 }),
       headers: headerPredicates,
+      body: scalar(choice('command')),
     }),
     REQUIRED,
-    'Which requests: all of `methods`, `hosts` (without a port; `*.shop.example` is every name below), `paths`, `headers` that are given; each header is `present`, `absent`, `{equals: …}` or `{prefix: …}`.',
+    'Which requests: all of `methods`, `hosts` (without a port; `*.shop.example` is every name below), `paths`, `headers` that are given; each header is `present`, `absent`, `{equals: …}` or `{prefix: …}`; `body: command` is JSON or a form of at most `bodyLimit`.',
   ),
   mode: field(
     scalar(choice('header', 'content', 'both', 'bypass')),
@@ -230,7 +231,7 @@ export const ROUTE_FIELDS = {
   lease: like(SETTINGS.leaseMs, 'Processing lease.'),
   retention: field(
     scalar(SETTINGS.retentionMs.kind),
-    '`FENCEPOST_RETENTION`, in mode `content` `FENCEPOST_CONTENT_RETENTION`',
+    '`FENCEPOST_RETENTION`, in mode `content` the lease',
     'How long a completed record answers duplicates.',
   ),
   budget: like(SETTINGS.claimBudgetMs, 'Time for all rounds of one claim together.'),

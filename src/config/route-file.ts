@@ -163,7 +163,7 @@ function merge(route: ProtectedRoute, given: GivenRoute): ProtectedRoute {
     },
     principal: given.principal ?? route.principal,
     leaseMs: given.lease ?? route.leaseMs,
-    retentionMs: given.retention ?? route.retentionMs,
+    retentionMs: given.retention ?? (route.mode === 'content' ? given.lease : undefined) ?? route.retentionMs,
     budgetMs: given.budget ?? route.budgetMs,
     retryCount: given.retryCount ?? route.retryCount,
     retryDelayMs: given.retryDelay ?? route.retryDelayMs,

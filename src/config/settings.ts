@@ -296,18 +296,10 @@ export const SETTINGS = {
   retentionMs: setting({
     env: 'FENCEPOST_RETENTION',
     path: 'record.retention',
-    kind: duration({ minMs: SECOND, maxMs: 366 * DAY }),
+    kind: duration({ minMs: 100 * MILLISECOND, maxMs: 366 * DAY }),
     default: '24h',
     summary: 'How long a completed record answers duplicates.',
     source: 'What Stripe documents for its idempotency keys.',
-  }),
-  contentRetentionMs: setting({
-    env: 'FENCEPOST_CONTENT_RETENTION',
-    path: 'record.contentRetention',
-    kind: duration({ minMs: SECOND, maxMs: 366 * DAY }),
-    default: '5m',
-    summary: 'The same for requests without a key, told apart by their content only.',
-    source: 'Long enough for retries; a person who orders the same again later means it.',
   }),
   claimBudgetMs: setting({
     env: 'FENCEPOST_CLAIM_BUDGET',

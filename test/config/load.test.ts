@@ -62,16 +62,16 @@ describe('defaults', () => {
     }
   })
 
-  test('the built-in policy: POST and PATCH by key, else by content for five minutes; all else is no route', () => {
+  test('the built-in policy: POST and PATCH by key, else commands by content for a lease; all else is no route', () => {
     const { routes } = accepted({})
     expect(routes.map(({ mode, match }) => ({ mode, match }))).toEqual([
       {
         mode: 'header',
         match: { methods: ['POST', 'PATCH'], headers: [{ kind: 'present', name: 'idempotency-key' }] },
       },
-      { mode: 'content', match: { methods: ['POST', 'PATCH'] } },
+      { mode: 'content', match: { methods: ['POST', 'PATCH'], body: 'command' } },
     ])
-    expect(routes.map((route) => route.mode !== 'bypass' && route.retentionMs)).toEqual([86_400_000, 300_000])
+    expect(routes.map((route) => route.mode !== 'bypass' && route.retentionMs)).toEqual([86_400_000, 30_000])
   })
 
   test('no two settings share a name or a place', () => {
@@ -425,8 +425,8 @@ describe('relations', () => {
     ],
     [
       'the retention against retries',
-      { FENCEPOST_CONTENT_RETENTION: '1m' },
-      'route unsafe-by-content: client retry window + lease + longest redelivery (150s) ≤ retention (1m, FENCEPOST_CONTENT_RETENTION) does not hold: a late retry would be carried out again',
+      { FENCEPOST_RETENTION: '1m' },
+      'route unsafe-with-key: client retry window + lease + longest redelivery (150s) ≤ retention with a key (1m, FENCEPOST_RETENTION) does not hold: a late retry would be carried out again',
     ],
   ])('%s', (_why, env, error) => {
     expect(errorsOf(env)).toEqual([error])

@@ -3,7 +3,6 @@
 import { exportJWK } from 'jose'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { describeError } from '../../src/config/errors.ts'
-import { hintsFor } from '../../src/config/hints.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { printedRoute } from '../../src/config/print-route.ts'
 import { keySetOf, makeKey } from '../support/token-issuer.ts'
@@ -149,17 +148,4 @@ describe('a claim that is not verified', () => {
   ])('%s', (_what, env, faults) => {
     expect(faultsOf({ jwt: 'sub' }, env)).toEqual(faults.map((fault) => expect.stringMatching(fault)))
   })
-})
-
-test.each<[principal: unknown, retention: string, warned: boolean]>([
-  ['authorization', '24h', true],
-  [{ header: 'Authorization' }, '24h', true],
-  ['authorization', '1h', false],
-  [{ header: 'x-api-key' }, '24h', false],
-  [{ jwt: least }, '24h', false],
-])('principal %j with records for %s: warned %s', (principal, retention, warned) => {
-  const loaded = load(principal, { FENCEPOST_RETENTION: retention })
-  expect(
-    loaded.kind === 'ok' && hintsFor(loaded.config).some((hint) => hint.includes('docs/guide/clients.md')),
-  ).toBe(warned)
 })

@@ -58,7 +58,7 @@ test('a route with only its required fields gets every default', () => {
       upstreamTimeoutMs: 60_000,
       totalHoldMs: 300_000,
     },
-    { name: 'b', retentionMs: 300_000 },
+    { name: 'b', retentionMs: 30_000 },
   ])
 })
 
@@ -317,7 +317,7 @@ describe('what is refused', () => {
     [
       { ...least, retention: '1m' },
       [
-        'route a: client retry window + lease + longest redelivery (150s) ≤ retention (1m) does not hold: a late retry would be carried out again',
+        'route a: client retry window + lease + longest redelivery (150s) ≤ retention with a key (1m) does not hold: a late retry would be carried out again',
       ],
     ],
     [

@@ -62,7 +62,7 @@ function endsBefore(
   return expiresInMs < retentionMs ? { route: name, kind: 'expires', expiresInMs, retentionMs } : undefined
 }
 
-export function isByAuthorization(source: PrincipalSource): boolean {
+function isByAuthorization(source: PrincipalSource): boolean {
   return source.kind === 'authorization' || (source.kind === 'header' && source.name === 'authorization')
 }
 

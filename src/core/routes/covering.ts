@@ -13,6 +13,7 @@ export function covers(earlier: RouteMatch, later: RouteMatch): boolean {
     all(later.methods, earlier.methods, (own, other) => own === other) &&
     all(later.hosts, earlier.hosts, coversHost) &&
     all(later.paths, earlier.paths, coversPath) &&
+    (earlier.body === undefined || earlier.body === later.body) &&
     (earlier.headers ?? []).every((one) => later.headers?.some((other) => implies(other, one)) === true)
   )
 }

@@ -9,6 +9,7 @@
 import { linesOf, linesReadAs } from '../formats/header-lines.ts'
 import type { JsonPointer } from '../formats/json-pointer.ts'
 import type { HeaderList } from '../header-list.ts'
+import { isCommand } from './command.ts'
 import { matchReading, NO_PARAMETERS, type PathParameters, type PathPattern } from './path-pattern.ts'
 import { type RequestReading, readingsOfRequest } from './request-readings.ts'
 import type { Disposition } from './settlement.ts'
@@ -88,6 +89,8 @@ export type RouteMatch = {
   readonly hosts?: readonly string[]
   readonly paths?: readonly PathPattern[]
   readonly headers?: readonly HeaderPredicate[]
+  /** JSON or a form, no longer than the route's limit of a body. */
+  readonly body?: 'command'
 }
 
 /** Names in lower case. Of several lines of one header it is enough that one matches. */
@@ -193,7 +196,7 @@ function routeOfReading(
 ): RouteMatchResult | undefined {
   for (const route of routes) {
     const params = matchRequest(route, request, reading)
-    if (params !== undefined) return { route, params }
+    if (params !== undefined && hasBodyOf(route, request)) return { route, params }
   }
   return undefined
 }
@@ -231,8 +234,11 @@ function possibleOfReading(
     const known = predicates.filter(({ name }) => linesReadAs(request.headers, name).length > 0)
     const asKnown = { mode: route.mode, match: { ...rest, headers: known } }
     if (matchRequest(asKnown, { ...request, host: undefined }, reading) === undefined) continue
+    const hasType = linesOf(request.headers, 'content-type').length > 0
+    if (hasType && !hasBodyOf(route, request)) continue
     of.push(route)
-    if (hosts === undefined && known.length === predicates.length) return { of, certain: route }
+    const isKnown = known.length === predicates.length && (hasType || rest.body === undefined)
+    if (hosts === undefined && isKnown) return { of, certain: route }
   }
   return { of }
 }
@@ -254,6 +260,11 @@ function matchRequest(
     if (params !== undefined) return params
   }
   return undefined
+}
+
+function hasBodyOf(route: Route, { headers }: Pick<RequestFacts, 'headers'>): boolean {
+  const bytesMax = route.mode === 'bypass' ? Number.POSITIVE_INFINITY : route.bodyLimitBytes
+  return route.match.body === undefined || isCommand(headers, bytesMax)
 }
 
 function matchesHost(pattern: string, host: string | undefined): boolean {

@@ -32,6 +32,7 @@ import type { Tracing } from '../../core/tracing.ts'
 import { type Problem, quotaProblem } from '../message/problems.ts'
 import { type Identification, identify, type ScopeRules, type Subject, scopeOf } from '../request/identify.ts'
 import type { Outstanding } from '../request/outstanding.ts'
+import { isNoCommand } from '../request/protect.ts'
 import type { Body } from '../server/inbound.ts'
 import type { Original } from './original-request.ts'
 
@@ -99,6 +100,11 @@ export async function check(
   if (place.kind === 'reached') return { ...refused(quotaProblem(place)), tenant }
   using _ = place
   const body = await read(route.bodyLimitBytes)
+  const isPart = route.match.body === 'command' && body.kind === 'whole' && original.body === 'partial'
+  if (isPart || isNoCommand(route, body)) {
+    place.notNew()
+    return { ...of, decided: { kind: 'passed' } }
+  }
   const identified: Identification | Exclude<Body, { kind: 'whole' }> =
     body.kind === 'whole' ? await identityOf(original, body.bytes, { route, params }, scope, rules) : body
   if (identified.kind !== 'identified') place.notNew()

@@ -36,16 +36,17 @@ export type BypassCall = {
   readonly forwarded: ForwardedHeaders
 }
 
-/** @param read its body, where it was read already */
+/** @param read its body, where it was read already, or has `begun` to be */
 export async function bypass(
   call: BypassCall,
   answerWithinMs: number,
   ports: BypassPorts,
-  read?: Buffer,
+  read?: { readonly body: Buffer; readonly begun?: boolean },
 ): Promise<Answer> {
   const { inbound, request } = call
   const headers = ports.tracing.outgoing(towardsApplication(request.headers, call.hop, call.forwarded))
-  const body = read ?? (hasBody(inbound) ? bodyStream(inbound) : undefined)
+  const streamed = () => (hasBody(inbound) ? bodyStream(inbound, read?.body) : undefined)
+  const body = read === undefined || read.begun === true ? streamed() : read.body
   const length = lengthOf(request, body)
   const reply = await ports.application.stream(
     {

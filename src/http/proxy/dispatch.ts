@@ -84,7 +84,7 @@ export async function dispatch(
       case 'gone':
         return {}
       case 'unkeyed': {
-        return { answer: await bypass(call, route.upstreamTimeoutMs, ports, result.body) }
+        return { answer: await bypass(call, route.upstreamTimeoutMs, ports, result) }
       }
     }
   } finally {

@@ -69,8 +69,8 @@ export type Protected =
     }
   /** The client disconnected before its request was complete. */
   | { readonly kind: 'gone' }
-  /** No key, and the route does not require one: it is forwarded unprotected, with the body that was read. */
-  | { readonly kind: 'unkeyed'; readonly body: Buffer }
+  /** No key, and the route does not require one: it is forwarded unprotected, with the body that was read, or `begun` to be. */
+  | { readonly kind: 'unkeyed'; readonly body: Buffer; readonly begun?: boolean }
 
 export async function protect(
   call: ProtectedCall,
@@ -98,6 +98,7 @@ export async function protect(
     const body = await call.readBody(route.bodyLimitBytes)
     if (body.kind !== 'whole') place.notNew()
     if (body.kind === 'gone') return body
+    if (isNoCommand(route, body)) return { kind: 'unkeyed', body: body.begun, begun: true }
     if (body.kind === 'refused') return refuse(body.problem)
 
     const identified = await identify({ request, body: body.bytes, route, params }, scope, options.scope)
@@ -122,6 +123,14 @@ export async function protect(
   } finally {
     place[Symbol.dispose]()
   }
+}
+
+/** A route of commands takes nothing that is too large to be read whole. */
+export function isNoCommand(
+  { match }: ProtectedRoute,
+  body: Body,
+): body is Body & { readonly begun: Buffer } {
+  return match.body === 'command' && body.kind === 'refused' && body.begun !== undefined
 }
 
 /** What its event says of the claim of a request that was not executed. */

@@ -147,6 +147,26 @@ function problemOf(error: NodeJS.ErrnoException, limits: FaultLimits): Problem |
     default:
       // The handshake failed: there is no channel for an answer.
       if (/^(ERR_SSL_|ERR_TLS_|EPROTO)/.test(error.code ?? '')) return undefined
-      return { code: 'malformed-request', detail: 'This is not a well-formed HTTP/1.1 request (RFC 9112).' }
+      return (
+        unknownMethod(error) ?? {
+          code: 'malformed-request',
+          detail: 'This is not a well-formed HTTP/1.1 request (RFC 9112).',
+        }
+      )
   }
 }
+
+const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}) [^ ]+ HTTP\/1\.[01]\r?\n/
+
+/** Node's parser reads a closed list of methods, and of a request with another one nothing more. */
+function unknownMethod(error: NodeJS.ErrnoException & Partial<ParserFault>): Problem | undefined {
+  const { code, rawPacket, bytesParsed = 0 } = error
+  if (code !== 'HPE_INVALID_METHOD' || rawPacket === undefined) return undefined
+  const text = rawPacket.toString('latin1')
+  const method = REQUEST_LINE.exec(text.slice(text.lastIndexOf('\n', bytesParsed - 1) + 1))?.[1]
+  const detail = `The parser of Node.js does not read the method ${method}, so it can't be passed on. Nothing was carried out.`
+  return method === undefined ? undefined : { code: 'method-refused', detail }
+}
+
+/** What Node adds to an error of its parser. */
+type ParserFault = { readonly rawPacket: Buffer; readonly bytesParsed: number }

@@ -25,7 +25,8 @@ export type Inbound = {
 
 export type Body =
   | { readonly kind: 'whole'; readonly bytes: Buffer }
-  | { readonly kind: 'refused'; readonly problem: Problem }
+  /** `begun`: what was read of one that is too large. */
+  | { readonly kind: 'refused'; readonly problem: Problem; readonly begun?: Buffer }
   /** The client disconnected before the request was complete: no client to answer, no request to execute. */
   | { readonly kind: 'gone' }
 
@@ -58,7 +59,7 @@ export function readBody(inbound: Inbound, limitBytes: number, held: HeldBody): 
     }
     const onData = (part: Buffer): void => {
       bytes += part.length
-      if (bytes > limitBytes) settle(tooLarge(limitBytes))
+      if (bytes > limitBytes) settle(tooLarge(limitBytes, Buffer.concat([parts.whole(), part])))
       else if (held.take(part.length)) parts.add(part)
       else settle(memoryFull(held))
     }
@@ -85,9 +86,10 @@ export function memoryFull({ requestsLimitBytes }: HeldBody): Body {
   }
 }
 
-export function tooLarge(limitBytes: number): Body {
+export function tooLarge(limitBytes: number, begun: Buffer = Buffer.alloc(0)): Body {
   return {
     kind: 'refused',
+    begun,
     problem: {
       code: 'body-too-large',
       detail: `The body is larger than ${limitBytes} bytes, which is what this route accepts. Nothing was carried out.`,
@@ -98,11 +100,13 @@ export function tooLarge(limitBytes: number): Body {
 /**
  * The body as it arrives, with backpressure. Destroying the stream leaves the client's connection open for an answer; a client
  * that disconnects, or whose body is cut, destroys the stream.
+ *
+ * @param begun what was read of it before
  */
-export function bodyStream(inbound: Inbound): Readable {
+export function bodyStream(inbound: Inbound, begun?: Buffer): Readable {
   const { req, res, cut } = inbound
   inbound.streamed = true
-  if (inbound.expectsContinue) res.writeContinue()
+  if (inbound.expectsContinue && begun === undefined) res.writeContinue()
   const stream = new PassThrough({ highWaterMark: 64 * 1024 })
   const fail = (): void => {
     stream.destroy(new Error('the rest of the request does not come'))
@@ -112,6 +116,7 @@ export function bodyStream(inbound: Inbound): Readable {
     if (!req.complete) fail()
   })
   cut.addEventListener('abort', fail, { once: true })
+  if (begun !== undefined) stream.write(begun)
   if (req.destroyed) fail()
   else req.pipe(stream)
   return stream

@@ -186,7 +186,8 @@ test('the key of another request is refused with 422, and without a key the cont
   expect((await post(key, {}, '{"amount":2}')).status).toBe(422)
   expect(seen()).toHaveLength(1)
   const body = JSON.stringify({ id: randomUUID() })
-  const keyless = () => fetch(`${envoy.origin}/payments`, { method: 'POST', body })
+  const headers = { 'content-type': 'application/json' }
+  const keyless = () => fetch(`${envoy.origin}/payments`, { method: 'POST', headers, body })
   const [first, again] = [await keyless(), await keyless()]
   expect([first.headers.get('idempotency-status'), again.headers.get('idempotency-status')]).toEqual([
     'created',

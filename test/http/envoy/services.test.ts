@@ -24,6 +24,8 @@ import { eventually } from '../../support/eventually.ts'
 import { frame } from '../../support/frames.ts'
 import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
+const JSON_TYPE = { 'content-type': 'application/json' }
+
 const ENV = {
   FENCEPOST_REDIS_NODES: 'embedded',
   FENCEPOST_GATEWAY_GRPC_LISTEN: '127.0.0.1:0',
@@ -130,14 +132,17 @@ describe('ext_authz', () => {
   })
 
   test.each<[what: string, headers: Record<string, string>, more: CheckedHttpRequest, code: string]>([
-    ['no key and all of the body', {}, whole(randomUUID()), 'let through'],
+    ['no key and all of the body', JSON_TYPE, whole(randomUUID()), 'let through'],
+    // More than is read whole is no command.
     [
       'no key and a part of the body',
-      { 'x-envoy-auth-partial-body': 'true' },
+      { ...JSON_TYPE, 'x-envoy-auth-partial-body': 'true' },
       whole('x'),
-      '413 body-too-large',
+      'let through',
     ],
-    ['no key and no body', {}, {}, '400 key-missing'],
+    ['no key and no body', JSON_TYPE, {}, '400 key-missing'],
+    ['no key and a body above the limit', JSON_TYPE, whole('x'.repeat(1_025)), 'let through'],
+    ['no key and another type', { 'content-type': 'text/plain' }, {}, 'let through'],
     [
       'a body above the limit of the route',
       { 'idempotency-key': randomUUID() },
@@ -327,20 +332,30 @@ describe('ext_proc', () => {
   test.each<[what: string, first: ProcessingRequest]>([
     [
       'hands on no body',
-      requestHead({}, { body: true, protocolConfig: { requestBodyMode: 0, responseBodyMode: 3 } }),
+      requestHead(JSON_TYPE, { body: true, protocolConfig: { requestBodyMode: 0, responseBodyMode: 3 } }),
     ],
     [
       'hands on a part',
-      requestHead({}, { body: true, protocolConfig: { requestBodyMode: 3, responseBodyMode: 3 } }),
+      requestHead(JSON_TYPE, { body: true, protocolConfig: { requestBodyMode: 3, responseBodyMode: 3 } }),
     ],
     [
       'does not say what it hands on',
-      { ...requestHead({}, { body: true }), protocolConfig: undefined } as never,
+      { ...requestHead(JSON_TYPE, { body: true }), protocolConfig: undefined } as never,
     ],
   ])('an Envoy that %s is refused, and lets no request through', async (_, first) => {
     const stream = envoy.process()
     stream.say(first)
     expect((await stream.answer())?.immediateResponse?.status.code).toBe(500)
+  })
+
+  test('a body without a key that is longer than is read whole is let through, and not seen any more', async () => {
+    const stream = envoy.process()
+    stream.say(requestHead(JSON_TYPE, { body: true }))
+    await stream.answer()
+    stream.say(requestBody('x'.repeat(1_025)))
+    const passed = await stream.answer()
+    expect([passed?.immediateResponse, setBy(mutationOf(passed)?.setHeaders)]).toEqual([undefined, {}])
+    expect(await stream.answer()).toBeUndefined()
   })
 
   test('a body of another length than stated, or too long, is refused', async () => {

@@ -262,6 +262,7 @@ describe.each(NAMES)('%s', (name) => {
   test('a request without a key and without its body is refused where the content is the key', async () => {
     const answer = await fetch(`${gateways.get(name)!.origin}/payments`, {
       method: 'POST',
+      headers: { 'content-type': 'application/json' },
       body: randomUUID(),
     })
     // Where the body is handed on its content is the key.
@@ -351,7 +352,7 @@ test.each(NAMES)('%s answers a tenant above its quota with 429 and Retry-After',
   const hold = async () => {
     const wire = wires.use(await openWire(Number(new URL(sidecar.gateway).port)))
     wire.send(
-      `POST /v1/gateway/ext-authz/payments HTTP/1.1\r\nHost: a\r\nX-Tenant-Id: ${tenant}\r\nContent-Length: 2\r\n\r\n{`,
+      `POST /v1/gateway/ext-authz/payments HTTP/1.1\r\nHost: a\r\nX-Tenant-Id: ${tenant}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{`,
     )
   }
   for (let place = 0; place < TENANT_IN_FLIGHT; place += 1) await hold()

@@ -153,6 +153,11 @@ test.each<[what: string, bytes: string, status: number]>([
   // Methods
   ['CONNECT', 'CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n', 405],
   ['TRACE', 'TRACE / HTTP/1.1\r\nHost: a\r\n\r\n', 405],
+  ...['LIST', 'BAN', 'GETX', 'X-Y'].map((method): [string, string, number] => [
+    method,
+    `${method} / HTTP/1.1\r\nHost: a\r\n\r\n`,
+    405,
+  ]),
   // Limits and expectations
   ['201 header lines', `${HEAD}${'X-A: b\r\n'.repeat(199)}\r\n`, 431],
   [
@@ -168,6 +173,20 @@ test.each<[what: string, bytes: string, status: number]>([
   expect({ status: answer.status, called: answer.called }).toEqual({ status, called: 0 })
   expect(answer.wire).toContain('application/problem+json')
   expect(answer.wire).toMatch(/\r\nConnection: close\r\n/i)
+})
+
+// Bug: they were called malformed, which they are not.
+test.each([
+  ['alone', 'BAN / HTTP/1.1\r\nHost: a\r\n\r\n', 'does not read the method BAN'],
+  [
+    'behind a request',
+    'GET /x HTTP/1.1\r\nHost: a\r\n\r\nLIST / HTTP/1.1\r\n',
+    'does not read the method LIST',
+  ],
+  ['what is none', 'hello, world\r\n\r\n', 'not a well-formed HTTP/1.1 request'],
+  ['a handshake of TLS', '\x16\x03\x01\x02\x00 / HTTP/1.1\r\n', 'not a well-formed HTTP/1.1 request'],
+])('a method that the parser does not know, %s, is told by its name', async (_, bytes, sentence) => {
+  expect((await answerTo(bytes)).wire).toContain(sentence)
 })
 
 test.each<[what: string, bytes: string, target: string]>([

@@ -124,7 +124,12 @@ test('answers match their documented schemas', async () => {
 test('the fingerprint of a request says which of its headers count, and which do not', async () => {
   await using api = await startReservationApi()
   const of = async (headers: Record<string, string>) => {
-    const request = { method: 'POST', path: '/p', body: '{}', headers }
+    const request = {
+      method: 'POST',
+      path: '/p',
+      body: '{}',
+      headers: { 'content-type': 'application/json', ...headers },
+    }
     return (await api.call('/v1/fingerprint', { request })).body as Record<string, unknown>
   }
   const headers = { Cookie: 'session=a; _ga=1', Accept: 'text/html', 'User-Agent': 'a' }
