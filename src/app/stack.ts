@@ -118,7 +118,7 @@ export function guardNodes(
   const watched = watchNodeClocks({
     ...outside,
     nodes: redis.nodes,
-    suspendMs: () => redis.longestQuarantineMs,
+    suspendMs: () => redis.cluster().quarantineMs,
     maxSkewMs: config.clockMaxSkewMs,
     enforce: config.clockEnforce,
     toleratedStepMs: config.clockStepMs,

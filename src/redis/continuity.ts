@@ -4,16 +4,16 @@
  * Owns applying the rules of `core/nodes/continuity.ts` to the nodes of one cluster, and the reason why a node waits.
  */
 
-import { BeatMemory, splitNote } from '../core/nodes/beats.ts'
+import { type ForwardJump, isForgotten } from '../core/nodes/clock-jumps.ts'
 import type { ClockSample } from '../core/nodes/clock-samples.ts'
 import { Continuing, type ContinuityTurn, judgeAt, type Watcher } from '../core/nodes/continuing.ts'
 import type { Continuity } from '../core/nodes/continuity.ts'
 import { ContinuityMemory, type Present } from '../core/nodes/continuity-memory.ts'
+import { type DuplicateServer, showsDuplicate } from '../core/nodes/duplicate-server.ts'
 import type { EnrolmentNode } from '../core/nodes/enrolment-node.ts'
-import { type Cluster, isEnrolled, isQuarantined, nonceIn } from '../core/nodes/enrolment-rules.ts'
+import { type Cluster, isQuarantined } from '../core/nodes/enrolment-rules.ts'
+import { DOUBTS, NodeHistory, type Verdict } from '../core/nodes/node-history.ts'
 import type { CopyPorts } from '../core/nodes/record-copying.ts'
-import { type Rival, RivalWatch, showsRival, yieldsTo } from '../core/nodes/rivals.ts'
-import { pulseOf, Succession } from '../core/nodes/succession.ts'
 import { ANSWER_MAX_AGE_MS } from '../core/quorum/answer-age.ts'
 import { majorityOf } from '../core/units.ts'
 import type { ClusterNodes } from './cluster-nodes.ts'
@@ -25,15 +25,6 @@ import { writeNotes, writePulse } from './pulse.ts'
 /** A late pulse is none: the next look writes one. */
 const PULSE_DEADLINE_MS = 1_000
 
-const SET_BACK = 'its data were set back'
-
-/** Of a server that is used again, and no sidecar that runs used it before. */
-const WAS_REPLACED = 'its name has led to another server since, and what was recorded there it lacks'
-
-/** Of a node whose name other sidecars use for another server. */
-export const TWO_SERVERS =
-  'its name leads to two servers: sidecars use another one under it as well. Stop the one that is not the node'
-
 const WHY = {
   intact: 'it has forgotten nothing, and votes in a moment',
   union: 'it is told what the others remember, and votes then',
@@ -42,9 +33,7 @@ const WHY = {
 export class NodeContinuity {
   readonly #nodes: ClusterNodes
   readonly #memory: ContinuityMemory
-  readonly #beats = new BeatMemory()
-  readonly #rivals = new RivalWatch()
-  readonly #succession: Succession
+  readonly history: NodeHistory
   readonly #continuing = new Continuing()
   readonly #watcher: Watcher
 
@@ -52,12 +41,12 @@ export class NodeContinuity {
     this.#nodes = nodes
     const { names = [], clockStepMs } = nodes.options
     const required = majorityOf(nodes.members.length)
-    this.#succession = new Succession(clockStepMs)
     this.#memory = new ContinuityMemory(names, {
       required,
       toleratedStepMs: clockStepMs,
       answerMaxAgeMs: ANSWER_MAX_AGE_MS,
     })
+    this.history = new NodeHistory(clockStepMs, this.#memory.heartbeats)
     this.#watcher = {
       view: () => this.#memory.view(this.#present(), nodes.cluster().id),
       lookAgain: () => Promise.all(nodes.members.map((member) => nodes.inspect(member))),
@@ -75,61 +64,44 @@ export class NodeContinuity {
    * @param counts whether its votes count now, as far as its clock goes
    * @returns why it may have forgotten since it was enrolled, although its process is the same
    */
-  saw(member: Member, facts: NodeFacts, sample: ClockSample, counts: boolean): string | undefined {
-    const index = this.#indexOf(member)
-    const { names } = this.#nodes.options
-    const name = names?.[index]
+  saw(member: Member, facts: NodeFacts, sample: ClockSample, counts: boolean): Verdict | undefined {
+    const { members, options } = this.#nodes
+    const { receivedMonoMs } = sample
+    const [index, name] = [this.#indexOf(member), member.node.name]
     // What it notes is about itself and others by other names than here.
-    if (names !== undefined && name !== undefined && isMisnamed(facts, name, names)) return undefined
+    if (options.names !== undefined && isMisnamed(facts, name, options.names))
+      return this.history.sawEpoch(name, facts, receivedMonoMs)
     this.#memory.saw(index, facts, sample, counts)
-    const { epoch, beats, runId } = facts
-    if (name === undefined) return undefined
-    const { sentMonoMs, receivedMonoMs } = sample
-    const enrolled = isEnrolled(facts) && epoch !== undefined ? epoch : undefined
-    this.#rivals.saw(name, enrolled === undefined ? `waiting ${runId}` : nonceIn(enrolled), receivedMonoMs)
-    const pulseMs = pulseOf(facts)
-    if (enrolled !== undefined && pulseMs !== undefined)
-      this.#succession.used(name, nonceIn(enrolled), pulseMs)
-    for (const [other, noted] of beats?.others ?? []) {
-      const [nonce, count] = splitNote(noted)
-      this.#rivals.noted(name, other, nonce, count, receivedMonoMs)
-      const heardMs = facts.pulse?.others.get(other)
-      if (pulseMs !== undefined && heardMs !== undefined)
-        this.#succession.used(other, nonce, Math.min(pulseMs, heardMs))
-    }
-    if (this.#succession.isOver(name, facts)) {
-      this.#succession.forget(name)
-      return WAS_REPLACED
-    }
+    const others = members.filter((other) => other !== member && other.state.kind === 'voting')
+    const othersVote = others.length >= majorityOf(members.length)
+    const verdict = this.history.saw(name, facts, { ...sample, othersVote })
     this.#lookAtReplaced(member)
-    if (enrolled === undefined) this.#beats.waits(name)
-    if (enrolled === undefined || beats === undefined) return undefined
-    if (this.#beats.saw(name, enrolled, beats, sentMonoMs, receivedMonoMs)) return SET_BACK
-    const rival = this.#rivals.rivalOf(name, receivedMonoMs)
-    return rival?.lives === true && yieldsTo(nonceIn(enrolled), rival.nonce) ? TWO_SERVERS : undefined
+    return verdict
+  }
+
+  /** The epoch under which the node forgot by this jump what it had promised, if any. */
+  forgottenBy(member: Member, jump: ForwardJump): string | undefined {
+    const { epoch, sinceMonoMs = 0 } = this.history.seen(member.node.name) ?? {}
+    return epoch !== undefined && isForgotten(epoch, sinceMonoMs, jump) ? epoch : undefined
   }
 
   /** Nodes that were looked at before another one showed that they were out of use. */
   #lookAtReplaced(seen: Member): void {
     const { members, options } = this.#nodes
-    for (const [index, member] of members.entries()) {
+    for (const member of members) {
       if (member === seen || member.state.kind !== 'voting' || options.watchOnly === true) continue
-      const name = options.names?.[index]
-      if (name !== undefined && this.#succession.isOver(name, member.state.facts))
-        void this.#nodes.inspect(member)
+      if (this.history.isStale(member.node.name, member.state.facts)) void this.#nodes.inspect(member)
     }
   }
 
   /** Another server that is used under the name of this one; undefined where none was seen. */
-  rivalOf(member: Member): Rival | undefined {
-    const name = this.#nodes.options.names?.[this.#indexOf(member)]
-    return name === undefined ? undefined : this.#rivals.rivalOf(name, this.#nodes.options.clock.monoMs())
+  duplicateOf(member: Member): DuplicateServer | undefined {
+    return this.history.duplicateOf(member.node.name, this.#nodes.options.clock.monoMs())
   }
 
   /** Its quarantine began anew after the last promise of the other server. */
-  outlivedRival(member: Member): void {
-    const name = this.#nodes.options.names?.[this.#indexOf(member)]
-    if (name !== undefined) this.#rivals.forget(name)
+  outlived(member: Member): void {
+    this.history.outlived(member.node.name)
   }
 
   /** A node that votes was glanced at, and the process that it was is still there. */
@@ -143,12 +115,12 @@ export class NodeContinuity {
     if (watchOnly || names === undefined || facts.epoch === undefined) return false
     const index = this.#indexOf(member)
     // A pulse would say that it was in use.
-    if (this.#succession.isOver(names[index] ?? '', facts)) return false
+    if (this.history.isStale(member.node.name, facts)) return false
     const pulse = this.#memory.pulseDue(index, facts, this.#present())
     const notes = this.#notesWithout(names[index] ?? '')
     if (pulse === undefined) {
-      const noted = facts.beats?.others
-      if ([...notes.keys()].some((other) => this.#beats.isBehind(other, noted?.get(other))))
+      const noted = facts.counters?.others
+      if ([...notes.keys()].some((other) => this.history.isBehind(other, noted?.get(other))))
         await inTime(clock, PULSE_DEADLINE_MS, writeNotes(member.client, facts.epoch, notes), '').catch(
           () => {},
         )
@@ -160,7 +132,7 @@ export class NodeContinuity {
     const wrote = await inTime(clock, PULSE_DEADLINE_MS, writing, late).catch(() => undefined)
     if (wrote === undefined) return false
     this.#memory.wrote(index, wrote.ms)
-    this.#beats.wrote(pulse.name, facts.epoch, wrote.beat, clock.monoMs())
+    this.history.wrote(pulse.name, facts.epoch, wrote.counter, clock.monoMs())
     return false
   }
 
@@ -168,7 +140,7 @@ export class NodeContinuity {
     const { names = [] } = this.#nodes.options
     return new Map(
       names.flatMap((other) => {
-        const note = other === name ? undefined : this.#beats.noteOf(other)
+        const note = other === name ? undefined : this.history.noteOf(other)
         return note === undefined ? [] : [[other, note] as const]
       }),
     )
@@ -177,8 +149,11 @@ export class NodeContinuity {
   /** For viewers of the nodes: why it waits, where its data could have sufficed. */
   explained(member: Member): NodeState {
     const { state } = member
-    if (state.kind === 'quarantined' && (this.rivalOf(member)?.lives === true || showsRival(state.facts)))
-      return { ...state, reason: TWO_SERVERS }
+    if (
+      state.kind === 'quarantined' &&
+      (this.duplicateOf(member)?.lives === true || showsDuplicate(state.facts))
+    )
+      return { ...state, reason: DOUBTS.duplicate_server }
     const verdict = this.#verdictOn(member)
     if (state.kind !== 'quarantined' || verdict === undefined || verdict.kind === 'unknown') return state
     const why = verdict.kind === 'closed' ? verdict.reason : WHY[verdict.kind]

@@ -7,16 +7,17 @@
 
 import { errorText } from '../core/error-text.ts'
 import type { ContinuityTurn } from '../core/nodes/continuing.ts'
+import { hasOutlived, RESTART_EVERY_MS } from '../core/nodes/duplicate-server.ts'
 import { foundCluster, runIdsOf, type Turn, takeEnrolmentTurn } from '../core/nodes/enrolment.ts'
 import type { Peer } from '../core/nodes/enrolment-node.ts'
-import { isQuarantined, nextEnrolmentStep } from '../core/nodes/enrolment-rules.ts'
+import { isQuarantined, LONGEST_QUARANTINE_MS, nextEnrolmentStep } from '../core/nodes/enrolment-rules.ts'
 import { foundingWindowMs, type Proposal, proposedBy } from '../core/nodes/founding.ts'
+import { DOUBTS } from '../core/nodes/node-history.ts'
 import type { MergedKeys } from '../core/nodes/record-copying.ts'
-import { hasOutlived, RESTART_EVERY_MS } from '../core/nodes/rivals.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
 import type { ClusterNodes } from './cluster-nodes.ts'
-import { type NodeContinuity, TWO_SERVERS } from './continuity.ts'
+import type { NodeContinuity } from './continuity.ts'
 import type { NodeFacts } from './inspection.ts'
 import type { Member } from './member.ts'
 
@@ -51,13 +52,13 @@ type FirstSeen = { readonly nonce: string; readonly nodeMs: number; readonly mon
 
 export class Enroller {
   readonly #nodes: ClusterNodes
-  readonly #continuity: Pick<NodeContinuity, 'turn' | 'rivalOf' | 'outlivedRival'>
+  readonly #continuity: Pick<NodeContinuity, 'turn' | 'duplicateOf' | 'outlived'>
   readonly #who: string
   readonly #pursuing = new Set<Member>()
   readonly #firstSeen = new Map<Member, FirstSeen>()
   readonly #merged = new Map<Member, MergedKeys & { readonly nonce: string }>()
   readonly #blocked = new Set<Member>()
-  readonly #rivalTold = new Set<Member>()
+  readonly #duplicateTold = new Set<Member>()
   /** Nonces; one per quarantine, and quarantines are few. */
   readonly #lossTold = new Set<string>()
   #founding: Promise<void> | undefined
@@ -65,7 +66,7 @@ export class Enroller {
   /** Until when the records read so far use up the bounded rate. */
   #paidUntilMonoMs = Number.NEGATIVE_INFINITY
 
-  constructor(nodes: ClusterNodes, continuity: Pick<NodeContinuity, 'turn' | 'rivalOf' | 'outlivedRival'>) {
+  constructor(nodes: ClusterNodes, continuity: Pick<NodeContinuity, 'turn' | 'duplicateOf' | 'outlived'>) {
     this.#nodes = nodes
     this.#continuity = continuity
     this.#who = nodes.options.random.hex(8)
@@ -178,30 +179,34 @@ export class Enroller {
       const node = this.#nodes.enrolmentNode(other, state.facts)
       return [{ node, runId: state.facts.runId, voting: state.kind === 'voting' }]
     })
-    const cluster = this.#nodes.cluster()
+    const known = this.#nodes.cluster()
+    // What a single node says counts for itself.
+    const itsMs = facts.cluster?.quarantineMs ?? 0
+    const quarantineMs = Math.max(known.quarantineMs, itsMs <= LONGEST_QUARANTINE_MS ? itsMs : 0)
+    const cluster = { ...known, quarantineMs }
     const view = {
       quarantine,
       nodeMs,
       firstSeenNodeMs: first.nodeMs,
       observedForMs: options.clock.monoMs() - first.monoMs,
-      quarantineMs: cluster.quarantineMs,
+      quarantineMs,
       toleratedStepMs: options.clockStepMs,
       required: majorityOf(members.length),
     }
     const occupy = () => target.occupy(this.#who, OCCUPY_MS)
-    const rival = this.#continuity.rivalOf(member)
+    const other = this.#continuity.duplicateOf(member)
     const waitedMs = nodeMs - quarantine.sinceNodeMs
-    if (rival !== undefined && hasOutlived(rival, waitedMs)) {
-      this.#continuity.outlivedRival(member)
-      this.#rivalTold.delete(member)
-    } else if (rival !== undefined) {
-      if (!this.#rivalTold.has(member)) this.#stumbled(member, new Error(TWO_SERVERS))
-      this.#rivalTold.add(member)
+    if (other !== undefined && hasOutlived(other, waitedMs)) {
+      this.#continuity.outlived(member)
+      this.#duplicateTold.delete(member)
+    } else if (other !== undefined) {
+      if (!this.#duplicateTold.has(member)) this.#stumbled(member, new Error(DOUBTS.duplicate_server))
+      this.#duplicateTold.add(member)
       // The rest of its quarantine must not be over before the last lease that the other server granted.
-      if (rival.lives && waitedMs < Math.min(RESTART_EVERY_MS, view.quarantineMs))
+      if (other.lives && waitedMs < Math.min(RESTART_EVERY_MS, view.quarantineMs))
         return { kind: 'wait', remainingMs: view.quarantineMs }
       if (!(await occupy())) return { kind: 'busy' }
-      await target.restart(quarantine.nonce, options.random.hex(16), { rival: rival.lives })
+      await target.restart(quarantine.nonce, options.random.hex(16), { rival: other.lives })
       return { kind: 'wait_anew' }
     }
     const goOn = this.#pace(() => member.state.kind === 'quarantined' && !this.#nodes.closed)
@@ -216,9 +221,9 @@ export class Enroller {
     if (continued !== undefined && !(over && continued.kind === 'wait')) return continued
     // Every sidecar waits by itself; only one at a time works.
     if ((over || kind === 'wait_anew') && !(await occupy())) return { kind: 'busy' }
-    const known = cluster.id === '' ? { ...cluster, id: options.random.hex(8) } : cluster
+    const itsCluster = { ...known, id: known.id === '' ? options.random.hex(8) : known.id }
     const merged = this.#mergedKeys(member, quarantine.nonce)
-    return takeEnrolmentTurn(target, peers, view, known, { random, events, goOn, merged })
+    return takeEnrolmentTurn(target, peers, view, itsCluster, { random, events, goOn, merged })
   }
 
   /** Lets a turn copy at the bounded rate until its time is over. */

@@ -7,10 +7,10 @@
 
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
+import type { CatchUpCounter } from '../core/nodes/catch-up.ts'
 import type { ClockSample } from '../core/nodes/clock-samples.ts'
 import type { Adoption, EnrolmentNode, Inspection, WhyAnew } from '../core/nodes/enrolment-node.ts'
 import type { Cluster, CopyProgress, Origin } from '../core/nodes/enrolment-rules.ts'
-import type { ToldCount } from '../core/nodes/told-count.ts'
 import { callBatch } from './batch.ts'
 import { adoptFrame, type Frame, inspectFrame, standingFrame } from './frames.ts'
 import { inTime } from './in-time.ts'
@@ -40,7 +40,7 @@ export type RedisEnrolmentOptions = {
   readonly clock: Clock
   /** Called with a reading of the node's clock; returns whether the node's votes count now. */
   readonly counts: (sample: ClockSample, sentWallMs: number) => boolean
-  readonly told: ToldCount
+  readonly told: CatchUpCounter
   /** The connection is the one over which the node was inspected. */
   readonly sameConnection: () => boolean
 }
@@ -94,9 +94,13 @@ export class RedisEnrolmentNode implements EnrolmentNode {
     await this.#act('abandon', nonce)
   }
 
-  /** It forgot by itself, and what it forgot is unknown. Not executed where it has been enrolled anew since. */
-  async revoke(epoch: string): Promise<void> {
-    await this.#act('revoke', epoch)
+  /**
+   * It forgot by itself, and what it forgot is unknown. Not executed where it has been enrolled anew since.
+   *
+   * @param itLies what it says of others is taken away, too
+   */
+  async revoke(epoch: string, itLies = false): Promise<void> {
+    await this.#act('revoke', epoch, itLies ? '1' : '')
   }
 
   /** A sidecar that restarts or takes over a node's quarantine must wait as long as any sidecar's longest lease. */

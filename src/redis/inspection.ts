@@ -15,9 +15,9 @@ import {
   NEVER_A_REPLICA,
   type Quarantine,
 } from '../core/nodes/enrolment-rules.ts'
-import type { EpochShown } from '../core/nodes/epoch-watch.ts'
 import { markIn, membersDiffer, sameMembers } from '../core/nodes/members.ts'
 import { whyNewer } from '../core/nodes/node-format.ts'
+import type { EpochShown } from '../core/nodes/node-history.ts'
 import type { NodeMemory } from '../core/nodes/node-memory.ts'
 import { inTime } from './in-time.ts'
 import { callMembership } from './membership.ts'
@@ -176,17 +176,19 @@ export function isMisnamed({ pulse, runId }: NodeFacts, name: string, names: rea
 }
 
 /**
+ * Whether what is written on a node that would do says that it is not one of these nodes.
+ *
  * @param names this sidecar's names of its nodes; absent: other sidecars' lists are not checked
  * @param name of this one
+ * @param clusterId that of these nodes, where two of them say so
  */
-export function unfitnessOf(
+export function whyForeign(
   facts: NodeFacts,
   others: readonly Other[],
   names: readonly string[] | undefined,
   name: string | undefined,
+  clusterId: string | undefined,
 ): string | undefined {
-  const fitness = fitnessOf(facts)
-  if (fitness.kind === 'unfit') return fitness.reason
   const newer = whyNewer(facts)
   if (newer !== undefined) return newer
   const twin = others.find((other) => other.facts.runId === facts.runId)
@@ -203,7 +205,7 @@ export function unfitnessOf(
   const known = others.find(({ voting, facts: its }) => voting && its.cluster !== undefined)
   const theirs = known?.facts.cluster?.id
   const own = facts.cluster?.id
-  if (isEnrolled(facts) && theirs !== undefined && own !== undefined && own !== theirs)
+  if (isEnrolled(facts) && own !== clusterId && theirs !== undefined && own !== undefined && own !== theirs)
     return `it belongs to the cluster ${own}, and ${known?.name} to ${theirs}: a node votes in one cluster only`
   return undefined
 }

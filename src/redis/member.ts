@@ -2,16 +2,26 @@
 
 import type { Redis } from 'ioredis'
 import type { Events } from '../core/events.ts'
+import { placeOf } from '../core/node-status.ts'
+import { CatchUpCounter } from '../core/nodes/catch-up.ts'
 import type { ClockSample } from '../core/nodes/clock-samples.ts'
-import { EpochWatch } from '../core/nodes/epoch-watch.ts'
-import { ToldCount } from '../core/nodes/told-count.ts'
+import type { Verdict } from '../core/nodes/node-history.ts'
+import { majorityOf } from '../core/units.ts'
 import type { NodeFacts } from './inspection.ts'
 import type { RedisNode } from './node.ts'
 
 export type NodeState =
   | { readonly kind: 'down'; readonly reason: string }
-  /** `wasEnrolled`: it shows that a cluster was founded on it, so that another one is not awaited there. */
-  | { readonly kind: 'unfit'; readonly reason: string; readonly wasEnrolled: boolean }
+  /**
+   * `wasEnrolled`: it shows that a cluster was founded on it, so that another one is not awaited there. `byItsData`: the server would
+   * do, and what is written there says that it is not one of these nodes.
+   */
+  | {
+      readonly kind: 'unfit'
+      readonly reason: string
+      readonly wasEnrolled: boolean
+      readonly byItsData: boolean
+    }
   | { readonly kind: 'quarantined'; readonly facts: NodeFacts; readonly reason: string }
   /** `reason`: it refuses every write, so only reads count on it. */
   | { readonly kind: 'voting'; readonly facts: NodeFacts; readonly reason?: string }
@@ -64,9 +74,8 @@ export type Member = {
   /** It had a vote in this process's life: if empty, it forgot, and is not new. */
   wasVoting: boolean
   /** It may have forgotten what it promised under this epoch, although the epoch stands. */
-  invalidated: { readonly epoch: string; readonly reason: string } | undefined
-  readonly epochs: EpochWatch
-  readonly told: ToldCount
+  invalidated: (Verdict & { readonly epoch: string }) | undefined
+  readonly told: CatchUpCounter
 }
 
 /** A node that was not dialled yet. */
@@ -80,9 +89,19 @@ export function memberOf(node: RedisNode, client: Redis, address: string): Membe
     unreadyLooks: 0,
     wasVoting: false,
     invalidated: undefined,
-    epochs: new EpochWatch(),
-    told: new ToldCount(),
+    told: new CatchUpCounter(),
   }
+}
+
+/** The unusable nodes, each with its reason. What is written on a single one, where a majority votes without it, is no reason. */
+export function whyNotStart(members: readonly Member[]): readonly string[] {
+  const unfit = members.flatMap(({ node: { name }, address, state }) =>
+    state.kind === 'unfit' ? [{ place: placeOf({ name, address }), ...state }] : [],
+  )
+  const voting = members.filter(({ state }) => state.kind === 'voting').length
+  const [only] = unfit
+  if (unfit.length === 1 && only?.byItsData === true && voting >= majorityOf(members.length)) return []
+  return unfit.map(({ place, reason }) => `${place}: ${reason}`)
 }
 
 /** Called with a reading of a node's clock; returns whether its votes count. */

@@ -2,11 +2,19 @@
 
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
-import { CLUSTER_KEY, ENROLLER_KEY, EPOCH_KEY, FOUNDER_KEY, NOTHING_KEY, QUARANTINE_KEY } from './keys.ts'
+import {
+  CLUSTER_KEY,
+  ENROLLER_KEY,
+  EPOCH_KEY,
+  FOUNDER_KEY,
+  NOTHING_KEY,
+  PULSE_KEY,
+  QUARANTINE_KEY,
+} from './keys.ts'
 import { ownScript } from './own-script.ts'
 
 const SOURCE = readFileSync(new URL('./lua/membership.lua', import.meta.url), 'utf8')
-const KEYS = [EPOCH_KEY, QUARANTINE_KEY, CLUSTER_KEY, FOUNDER_KEY, ENROLLER_KEY, NOTHING_KEY]
+const KEYS = [EPOCH_KEY, QUARANTINE_KEY, CLUSTER_KEY, FOUNDER_KEY, ENROLLER_KEY, NOTHING_KEY, PULSE_KEY]
 const call = ownScript(SOURCE, KEYS.length)
 
 /**

@@ -11,8 +11,8 @@
  */
 
 import { errorText } from '../core/error-text.ts'
-import { placeOf } from '../core/node-status.ts'
-import { type ForwardJump, isForgotten } from '../core/nodes/clock-jumps.ts'
+import { waitOf } from '../core/nodes/catch-up.ts'
+import type { ForwardJump } from '../core/nodes/clock-jumps.ts'
 import { type Cluster, isEnrolled } from '../core/nodes/enrolment-rules.ts'
 import { looksNew } from '../core/nodes/founding.ts'
 import { memberList } from '../core/nodes/members.ts'
@@ -24,7 +24,7 @@ import { ANSWERS_NOTHING } from './dial-fault.ts'
 import { Enroller } from './enroller.ts'
 import { RedisEnrolmentNode } from './enrolment.ts'
 import { Glances } from './glance.ts'
-import { hasEvicted, inspectNode, type NodeFacts, unfitnessOf } from './inspection.ts'
+import { fitnessOf, hasEvicted, inspectNode, type NodeFacts, whyForeign } from './inspection.ts'
 import { KnownCluster } from './known-cluster.ts'
 import { LookTimer } from './look-timer.ts'
 import {
@@ -34,12 +34,12 @@ import {
   type NodeState,
   tellChange,
   votingState,
+  whyNotStart,
 } from './member.ts'
 import { NO_EPOCH, RedisNode } from './node.ts'
 import { answerOrRedial, INSPECT_DEADLINE_MS } from './redial.ts'
 import { loadBatchScript, type Script } from './scripts.ts'
 import { UnsuitableServer } from './server-program.ts'
-import { hasEpoch, waitOf } from './waiting.ts'
 
 /** How often a connection may be unready before it is redialled: two seconds, far above loading's own "not yet". */
 const UNREADY_LOOKS_MAX = 3
@@ -76,7 +76,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       return memberOf(node, client, at)
     })
     this.nodes = this.members.map((member) => member.node)
-    this.#known = new KnownCluster(options.events, options.quarantineMs)
+    this.#known = new KnownCluster(options.events, options.quarantineMs, this.#list)
     this.continuity = new NodeContinuity(this)
     this.#glances = new Glances(this, this.continuity)
     this.#watch = new LookTimer({
@@ -127,9 +127,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
       }),
     )
     await this.enroller.foundIfNew()
-    return this.states().flatMap(({ state, ...node }) =>
-      state.kind === 'unfit' ? [`${placeOf(node)}: ${state.reason}`] : [],
-    )
+    return whyNotStart(this.members)
   }
 
   get closed(): boolean {
@@ -152,20 +150,7 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
 
   /** The cluster as its voting nodes know it, or else as any node does; the longest quarantine ever seen counts. */
   cluster(): Cluster {
-    const known = this.members.flatMap(({ state }) =>
-      'facts' in state && state.facts.cluster !== undefined
-        ? [{ voting: state.kind === 'voting', cluster: state.facts.cluster }]
-        : [],
-    )
-    const idOnNodes = (known.find(({ voting }) => voting) ?? known[0])?.cluster.id ?? ''
-    const id = this.#known.id ?? idOnNodes
-    const members = this.#list === undefined ? {} : { members: this.#list }
-    return { id, quarantineMs: this.#known.quarantineMs, ...members }
-  }
-
-  /** Until every lease that any sidecar of the cluster may have been granted is over, as far as is known now. */
-  get longestQuarantineMs(): number {
-    return this.#known.quarantineMs
+    return this.#known.clusterOf(this.members)
   }
 
   /** A node as enrolment sees it, on its current connection. */
@@ -188,9 +173,9 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   /** A forward clock jump may have silently expired its promises: invalidates its epoch, and it is enrolled again. */
   invalidateEpoch(index: number, reason: string, jump: ForwardJump): void {
     const member = this.members[index]
-    const { epoch, sinceMonoMs = Number.NEGATIVE_INFINITY } = member?.epochs.seen ?? {}
-    if (member === undefined || epoch === undefined || !isForgotten(epoch, sinceMonoMs, jump)) return
-    member.invalidated = { epoch, reason }
+    const epoch = member && this.continuity.forgottenBy(member, jump)
+    if (member === undefined || epoch === undefined) return
+    member.invalidated = { epoch, doubt: 'clock_jump', reason }
     if (member.state.kind === 'voting') member.node.useEpoch(NO_EPOCH)
     void this.inspect(member)
   }
@@ -240,7 +225,8 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
         return
       }
       if (facts.epoch !== undefined && facts.epoch === member.invalidated?.epoch) {
-        await this.enrolmentNode(member, facts).revoke(facts.epoch)
+        const lies = member.invalidated.doubt === 'impossible_claim'
+        await this.enrolmentNode(member, facts).revoke(facts.epoch, lies)
         facts = await this.#look(member)
         if (!isCurrent()) return
       }
@@ -277,15 +263,23 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     member.node.sawMemory(facts.memory)
     const { epoch, nodeMs } = facts
     sawTold(facts.quarantine)
-    // Its role and its policy may have been others between two looks.
-    const forgot = member.epochs.saw(facts, receivedMonoMs)
     const sample = { nodeMs, sentMonoMs, receivedMonoMs }
     const counts = this.#onLook(this.members.indexOf(member), sample, sentWallMs)
-    const lost = this.continuity.saw(member, facts, sample, counts)
-    const reason = forgot ?? lost
-    if (reason !== undefined && epoch !== undefined && !this.options.watchOnly)
-      member.invalidated = { epoch, reason }
+    // Its role and its policy may have been others between two looks.
+    const verdict = this.continuity.saw(member, facts, sample, counts)
+    if (verdict !== undefined && epoch !== undefined && !this.options.watchOnly)
+      member.invalidated = { epoch, ...verdict }
+    if (this.#known.saw(member.node.name, facts)) this.#judgeAgain(member)
     return facts
+  }
+
+  /** It is known only now which cluster this is, and some may be of another one. */
+  #judgeAgain(seen: Member): void {
+    for (const member of this.members) {
+      if (member === seen) continue
+      if (member.state.kind === 'voting') this.#refused(member, member.state.facts)
+      else void this.inspect(member)
+    }
   }
 
   /** In the same turn as the resulting state, so that of two that exclude each other one is refused. */
@@ -297,21 +291,27 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
     )
     const clusterLives = others.some(({ voting }) => voting)
     const name = this.options.names?.[this.members.indexOf(member)]
-    const unfit = unfitnessOf(facts, others, this.#list, name)
-    const reason = unfit ?? this.#known.refusal(member.node.name, facts, clusterLives)
+    const fitness = fitnessOf(facts)
+    const reason =
+      fitness.kind === 'unfit'
+        ? fitness.reason
+        : (whyForeign(facts, others, this.#list, name, this.#known.id) ??
+          this.#known.refusal(member.node.name, facts, clusterLives))
     if (reason === undefined) return false
-    this.#unfit(member, reason, !looksNew(facts))
+    this.#unfit(member, reason, !looksNew(facts), fitness.kind === 'fit')
     return true
   }
 
-  #unfit(member: Member, reason: string, wasEnrolled = false): void {
+  #unfit(member: Member, reason: string, wasEnrolled = false, byItsData = false): void {
     member.node.useEpoch(undefined)
-    this.#become(member, { kind: 'unfit', reason, wasEnrolled })
+    this.#become(member, { kind: 'unfit', reason, wasEnrolled, byItsData })
   }
 
   /** Its commands are sent from now on, and its answers do not count. */
   async #quarantine(member: Member, facts: NodeFacts, isCurrent: () => boolean): Promise<void> {
-    const clusterIsKnown = this.#known.id !== undefined || this.members.some(hasEpoch)
+    // An epoch of an earlier run says as well that its cluster lives.
+    const hasEpoch = this.members.some(({ state }) => 'facts' in state && state.facts.epoch !== undefined)
+    const clusterIsKnown = this.#known.id !== undefined || hasEpoch
     const { forgot, quarantine, emptied, begun } = waitOf(member, facts, clusterIsKnown)
     member.node.useEpoch(NO_EPOCH)
     let known = facts
@@ -337,7 +337,6 @@ export class RedisNodes implements ClusterNodes, AsyncDisposable {
   #become(member: Member, state: NodeState): void {
     const before = member.state
     member.state = state
-    if ('facts' in state) this.#known.saw(state.facts)
     if (this.#closed) return
     tellChange(this.options.events, member, before, this.continuity.explained(member))
   }

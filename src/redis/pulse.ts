@@ -1,9 +1,9 @@
-/** Reads and writes a node's pulse (`core/nodes/continuity.ts`) and beat (`beats.ts`), and whether its writes are durable. */
+/** Reads and writes a node's heartbeat (`core/nodes/continuity.ts`), its counter (`node-history.ts`), and whether its writes are durable. */
 
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
-import type { Beats } from '../core/nodes/beats.ts'
 import { PULSE_EVERY_MS, type Pulse } from '../core/nodes/continuity.ts'
+import type { Counters } from '../core/nodes/node-history.ts'
 import { EPOCH_KEY, PULSE_KEY } from './keys.ts'
 import { ownScript } from './own-script.ts'
 
@@ -14,18 +14,18 @@ const call = ownScript(SOURCE, 2)
 /** A field of the hash: the pulse of the other node with this name. */
 const OF = 'of:'
 
-/** A field of the hash: the beat of the other node with this name. */
+/** A field of the hash: the counter of the other node with this name. */
 const BEAT_OF = 'beat:'
 
 /** What a node's data say of its life. Undefined where it has none of it, or does not show it. */
-export type Life = { readonly pulse: Pulse | undefined; readonly beats: Beats | undefined }
+export type Life = { readonly pulse: Pulse | undefined; readonly counters: Counters | undefined }
 
 export async function readLife(client: Redis): Promise<Life> {
   const fields: Readonly<Record<string, string>> | undefined = await client
     .hgetall(PULSE_KEY)
     .catch(() => undefined)
   // An unreadable pulse is none, and less is known of the node.
-  if (fields === undefined) return { pulse: undefined, beats: undefined }
+  if (fields === undefined) return { pulse: undefined, counters: undefined }
   const { name, run: runId, ms, durable, count = 0 } = fields
   const nodeMs = Number(ms)
   const [pulses, noted] = [new Map<string, number>(), new Map<string, string>()]
@@ -33,37 +33,37 @@ export async function readLife(client: Redis): Promise<Life> {
     if (field.startsWith(OF)) pulses.set(field.slice(OF.length), Number(value))
     else if (field.startsWith(BEAT_OF)) noted.set(field.slice(BEAT_OF.length), value)
   }
-  const beats = { own: Number(count), others: noted }
+  const counters = { own: Number(count), others: noted }
   if (name === undefined || runId === undefined || !Number.isFinite(nodeMs))
-    return { pulse: undefined, beats }
-  return { pulse: { name, runId, nodeMs, durable: durable === '1', others: pulses }, beats }
+    return { pulse: undefined, counters }
+  return { pulse: { name, runId, nodeMs, durable: durable === '1', others: pulses }, counters }
 }
 
 /**
  * @param epoch under which the node was seen to vote
- * @param beats of other nodes, by their names
+ * @param counters of other nodes, by their names
  * @returns the pulse after that, and its count; undefined where the node does not vote under this epoch
  */
 export async function writePulse(
   client: Redis,
   epoch: string,
   { name, durable, others }: Pick<Pulse, 'name' | 'durable' | 'others'>,
-  beats: ReadonlyMap<string, string>,
-): Promise<{ readonly ms: number; readonly beat: number } | undefined> {
+  counters: ReadonlyMap<string, string>,
+): Promise<{ readonly ms: number; readonly counter: number } | undefined> {
   const args: (string | number)[] = [epoch, PULSE_EVERY_MS, name, durable ? 1 : 0]
-  for (const other of new Set([...others.keys(), ...beats.keys()]))
-    args.push(other, others.get(other) ?? '', beats.get(other) ?? '')
+  for (const other of new Set([...others.keys(), ...counters.keys()]))
+    args.push(other, others.get(other) ?? '', counters.get(other) ?? '')
   const stands = await call(client, PULSE_KEY, EPOCH_KEY, ...args)
-  return Array.isArray(stands) ? { ms: Number(stands[0]), beat: Number(stands[1]) } : undefined
+  return Array.isArray(stands) ? { ms: Number(stands[0]), counter: Number(stands[1]) } : undefined
 }
 
-/** Writes what is known of other nodes' beats, and no pulse. */
+/** Writes what is known of other nodes' counters, and no heartbeat. */
 export async function writeNotes(
   client: Redis,
   epoch: string,
-  beats: ReadonlyMap<string, string>,
+  counters: ReadonlyMap<string, string>,
 ): Promise<void> {
-  const notes = [...beats].flatMap(([other, beat]) => [other, '', beat])
+  const notes = [...counters].flatMap(([other, counter]) => [other, '', counter])
   await call(client, PULSE_KEY, EPOCH_KEY, epoch, '', '', '', ...notes)
 }
 

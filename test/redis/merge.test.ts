@@ -1,7 +1,7 @@
 /** `adopt.lua` against `core/record/record-merge.ts`: both give the same result for every record and copy. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { ToldCount } from '../../src/core/nodes/told-count.ts'
+import { CatchUpCounter } from '../../src/core/nodes/catch-up.ts'
 import { adoptRecord, mergeSnapshots, type RecordSnapshot } from '../../src/core/record/record-merge.ts'
 import { whatStands } from '../../src/core/record/record-rules.ts'
 import { RedisEnrolmentNode } from '../../src/redis/enrolment.ts'
@@ -27,7 +27,7 @@ test('a Redis node that gets a copy holds the record that the rules say', { time
     epoch: TEST_EPOCH,
     deadlineMs: 5_000,
     clock: systemClock,
-    told: new ToldCount(),
+    told: new CatchUpCounter(),
     sameConnection: () => true,
   })
   const nonce = systemRandom.hex(16)

@@ -1,7 +1,7 @@
 /** Two servers that are used under the name of one node: a majority with the one need not meet a majority with the other. */
 import { readFileSync } from 'node:fs'
 import { expect, onTestFinished, test } from 'vitest'
-import { RIVAL_BEATS } from '../../src/core/nodes/rivals.ts'
+import { DUPLICATE_BEATS } from '../../src/core/nodes/duplicate-server.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster, type Sidecar } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
@@ -102,7 +102,7 @@ test('where two servers vote under one name, one of them loses its vote', async 
 
 test('the script writes what is behind by as many beats as prove another server', () => {
   const script = readFileSync(new URL('../../src/redis/lua/pulse.lua', import.meta.url), 'utf8')
-  expect(script).toContain(`local BEHIND = ${RIVAL_BEATS}\n`)
+  expect(script).toContain(`local BEHIND = ${DUPLICATE_BEATS}\n`)
 })
 
 // Bug: its epoch stood, so it voted at once, and lacked all that was recorded while the other server had its name. Sidecars
@@ -122,7 +122,7 @@ test('a server that has its name back has no vote before it was told what it mis
   await second.carryOut('while the other server had the name')
   await eventually('the other nodes had pulses since', async () => {
     const states = second.nodes.states().map(({ state }) => state)
-    return states.every((state) => state.kind === 'voting' && (state.facts.beats?.own ?? 0) > 8)
+    return states.every((state) => state.kind === 'voting' && (state.facts.counters?.own ?? 0) > 8)
   })
   await second[Symbol.asyncDispose]()
   const third = await scene.withOld(quarantineMs)

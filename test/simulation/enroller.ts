@@ -6,6 +6,7 @@
  */
 
 import { SILENT } from '../../src/core/events.ts'
+import { CatchUpCounter } from '../../src/core/nodes/catch-up.ts'
 import { takeEnrolmentTurn } from '../../src/core/nodes/enrolment.ts'
 import type { Adoption, EnrolmentNode, Peer } from '../../src/core/nodes/enrolment-node.ts'
 import {
@@ -13,6 +14,7 @@ import {
   type CopyProgress,
   epochFor,
   FIRST_CURSOR,
+  hasEvictedSince,
   isEnrolled,
   isQuarantined,
   type Membership,
@@ -21,9 +23,7 @@ import {
   type Origin,
   quarantineMsFor,
 } from '../../src/core/nodes/enrolment-rules.ts'
-import { hasEvictedSince } from '../../src/core/nodes/epoch-watch.ts'
 import type { WatchedNodes } from '../../src/core/nodes/node-clocks.ts'
-import { ToldCount } from '../../src/core/nodes/told-count.ts'
 import type { RecordSnapshot } from '../../src/core/record/record-merge.ts'
 import { adoptRecord } from '../../src/core/record/record-merge.ts'
 import { pause } from '../../src/core/retry.ts'
@@ -62,7 +62,7 @@ export type EnrollerPorts = {
   /** Knows the continuity of the nodes; absent: every restarted node has forgotten. */
   readonly keeper?: Keeper | undefined
   /** What is known of the calls that told the node records; absent: nothing. */
-  readonly told?: ToldCount
+  readonly told?: CatchUpCounter
   /** It is about to get the first epoch of a new cluster. */
   readonly onFounded?: (node: SimulatedNode, cluster: Cluster) => void
 }
@@ -80,7 +80,7 @@ type FirstSeen = {
 
 /** Runs until the node votes. One at a time for each node and process. */
 export async function enrol(node: SimulatedNode, given: EnrollerPorts): Promise<void> {
-  const told = new ToldCount()
+  const told = new CatchUpCounter()
   const ports = { ...given, told }
   let firstSeen: FirstSeen | undefined
   for (;;) {
@@ -107,7 +107,7 @@ async function takeTurn(
   member: Shown,
   members: readonly (Shown | undefined)[],
   known: FirstSeen | undefined,
-  ports: EnrollerPorts & { readonly told: ToldCount },
+  ports: EnrollerPorts & { readonly told: CatchUpCounter },
 ): Promise<FirstSeen | undefined> {
   const { dice, history, nodes, process } = ports
   const target = new SimulatedEnrolmentNode(node, member, ports)

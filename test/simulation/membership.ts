@@ -44,7 +44,8 @@ export function keepMembership(ports: MembershipPorts): () => string | undefined
       await receive(node, member, at).catch(() => {})
       member = await membership()
     }
-    const facts = { cluster: member?.cluster } as Parameters<KnownCluster['learn']>[0]
+    const facts = member ?? { runId: '', epoch: undefined, cluster: undefined }
+    if (member !== undefined) known.saw(node.name, member)
     const lives = seen.some(
       (one, other) => other !== at && one !== undefined && isEnrolled(one) && one.cluster?.id === known.id,
     )

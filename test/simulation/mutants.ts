@@ -482,7 +482,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'set-back-while-it-waits',
     rule: 'a node that waits, and shows fewer calls that told it records than there were, was set back: it is told everything once more',
-    file: 'src/core/nodes/told-count.ts',
+    file: 'src/core/nodes/catch-up.ts',
     from: 'this.#calls = Math.max(this.known(nonce), calls)',
     to: 'this.#calls = Math.min(0, calls)',
     killedBy: ['S1', 'S2', 'S4', 'S5', 'S6'],
@@ -491,7 +491,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'evicts-while-it-waits',
     rule: 'a node that waits, and has evicted keys since it began to, may lack what it was told: it is told everything once more',
-    file: 'src/core/nodes/epoch-watch.ts',
+    file: 'src/core/nodes/enrolment-rules.ts',
     from: 'return now !== before && now > 0',
     to: 'return now < before && now > 0',
     killedBy: ['S1', 'S2', 'S4', 'S5', 'S6'],

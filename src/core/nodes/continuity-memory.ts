@@ -16,6 +16,7 @@ import {
   wasReplicaSince,
 } from './enrolment-rules.ts'
 import { isAmongMost } from './first-sight.ts'
+import { ANY, Hearsay } from './hearsay.ts'
 
 /** What a node reports of itself. */
 export type ContinuityFacts = Membership & {
@@ -46,8 +47,8 @@ export class ContinuityMemory {
   readonly terms: ContinuityTerms
   readonly #names: readonly string[]
   readonly #seen = new Map<number, Seen>()
-  /** The newest pulse of each node that any node has shown, by name. */
-  readonly #noted = new Map<string, number>()
+  /** The newest pulses of nodes, as others note them. */
+  readonly heartbeats = new Hearsay()
 
   /** @param names as all processes call the nodes, in any order */
   constructor(names: readonly string[], terms: ContinuityTerms) {
@@ -70,8 +71,8 @@ export class ContinuityMemory {
       pulseMs: newest(before?.pulseMs, pulseMs),
     })
     const name = this.#names[index]
-    if (name !== undefined && pulseMs !== undefined) this.#note(name, pulseMs)
-    for (const [other, ms] of pulse?.others ?? []) this.#note(other, ms)
+    for (const [other, ms] of pulse?.others ?? [])
+      if (name !== undefined) this.heartbeats.heard(name, other, ANY, ms, sample.receivedMonoMs)
   }
 
   /** A node was seen to vote on, as the same process under the same epoch. @param pulseMs of that process */
@@ -86,8 +87,6 @@ export class ContinuityMemory {
       voted: { runId, sample },
       pulseMs: newest(before.pulseMs, pulseMs),
     })
-    const name = this.#names[index]
-    if (name !== undefined) this.#note(name, pulseMs)
   }
 
   /** The pulse to write into the data of a voting node; undefined where none is due. */
@@ -103,17 +102,18 @@ export class ContinuityMemory {
     if (fresh && pulse.runId === runId && pulse.durable === durable && pulse.name === name) return undefined
     // Its time would be compared with that of others.
     if (this.#seen.get(index)?.counts !== true || !this.#clockAgrees(index, present)) return undefined
-    const others = new Map(this.#noted)
-    others.delete(name)
-    return { name, durable, others }
+    // What was seen here, or is believed: what a single node says is passed on to none.
+    const others = this.#names.flatMap((other, at) => {
+      const ms = other === name ? undefined : newest(this.#seen.get(at)?.pulseMs, this.#heard(other, nodeMs))
+      return ms === undefined ? [] : [[other, ms] as const]
+    })
+    return { name, durable, others: new Map(others) }
   }
 
   /** The node has this pulse now. */
   wrote(index: number, ms: number): void {
     const seen = this.#seen.get(index)
     if (seen !== undefined) this.#seen.set(index, { ...seen, pulseMs: newest(seen.pulseMs, ms) })
-    const name = this.#names[index]
-    if (name !== undefined) this.#note(name, ms)
   }
 
   view(present: readonly Present[], clusterId: string): ContinuityView {
@@ -140,7 +140,7 @@ export class ContinuityMemory {
       clockAgrees: this.#clockAgrees(index, present),
       clockRanOn: seen.ranOn.runId === facts.runId && seen.ranOn.is,
       seenPulseMs: seen.pulseMs,
-      notedPulseMs: this.#noted.get(name),
+      heardPulseMs: this.#heard(name, facts.nodeMs),
     }
   }
 
@@ -154,8 +154,9 @@ export class ContinuityMemory {
     return isAmongMost(readingOf(own.sample), readings, this.terms.toleratedStepMs, this.terms.required)
   }
 
-  #note(name: string, ms: number): void {
-    if (Number.isFinite(ms)) this.#noted.set(name, newest(this.#noted.get(name), ms) ?? ms)
+  /** None is of a time to come. */
+  #heard(name: string, nodeMs: number): number | undefined {
+    return this.heartbeats.believed(name, ANY, nodeMs + 2 * this.terms.toleratedStepMs)?.value
   }
 }
 

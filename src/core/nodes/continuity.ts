@@ -86,8 +86,8 @@ export type WaitingNode = {
   readonly clockRanOn: boolean
   /** The newest pulse that this process itself saw there, while the node voted. */
   readonly seenPulseMs: number | undefined
-  /** The newest one that this process has heard of from any node. */
-  readonly notedPulseMs: number | undefined
+  /** The newest one that this process has heard of from two nodes. */
+  readonly heardPulseMs: number | undefined
 }
 
 export type NodeView =
@@ -179,7 +179,7 @@ function isCopy(node: WaitingNode, view: ContinuityView): boolean {
   return node.wasReplica === true || pulsesKnownOf(node, view).some((known) => known > startedMs)
 }
 
-/** Every write was durable, and no witness that would know of a later pulse than the surviving one knows any. */
+/** Every write was durable, and witnesses that would know of a later pulse than the surviving one know none. */
 function isIntact(node: WaitingNode, view: ContinuityView): boolean {
   const { pulse, membership, seenPulseMs } = node
   if (pulse === undefined || rememberedUntilMs(node, view.clusterId) === undefined) return false
@@ -187,24 +187,27 @@ function isIntact(node: WaitingNode, view: ContinuityView): boolean {
   if (!sameRun || !pulse.durable || !node.durable) return false
   if (pulsesKnownOf(node, view).some((known) => known > pulse.nodeMs)) return false
   const notes = notesOf(node, view)
-  const lately = (known: number) => known >= pulse.nodeMs - WITNESS_LAG_MS
-  // Among so many witnesses at least one volume was not set back as well, or more failed than may at once.
+  const lately = (known: number) => known >= pulse.nodeMs - WITNESS_LAG_MS && known <= pulse.nodeMs
+  // Among so many witnesses at least one volume was not set back as well, or more failed than may at once. One that contradicts them lies.
   if (notes.filter(lately).length >= view.nodes.length - view.required) return true
-  return seenPulseMs !== undefined && lately(seenPulseMs)
+  return seenPulseMs !== undefined && lately(seenPulseMs) && !notes.some((known) => known > pulse.nodeMs)
 }
 
-/** The newest pulses of the node that the others keep. */
+/** The newest pulses of the node that the others keep; one of a time to come is none. */
 function notesOf(node: WaitingNode, view: ContinuityView): readonly number[] {
   return view.nodes.flatMap((other) => {
     if (other === node || other.kind === 'silent') return []
     if (other.kind === 'waiting' && rememberedUntilMs(other, view.clusterId) === undefined) return []
     const noted = other.pulse?.others.get(node.name)
-    return noted === undefined ? [] : [noted]
+    const futureMs = node.membership.nodeMs + 2 * view.toleratedStepMs
+    return noted === undefined || !(noted <= futureMs) ? [] : [noted]
   })
 }
 
+/** By this process alone, or by two nodes that say at least as much. */
 function pulsesKnownOf(node: WaitingNode, view: ContinuityView): readonly number[] {
-  return [...notesOf(node, view), node.seenPulseMs ?? 0, node.notedPulseMs ?? 0]
+  const [, second = 0] = [...notesOf(node, view)].sort((a, b) => b - a)
+  return [second, node.seenPulseMs ?? 0, node.heardPulseMs ?? 0]
 }
 
 /** The instant at which most nodes may have forgotten what they did, and these nodes. */

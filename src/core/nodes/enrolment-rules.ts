@@ -46,7 +46,7 @@ export type Quarantine = {
   readonly evictedKeys?: number
   /** Calls that have told it records since it began; absent where there was none. */
   readonly told?: number
-  /** It began anew because another server is used under the node's name (`rivals.ts`). */
+  /** It began anew because another server is used under the node's name (`duplicate-server.ts`). */
   readonly rival?: true
   readonly progress: CopyProgress
 }
@@ -66,11 +66,14 @@ export type Membership = {
 /** What all nodes of one cluster have in common. */
 export type Cluster = {
   readonly id: string
-  /** The longest quarantine that any sidecar of this cluster requested. */
+  /** The longest quarantine that any sidecar of this cluster requested, as far as two nodes say so. */
   readonly quarantineMs: number
   /** The names of all its nodes, sorted; absent where none were ever given. */
   readonly members?: readonly string[]
 }
+
+/** No sidecar asks for more: twice what `FENCEPOST_QUARANTINE` takes. */
+export const LONGEST_QUARANTINE_MS = 2 * 86_400_000
 
 /** How long a node that forgot must not vote: until every lease that it may have granted is over on any clock. */
 export function quarantineMsFor(longestLeaseMs: number, clockStepMs: number): number {
@@ -91,6 +94,15 @@ export const NEVER_A_REPLICA: Lineage = '0'
 /** Whether a node was a replica since it had that lineage. False where that is not known. */
 export function wasReplicaSince(then: Lineage | undefined, now: Lineage): boolean {
   return then !== undefined && now !== NEVER_A_REPLICA && now !== then
+}
+
+/**
+ * Below what it was, a counter was reset since, and counts evictions since then. At 0 there were none since, and those
+ * before are unknown. That is taken for none: a node that never evicted shows a reset by nothing, so the opposite
+ * would find few more, and would end the vote of each node whose operator resets its counters, perhaps of all at once.
+ */
+export function hasEvictedSince(before: number, now: number): boolean {
+  return now !== before && now > 0
 }
 
 /** The node's lineage at its enrolment; undefined in an epoch of a version that did not write it. */

@@ -3,7 +3,7 @@ What a node says of its own membership, and the few acts that change it. Each is
 caller has looked at, or not at all: a connection may have been made again, to a process that forgot.
 
 KEYS  [1] epoch  [2] quarantine (hash)  [3] cluster (hash)  [4] claim of a founder  [5] enroller (who copies just now)
-      [6] nothing (see below)
+      [6] nothing (see below)  [7] pulse (hash)
 ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
   look
   begin      nonce, origin new|forgot
@@ -16,7 +16,7 @@ ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
   claim      nonce, lifetime of the claim (ms), nonce of the quarantine that was proposed
   found      nonce, cluster id, quarantine (ms), names of all nodes
   abandon    nonce
-  revoke     epoch that is taken away
+  revoke     epoch that is taken away, 1 where what the node says of others can't be, and goes as well (else empty)
   raise      cluster id where none stands there (empty: not known), quarantine (ms), names where none stand there
   members    names of all nodes from now on, nonce, who changes them, names that stand there (absent: whatever stands)
   occupy     who, lifetime (ms)
@@ -182,6 +182,10 @@ elseif act == 'abandon' then
 elseif act == 'revoke' then
   if redis.call('GET', EPOCH) ~= ARGV[3] then return 0 end
   redis.call('DEL', EPOCH)
+  if ARGV[4] == '1' then
+    redis.call('DEL', KEYS[7])
+    redis.call('HSET', CLUSTER, 'quarantine_ms', '0')
+  end
   return 1
 elseif act == 'raise' then
   raise(ARGV[3], ARGV[4], ARGV[5])

@@ -1,7 +1,7 @@
 --[[
 A node's pulse: its own time, written into its data while it votes, and how many were written; with it the newest pulses of other
 nodes. At most one pulse in so many milliseconds, however many sidecars ask for one. What it is for: src/core/nodes/continuity.ts,
-and beats.ts for the counts. Also where the memory is full (pulse.ts says so in the line before): one small key that is there already.
+and node-history.ts for the counts. Also where the memory is full (pulse.ts says so in the line before): one small key that is there already.
 
 KEYS  [1] pulse (hash)  [2] epoch
 ARGV  [1] the epoch under which the caller saw it vote  [2] least distance of two pulses (ms; empty: beats of others alone, no pulse)
@@ -11,7 +11,7 @@ ARGV  [1] the epoch under which the caller saw it vote  [2] least distance of tw
 Answers  the time of the pulse that stands, in ms, and its count; false where the epoch does not stand on this process
 ]]
 local PULSE, EPOCH = KEYS[1], KEYS[2]
--- RIVAL_BEATS in src/core/nodes/rivals.ts.
+-- DUPLICATE_BEATS in src/core/nodes/duplicate-server.ts.
 local BEHIND = 5
 local epoch, least, name, durable = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')

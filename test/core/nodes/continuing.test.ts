@@ -46,7 +46,7 @@ const INTACT: WaitingNode = {
   clockAgrees: true,
   clockRanOn: true,
   seenPulseMs: 10_000,
-  notedPulseMs: 10_000,
+  heardPulseMs: 10_000,
 }
 
 /** One turn for a node that is this now, and that when everybody was looked at again. */
@@ -77,5 +77,5 @@ test('a node that has forgotten nothing votes at once', async () => {
 })
 
 test('a node of which a later pulse becomes known just before it would vote does not vote by its own data', async () => {
-  expect(await turn(INTACT, { ...INTACT, notedPulseMs: 11_000 })).toEqual({ kind: undefined, enrolled: [] })
+  expect(await turn(INTACT, { ...INTACT, heardPulseMs: 11_000 })).toEqual({ kind: undefined, enrolled: [] })
 })

@@ -38,7 +38,7 @@ function restarted(name: string, { pulse = {}, ...more }: Setting = {}): Waiting
     clockAgrees: true,
     clockRanOn: true,
     seenPulseMs: undefined,
-    notedPulseMs: undefined,
+    heardPulseMs: undefined,
     ...more,
   }
 }
@@ -88,7 +88,7 @@ describe('a node that restarts with its data', () => {
   test.for<[string, Setting]>([
     ['the disk syncs once a second now', { durable: false }],
     ['the disk synced once a second when it voted', { pulse: { durable: false } }],
-    ['another node knows of a later pulse: its volume was set back', { notedPulseMs: PULSE_MS + 1 }],
+    ['another node knows of a later pulse: its volume was set back', { heardPulseMs: PULSE_MS + 1 }],
     ['this process saw a later pulse: its volume was set back', { seenPulseMs: PULSE_MS + 1 }],
     ['its clock may be another one, which ends leases early', { clockRanOn: false }],
     ['its pulse is of an earlier run than its epoch', { pulse: { runId: 'a0' } }],
@@ -104,6 +104,21 @@ describe('a node that restarts with its data', () => {
     )
     expect(judged(restarted('a'), ...long)).toBe('union')
     expect(judged(restarted('a', { seenPulseMs: PULSE_MS }), ...long)).toBe('intact')
+  })
+
+  // Bug: one node whose data said so kept all nodes from coming back after a restart of all.
+  test('a later pulse is known where two nodes know of it; one that says so counts for nothing against the others', () => {
+    const noting = (...names: readonly string[]) =>
+      ['b', 'c', 'd', 'e'].map((name) =>
+        voting(name, { others: new Map([['a', names.includes(name) ? PULSE_MS + 500 : PULSE_MS]]) }),
+      )
+    expect(judged(restarted('a'), ...noting('b'))).toBe('intact')
+    expect(judged(restarted('a'), ...noting('b', 'c'))).toBe('union')
+    const lost = ['c', 'd', 'e'].map(silent)
+    expect(judged(restarted('a', { seenPulseMs: PULSE_MS }), ...noting('b').slice(0, 1), ...lost)).toBe(
+      'closed',
+    )
+    expect(judged(restarted('a', { seenPulseMs: PULSE_MS }), ...noting().slice(0, 1), ...lost)).toBe('intact')
   })
 
   test.for<[string, Setting]>([
@@ -172,12 +187,12 @@ describe('the loss window', () => {
 
   // Bug: as above. A server that runs with a copy of the volume takes the place of a node that still wrote pulses meanwhile.
   test('the loss window of a server that was started before the last pulse of its node ends now', () => {
-    const node = restarted('a', { notedPulseMs: STARTED_MS + 3_000 })
+    const node = restarted('a', { heardPulseMs: STARTED_MS + 3_000 })
     const untilMs = node.membership.nodeMs
     expect(lossWindowOf(node, view(node, ...others))).toEqual({ fromMs: PULSE_MS, untilMs })
-    const noted = voting('b', { others: new Map([['a', STARTED_MS + 3_000]]) })
+    const noted = ['b', 'c'].map((name) => voting(name, { others: new Map([['a', STARTED_MS + 3_000]]) }))
     const unseen = restarted('a')
-    expect(lossWindowOf(unseen, view(unseen, noted))).toEqual({ fromMs: PULSE_MS, untilMs })
+    expect(lossWindowOf(unseen, view(unseen, ...noted))).toEqual({ fromMs: PULSE_MS, untilMs })
   })
 
   test.for<[string, Setting]>([
@@ -229,8 +244,8 @@ describe('of five nodes, at every instant two may be silent or have forgotten it
       'two volumes were set back at once',
       'closed',
       [
-        restarted('b', { notedPulseMs: PULSE_MS + 50_000 }),
-        restarted('c', { notedPulseMs: PULSE_MS + 50_000 }),
+        restarted('b', { heardPulseMs: PULSE_MS + 50_000 }),
+        restarted('c', { heardPulseMs: PULSE_MS + 50_000 }),
         voting('d'),
         voting('e'),
       ],

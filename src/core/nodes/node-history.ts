@@ -1,0 +1,350 @@
+/**
+ * What is known of each node, by whom, and the one question to it: may the node vote, and if not, why, and what ends that?
+ *
+ * An epoch names the run of a process and its incarnation (its nonce). It is data, so it can stand where the node has forgotten: after
+ * an eviction, under data of before (a volume, a virtual machine restored with its memory, a replication), on a server that was out of
+ * use, or on one of two servers that are used under one name. Each of these shows in what is kept here:
+ *
+ *   own       what this process saw of the node itself: its incarnations, its write counter, its newest heartbeat. It counts alone
+ *   hearsay   what other nodes note of it. It counts where two of them say so, and as far as it is possible (`hearsay.ts`)
+ *   itself    what the node says of itself. It counts for itself alone
+ *
+ * A node that says what is not possible, and that no other says, loses its own vote, while a majority of others votes.
+ *
+ * Owns these judgements and the memory for them, of one process. `clock-jumps.ts` judges jumps, `continuity.ts` restarts.
+ */
+
+import { PULSE_EVERY_MS, type Pulse } from './continuity.ts'
+import { DUPLICATE_BEATS, type DuplicateServer, DuplicateServers, yieldsTo } from './duplicate-server.ts'
+import {
+  enrolledAtNodeMs,
+  hasEvictedSince,
+  isEnrolled,
+  type Lineage,
+  LONGEST_QUARANTINE_MS,
+  lineageIn,
+  type Membership,
+  nonceIn,
+  wasReplicaSince,
+} from './enrolment-rules.ts'
+import { ANY, type Claim, Hearsay } from './hearsay.ts'
+
+/** The write counters of heartbeats: each is counted with it, and under one epoch the counter only grows, whatever clocks do. */
+export type Counters = {
+  /** 0 where none was written. */
+  readonly own: number
+  /** By the name of another node: the nonce of its epoch, `:`, and its counter. */
+  readonly others: ReadonlyMap<string, string>
+}
+
+export type EpochShown = {
+  readonly runId: string
+  readonly epoch: string | undefined
+  readonly role: string
+  readonly lineage: Lineage
+  /** Since its process started, or since its counters were reset. */
+  readonly evictedKeys: number
+}
+
+type Heartbeat = { readonly pulse: Pick<Pulse, 'runId' | 'nodeMs' | 'others'> | undefined }
+export type Shown = Membership & EpochShown & Heartbeat & { readonly counters: Counters | undefined }
+
+/** Why a node may not go on voting under the epoch that it shows. */
+export type Doubt =
+  | 'evicted'
+  | 'replica'
+  | 'old_epoch'
+  | 'set_back'
+  | 'stale_incarnation'
+  | 'duplicate_server'
+  | 'impossible_claim'
+  | 'clock_jump'
+
+export type Verdict = { readonly doubt: Doubt; readonly reason: string }
+
+/** In words. What ends it is that the node is enrolled anew, where they say nothing else. */
+export const DOUBTS: Readonly<Record<Exclude<Doubt, 'clock_jump' | 'impossible_claim'>, string>> = {
+  evicted: 'it has evicted keys',
+  replica: 'it was a replica of another server, whose data may lack what it had promised',
+  old_epoch: 'its data were set back: it has an epoch of before',
+  set_back: 'its data were set back',
+  stale_incarnation: 'its name has led to another server since, and what was recorded there it lacks',
+  duplicate_server:
+    'its name leads to two servers: sidecars use another one under it as well. Stop the one that is not the node',
+}
+
+/** Notes of a node that was just enrolled are on their way for a second or two. */
+const NOTED_WITHIN_MS = 3_000
+
+/** Heartbeats beside those that are due, each for a name or a setting that was changed. */
+const BEATS_BESIDE = 100
+
+/** A note of a heartbeat that is further ahead than this, and than clocks may be apart, is of no clock of this cluster. */
+const FUTURE_MS = 10_000
+
+type Incarnation = {
+  readonly epoch: string | undefined
+  readonly sinceMonoMs: number
+  readonly lineage: Lineage
+  readonly evictedKeys: number
+}
+
+type Own = {
+  incarnation: Incarnation | undefined
+  /** Epochs that others have replaced, or that were taken away. Enrolments are few, as of all that follows. */
+  readonly past: Set<string>
+  /** By nonce: the largest counter that was seen, and the newest heartbeat. */
+  readonly counters: Map<string, Claim>
+  readonly used: Map<string, number>
+  /** Of the epoch at the last look; undefined where it does not vote. */
+  nonce: string | undefined
+}
+
+/** When a node was looked at, and what else is known then. */
+export type Looked = {
+  /** What became known later may be later than what the node showed. */
+  readonly sentMonoMs: number
+  readonly receivedMonoMs: number
+  /** A majority votes without it. */
+  readonly othersVote: boolean
+}
+
+export class NodeHistory {
+  readonly #toleratedStepMs: number
+  readonly #own = new Map<string, Own>()
+  /** By nonce: counters, and the heartbeats until which each was in use. */
+  readonly #counters = new Hearsay()
+  readonly #used = new Hearsay()
+  readonly #heartbeats: Hearsay
+  readonly #duplicates = new DuplicateServers()
+
+  /** @param heartbeats what nodes note of each other's newest ones (`continuity-memory.ts`) */
+  constructor(toleratedStepMs: number, heartbeats = new Hearsay()) {
+    this.#toleratedStepMs = toleratedStepMs
+    this.#heartbeats = heartbeats
+  }
+
+  /** The epoch at the last look, and since when it is known. */
+  seen(name: string): Pick<Incarnation, 'epoch' | 'sinceMonoMs'> | undefined {
+    return this.#own.get(name)?.incarnation
+  }
+
+  /** By the incarnations of the node alone: for one that speaks under another name than here. */
+  sawEpoch(name: string, shown: EpochShown, nowMonoMs: number): Verdict | undefined {
+    const own = this.#of(name)
+    const { epoch, role, lineage, evictedKeys } = shown
+    const before = own.incarnation?.epoch === epoch ? own.incarnation : undefined
+    if (before === undefined && own.incarnation?.epoch !== undefined) own.past.add(own.incarnation.epoch)
+    const {
+      sinceMonoMs = nowMonoMs,
+      lineage: first = lineage,
+      evictedKeys: evictedBefore = evictedKeys,
+    } = before ?? {}
+    // A counter that was reset counts on from there.
+    own.incarnation = {
+      epoch,
+      sinceMonoMs,
+      lineage: first,
+      evictedKeys: Math.min(evictedBefore, evictedKeys),
+    }
+    if (epoch === undefined) return undefined
+    // In this run, and it has not voted in it: what it had when it was started again is not what it shows.
+    if (!isEnrolled(shown)) return evictedKeys > 0 ? verdict('evicted') : undefined
+    if (role !== 'master' || wasReplicaSince(lineageIn(epoch) ?? first, lineage)) return verdict('replica')
+    if (own.past.has(epoch)) return verdict('old_epoch')
+    return hasEvictedSince(evictedBefore, evictedKeys) ? verdict('evicted') : undefined
+  }
+
+  /** A node was looked at. @returns why it may not vote under the epoch that it shows; undefined: nothing shows it */
+  saw(name: string, shown: Shown, looked: Looked): Verdict | undefined {
+    const forgot = this.sawEpoch(name, shown, looked.receivedMonoMs)
+    const own = this.#of(name)
+    const nonce = isEnrolled(shown) && shown.epoch !== undefined ? nonceIn(shown.epoch) : undefined
+    own.nonce = nonce
+    this.#duplicates.saw(name, nonce ?? `waiting ${shown.runId}`, looked.receivedMonoMs)
+    const pulseMs = pulseOf(shown)
+    if (nonce !== undefined && pulseMs !== undefined && pulseMs <= this.#futureMs(shown))
+      raise(own.used, nonce, pulseMs)
+    const ownLie = this.#ownLie(own, shown, looked.receivedMonoMs)
+    const lie = this.#hear(name, shown, looked.receivedMonoMs) ?? ownLie
+    if (forgot !== undefined) return forgot
+    if (lie !== undefined && nonce !== undefined && looked.othersVote) {
+      this.#disbelieve(name)
+      const reason = `it says what cannot be: ${lie}. Find out what wrote to it`
+      return { doubt: 'impossible_claim', reason }
+    }
+    if (this.isStale(name, shown)) {
+      own.used.clear()
+      this.#used.forget(name)
+      return verdict('stale_incarnation')
+    }
+    if (nonce === undefined || shown.counters === undefined || ownLie !== undefined) return undefined
+    const isSetBack = this.#wasSetBack(name, own, nonce, shown, looked)
+    this.#count(own, nonce, shown.counters.own, looked.receivedMonoMs)
+    if (isSetBack) return verdict('set_back')
+    const other = this.duplicateOf(name, looked.receivedMonoMs)
+    return other?.lives === true && yieldsTo(nonce, other.nonce) ? verdict('duplicate_server') : undefined
+  }
+
+  /** Its heartbeat was written under that epoch. */
+  wrote(name: string, epoch: string, counter: number, nowMonoMs: number): void {
+    this.#count(this.#of(name), nonceIn(epoch), counter, nowMonoMs)
+  }
+
+  /** What other nodes may note of it: what was seen here, or is believed. Undefined where nothing is known of its last enrolment. */
+  noteOf(name: string): string | undefined {
+    const own = this.#own.get(name)
+    if (own?.nonce === undefined) return undefined
+    const [seen, heard] = [own.counters.get(own.nonce), this.#counters.believed(name, own.nonce)]
+    const counter = Math.max(seen?.value ?? 0, heard?.value ?? 0)
+    return counter === 0 ? undefined : `${own.nonce}:${counter}`
+  }
+
+  /**
+   * Whether a node's note about another one is so old, or about so different an incarnation, that it must be written even though
+   * nobody else's note of this moment is: two servers behind one name are known by such notes alone.
+   */
+  isBehind(name: string, noted: string | undefined): boolean {
+    const note = this.noteOf(name)
+    if (note === undefined) return false
+    const [[nonce, counter], [itsNonce, itsCounter]] = [splitNote(note), splitNote(noted ?? '')]
+    return nonce !== itsNonce || !(itsCounter > counter - DUPLICATE_BEATS)
+  }
+
+  /**
+   * Whether another incarnation of this name was in use long after this one had its last heartbeat: a change of DNS that was taken
+   * back while the first server still ran. That a note still stands says nothing: where the list of nodes is changed each node gets
+   * another epoch, and the others note the one of before until a sidecar has seen both.
+   */
+  isStale(name: string, shown: Membership & Heartbeat): boolean {
+    const pulseMs = pulseOf(shown)
+    if (pulseMs === undefined || shown.epoch === undefined) return false
+    const nonce = nonceIn(shown.epoch)
+    const marginMs = NOTED_WITHIN_MS + 2 * this.#toleratedStepMs
+    const lastMs = Math.max(pulseMs, enrolledAtNodeMs(shown.epoch) ?? 0) + marginMs
+    const used = this.#own.get(name)?.used ?? new Map<string, number>()
+    return [...new Set([...used.keys(), ...this.#used.topicsOf(name)])].some((other) => {
+      const heardMs = this.#used.believed(name, other)?.value ?? 0
+      return other !== nonce && Math.max(used.get(other) ?? 0, heardMs) > lastMs
+    })
+  }
+
+  /** Another server that is used under its name; undefined where none was seen. */
+  duplicateOf(name: string, nowMonoMs: number): DuplicateServer | undefined {
+    return this.#duplicates.of(name, nowMonoMs)
+  }
+
+  /** What was made of a server that no longer lives need not be made again. */
+  outlived(name: string): void {
+    this.#duplicates.forget(name)
+  }
+
+  /** A node speaks of the others. @returns what of that is not possible, and only this node says */
+  #hear(by: string, shown: Shown, nowMonoMs: number): string | undefined {
+    const lies: string[] = []
+    const futureMs = this.#futureMs(shown)
+    const pulseMs = pulseOf(shown)
+    const { quarantineMs = 0 } = shown.cluster ?? {}
+    if (!(quarantineMs <= LONGEST_QUARANTINE_MS)) lies.push(`a quarantine of ${quarantineMs} ms`)
+    for (const [about, ms] of shown.pulse?.others ?? [])
+      if (!(ms <= futureMs) && !this.#heartbeats.isSaidBesides(by, about, ANY, futureMs))
+        lies.push(`a heartbeat of ${about} that is to come`)
+    for (const [about, note] of shown.counters?.others ?? []) {
+      const [nonce, counter] = splitNote(note)
+      if (!(counter > 0)) continue
+      this.#counters.heard(by, about, nonce, counter, nowMonoMs)
+      const possible = this.#possible(this.#own.get(about), nonce, shown.nodeMs, nowMonoMs)
+      if (counter > possible) {
+        if (!this.#counters.isSaidBesides(by, about, nonce, possible))
+          lies.push(`${counter} heartbeats of ${about}`)
+        continue
+      }
+      const heardMs = shown.pulse?.others.get(about)
+      if (pulseMs !== undefined && heardMs !== undefined && Math.min(pulseMs, heardMs) <= futureMs)
+        this.#used.heard(by, about, nonce, Math.min(pulseMs, heardMs), nowMonoMs)
+      this.#duplicates.noted(by, about, nonce, counter, nowMonoMs)
+    }
+    return lies[0]
+  }
+
+  #futureMs({ nodeMs }: Shown): number {
+    return nodeMs + FUTURE_MS + 2 * this.#toleratedStepMs
+  }
+
+  /** How many heartbeats an incarnation can have had: by what was seen of it here, or by the time since its enrolment. */
+  #possible(own: Own | undefined, nonce: string, nodeMs: number, nowMonoMs: number): number {
+    // None has had more than since 1970.
+    const ever = nodeMs / PULSE_EVERY_MS
+    if (own?.nonce !== nonce || own.incarnation?.epoch === undefined) return ever
+    const sinceMs = nodeMs - (enrolledAtNodeMs(own.incarnation.epoch) ?? 0)
+    const byTime = BEATS_BESIDE + (2 * Math.max(0, sinceMs)) / PULSE_EVERY_MS
+    // All clocks may have been ahead when it was enrolled, and right now: then its own counter says more.
+    return Math.min(ever, Math.max(byTime, grown(own.counters.get(nonce), nowMonoMs)))
+  }
+
+  /** What its own counter says that is not possible, since it was seen last. */
+  #ownLie(own: Own, { counters, nodeMs }: Shown, nowMonoMs: number): string | undefined {
+    const { nonce } = own
+    if (nonce === undefined) return undefined
+    const isKnown = own.counters.has(nonce)
+    const possible = this.#possible(isKnown ? own : undefined, nonce, nodeMs, nowMonoMs)
+    const count = counters?.own ?? 0
+    return count > possible ? `${count} heartbeats of its own` : undefined
+  }
+
+  #wasSetBack(name: string, own: Own, nonce: string, shown: Shown, looked: Looked): boolean {
+    const possible = this.#possible(own, nonce, shown.nodeMs, looked.receivedMonoMs)
+    const known = [own.counters.get(nonce), this.#counters.believed(name, nonce, possible)]
+    return known.some(
+      (claim) =>
+        claim !== undefined &&
+        claim.sinceMonoMs < looked.sentMonoMs &&
+        (shown.counters?.own ?? 0) < claim.value,
+    )
+  }
+
+  #count(own: Own, nonce: string, counter: number, sinceMonoMs: number): void {
+    // 0 is no heartbeat, and NaN no number.
+    if (counter > (own.counters.get(nonce)?.value ?? 0))
+      own.counters.set(nonce, { value: counter, sinceMonoMs })
+  }
+
+  #disbelieve(name: string): void {
+    for (const claims of [this.#counters, this.#used, this.#heartbeats, this.#duplicates])
+      claims.disbelieve(name)
+  }
+
+  #of(name: string): Own {
+    const known = this.#own.get(name)
+    if (known !== undefined) return known
+    const [past, counters, used] = [new Set<string>(), new Map<string, Claim>(), new Map<string, number>()]
+    const own: Own = { incarnation: undefined, past, counters, used, nonce: undefined }
+    this.#own.set(name, own)
+    return own
+  }
+}
+
+function verdict(doubt: keyof typeof DOUBTS): Verdict {
+  return { doubt, reason: DOUBTS[doubt] }
+}
+
+/** Four times as fast as heartbeats are due: by a clock that is right. */
+function grown(claim: Claim | undefined, nowMonoMs: number): number {
+  if (claim === undefined) return 0
+  return claim.value + BEATS_BESIDE + (4 * Math.max(0, nowMonoMs - claim.sinceMonoMs)) / PULSE_EVERY_MS
+}
+
+function raise(values: Map<string, number>, key: string, value: number): void {
+  values.set(key, Math.max(values.get(key) ?? 0, value))
+}
+
+/** The nonce and the counter of a note; NaN where there is no number. */
+export function splitNote(note: string): readonly [nonce: string, counter: number] {
+  const end = note.lastIndexOf(':')
+  return [note.slice(0, end), Number(note.slice(end + 1))]
+}
+
+/** The newest heartbeat of the run that votes; undefined where it has none: nothing says when it was used. */
+export function pulseOf(shown: Membership & Heartbeat): number | undefined {
+  return isEnrolled(shown) && shown.pulse?.runId === shown.runId ? shown.pulse.nodeMs : undefined
+}

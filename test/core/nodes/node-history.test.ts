@@ -1,0 +1,399 @@
+import { describe, expect, test } from 'vitest'
+import { DUPLICATE_BEATS, hasOutlived } from '../../../src/core/nodes/duplicate-server.ts'
+import { Hearsay } from '../../../src/core/nodes/hearsay.ts'
+import { NodeHistory, type Shown } from '../../../src/core/nodes/node-history.ts'
+
+/** Nodes were enrolled a day before the looks begin. */
+const ENROLLED_MS = 1_790_000_000_000
+const BEGAN_MS = ENROLLED_MS + 86_400_000
+const EPOCH = `1:run:n1:${ENROLLED_MS}:0`
+
+type Look = Partial<Omit<Shown, 'counters'>> & {
+  readonly own?: number
+  /** What it notes of others: nonce and counter. */
+  readonly notes?: Readonly<Record<string, string>>
+  /** And their heartbeats. */
+  readonly of?: Readonly<Record<string, number>>
+  readonly atMs?: number
+  readonly othersVote?: boolean
+}
+
+/** By one process, of nodes that are called by letters; each look takes 2 ms. */
+function watch() {
+  const heartbeats = new Hearsay()
+  const history = new NodeHistory(1_000, heartbeats)
+  let nowMs = 0
+  const look = (
+    name: string,
+    { own = 0, notes = {}, of, atMs = nowMs + 10, othersVote = true, ...more }: Look = {},
+  ) => {
+    nowMs = atMs
+    const nodeMs = BEGAN_MS + atMs
+    const others = new Map(Object.entries(of ?? {}))
+    for (const [other, ms] of others) heartbeats.heard(name, other, '', ms, atMs)
+    const shown: Shown = {
+      runId: 'run',
+      nodeMs,
+      epoch: EPOCH,
+      quarantine: undefined,
+      cluster: undefined,
+      role: 'master',
+      lineage: '0',
+      evictedKeys: 0,
+      pulse: of === undefined ? undefined : { runId: 'run', nodeMs, others },
+      counters: { own, others: new Map(Object.entries(notes)) },
+      ...more,
+    }
+    return history.saw(name, shown, { sentMonoMs: atMs - 2, receivedMonoMs: atMs, othersVote })?.doubt
+  }
+  return { history, look }
+}
+
+describe('the incarnation of a node', () => {
+  const PROMOTED = 'c0ffee'
+  const LATER = { epoch: `1:run:n2:${ENROLLED_MS + 1}:0` }
+  const OLDER = { epoch: '1:run:n1:1000' }
+
+  test.each<[what: string, looks: readonly Look[], why: readonly unknown[]]>([
+    ['that goes on', [{}, {}], [undefined, undefined]],
+    ['that is a replica', [{}, { role: 'slave' }], [undefined, 'replica']],
+    ['that was a replica between two looks', [{}, { lineage: PROMOTED }], [undefined, 'replica']],
+    ['that was a replica before the first look', [{ lineage: PROMOTED }], ['replica']],
+    [
+      'that was one before its enrolment',
+      [{ epoch: `1:run:n1:1:${PROMOTED}`, lineage: PROMOTED }],
+      [undefined],
+    ],
+    ['that has freed what it kept for replicas', [{ epoch: `1:run:n1:1:${PROMOTED}` }], [undefined]],
+    ['that was a replica once more', [{ epoch: '1:run:n1:1:beef', lineage: PROMOTED }], ['replica']],
+    ['whose epoch does not say its lineage', [{ ...OLDER, lineage: PROMOTED }], [undefined]],
+    [
+      'whose epoch does not say it, and that was a replica between two looks',
+      [OLDER, { ...OLDER, lineage: PROMOTED }, { ...OLDER, lineage: PROMOTED }],
+      [undefined, 'replica', 'replica'],
+    ],
+    ['that is enrolled anew', [{}, { epoch: undefined }, LATER], [undefined, undefined, undefined]],
+    ['that shows the epoch of before again', [{}, LATER, {}], [undefined, undefined, 'old_epoch']],
+    [
+      'that shows one again that was taken away',
+      [{}, { epoch: undefined }, {}],
+      [undefined, undefined, 'old_epoch'],
+    ],
+    [
+      'that was restarted with the data of before',
+      [{}, LATER, { runId: 'run2' }, { runId: 'run2', role: 'slave' }],
+      [undefined, undefined, undefined, undefined],
+    ],
+    ['that evicted since it was restarted with its data', [{ runId: 'run2', evictedKeys: 1 }], ['evicted']],
+    ['that evicted before, and has no epoch', [{ epoch: undefined, evictedKeys: 1 }], [undefined]],
+    ['that evicted before', [{ evictedKeys: 7 }, { evictedKeys: 7 }], [undefined, undefined]],
+    ['that evicts', [{ evictedKeys: 7 }, { evictedKeys: 8 }], [undefined, 'evicted']],
+    [
+      'whose counters were reset',
+      [{ evictedKeys: 7 }, { evictedKeys: 0 }, {}],
+      [undefined, undefined, undefined],
+    ],
+    ['that evicts after a reset', [{ evictedKeys: 7 }, { evictedKeys: 3 }], [undefined, 'evicted']],
+    [
+      'that evicts some time after a reset',
+      [{ evictedKeys: 7 }, { evictedKeys: 0 }, { evictedKeys: 3 }],
+      [undefined, undefined, 'evicted'],
+    ],
+  ])('a node %s', (_, looks, why) => {
+    const { look } = watch()
+    expect(looks.map((more) => look('a', more))).toEqual(why)
+  })
+
+  test('an epoch is known since it was first seen', () => {
+    const { history, look } = watch()
+    expect(history.seen('a')).toBeUndefined()
+    look('a', { atMs: 5 })
+    look('a', { atMs: 6 })
+    expect(history.seen('a')).toMatchObject({ epoch: EPOCH, sinceMonoMs: 5 })
+    look('a', { ...LATER, atMs: 7 })
+    expect(history.seen('a')).toMatchObject({ ...LATER, sinceMonoMs: 7 })
+  })
+})
+
+describe('the write counter of a node', () => {
+  const counts = (...own: readonly number[]) => {
+    const { look } = watch()
+    return own.map((one) => look('a', { own: one }))
+  }
+
+  test('a node that shows a smaller counter than before was set back', () => {
+    expect(counts(5, 5, 8, 7)).toEqual([undefined, undefined, undefined, 'set_back'])
+    expect(counts(1, 0)).toEqual([undefined, 'set_back'])
+  })
+
+  test('a node that shows less than this process wrote was set back', () => {
+    const { history, look } = watch()
+    look('a', { own: 3, atMs: 2 })
+    history.wrote('a', EPOCH, 4, 5)
+    expect(look('a', { own: 3 })).toBe('set_back')
+  })
+
+  test.each<[what: string, noted: readonly string[], own: number, setBack: boolean]>([
+    ['two nodes noted', ['n1:9', 'n1:9'], 8, true],
+    ['one node noted', ['n1:9'], 8, false],
+    ['one node noted, and another one less', ['n1:9', 'n1:8'], 8, false],
+    ['two nodes noted, each another', ['n1:20', 'n1:9'], 8, true],
+    ['two nodes noted of another incarnation', ['n0:50', 'n0:50'], 8, false],
+    ['two nodes noted, which is not possible', ['n1:9000000000000000', 'n1:9000000000000000'], 8, false],
+    ['nobody noted', ['', 'n1', 'n1:', 'n1:x', ':', 'n1:-3'], 0, false],
+  ])('of a node that shows less than what %s', (_, noted, own, setBack) => {
+    const { look } = watch()
+    for (const [at, note] of noted.entries()) look(`other ${at}`, { notes: { a: note } })
+    expect(look('a', { own })).toBe(setBack ? 'set_back' : undefined)
+  })
+
+  test('what others noted while a look was under way proves nothing about it', () => {
+    const { look } = watch()
+    for (const other of ['b', 'c']) look(other, { notes: { a: 'n1:9' }, atMs: 12 })
+    expect([look('a', { own: 8, atMs: 13 }), look('a', { own: 8, atMs: 22 })]).toEqual([
+      undefined,
+      'set_back',
+    ])
+  })
+
+  test('counters of another incarnation, and of another node under the same nonce, prove nothing', () => {
+    const { look } = watch()
+    const next = { epoch: `1:run:n2:${ENROLLED_MS + 1}:0` }
+    expect([look('a', { own: 9 }), look('b', { own: 1 }), look('a', { own: 1, ...next })]).toEqual([
+      undefined,
+      undefined,
+      undefined,
+    ])
+  })
+
+  test('noted is what was seen here, or what two nodes say, of the last incarnation', () => {
+    const { history, look } = watch()
+    expect(history.noteOf('a')).toBeUndefined()
+    look('a', { own: 0 })
+    expect(history.noteOf('a')).toBeUndefined()
+    look('a', { own: 4 })
+    expect(history.noteOf('a')).toBe('n1:4')
+    look('b', { notes: { a: 'n1:9' } })
+    expect(history.noteOf('a')).toBe('n1:4')
+    look('c', { notes: { a: 'n1:7' } })
+    expect(history.noteOf('a')).toBe('n1:7')
+    expect(['n1:2', 'n1:3', 'n0:9', undefined].map((note) => history.isBehind('a', note))).toEqual([
+      true,
+      false,
+      true,
+      true,
+    ])
+    look('a', { own: 5, epoch: `1:run:n2:${ENROLLED_MS + 1}:0` })
+    expect(history.noteOf('a')).toBe('n2:5')
+  })
+})
+
+describe('a node that says what is not possible', () => {
+  const HUGE = 9_000_000_000_000_000
+
+  test.each([3, 5, 7, 9])('of %i nodes takes no vote of another, and is itself the one without', (count) => {
+    const names = Array.from('abcdefghi').slice(0, count)
+    const { history, look } = watch()
+    for (const name of names) look(name, { own: 100 })
+    const lies = Object.fromEntries(names.slice(1).map((name) => [name, `n1:${HUGE}`]))
+    expect(look('a', { own: 100, notes: lies })).toBe('impossible_claim')
+    for (let round = 0; round < 5; round += 1)
+      expect(names.slice(1).map((name) => look(name, { own: 101 + round }))).toEqual(
+        names.slice(1).map(() => undefined),
+      )
+    for (const name of names.slice(1)) expect(history.noteOf(name)).toBe('n1:105')
+  })
+
+  test.each<[what: string, said: Look]>([
+    ['more heartbeats of another node than there has been time for', { notes: { b: 'n1:400000' } }],
+    ['more of an incarnation that nobody knows than since 1970', { notes: { b: `n9:${HUGE}` } }],
+    ['a heartbeat that is to come', { of: { b: BEGAN_MS + 60_000 } }],
+    ['more of its own than there has been time for', { own: 400_000 }],
+    ['a quarantine that no sidecar can ask for', { cluster: { id: 'c1', quarantineMs: 315_360_000_000 } }],
+    ['a quarantine that is no number', { cluster: { id: 'c1', quarantineMs: Number.NaN } }],
+  ])('namely %s', (_, said) => {
+    const { history, look } = watch()
+    look('b', { own: 100 })
+    look('a', { own: 100 })
+    expect(look('a', { own: 101, ...said, othersVote: false })).toBeUndefined()
+    expect(look('a', { own: 101, ...said })).toBe('impossible_claim')
+    expect([look('b', { own: 101 }), history.noteOf('b')]).toEqual([undefined, 'n1:101'])
+  })
+
+  test('what two nodes say, or this process has seen, is no lie, whatever clocks show', () => {
+    const { look } = watch()
+    // All clocks were ahead when it was enrolled.
+    const ahead = { epoch: `1:run:n1:${BEGAN_MS + 3_600_000}:0` }
+    expect([
+      look('a', { own: 5_000, ...ahead }),
+      look('b', { own: 5_000, notes: { a: 'n1:5000' }, ...ahead }),
+    ]).toEqual([undefined, undefined])
+    const future = { of: { d: BEGAN_MS + 3_600_000 } }
+    look('b', { othersVote: false, own: 5_000, ...ahead, ...future })
+    expect(look('c', future)).toBeUndefined()
+  })
+})
+
+describe('a server under the name of another', () => {
+  /** A second apart: what is noted of the node under each nonce, by some nodes. */
+  function noted(by: readonly string[], ...seconds: readonly Readonly<Record<string, number>>[]) {
+    const { history, look } = watch()
+    look('a', { own: 1, atMs: 0 })
+    for (const [second, notes] of seconds.entries())
+      for (const [nonce, counter] of Object.entries(notes))
+        for (const node of by) look(node, { notes: { a: `${nonce}:${counter}` }, atMs: second * 1_000 })
+    return { history, look, other: () => history.duplicateOf('a', (seconds.length - 1) * 1_000) }
+  }
+  const counts = (from: number, seconds: number, each: number, nonce = 'n2') =>
+    Array.from({ length: seconds }, (_, second) => ({ [nonce]: from + second * each }))
+
+  test('a counter that grows on beside it, in the notes of two nodes, is that of another server', () => {
+    expect(noted(['b', 'c'], ...counts(70, 10, 1)).other()).toMatchObject({ nonce: 'n2', lives: true })
+    expect(noted(['b'], ...counts(70, 10, 1)).other()).toBeUndefined()
+  })
+
+  test('its own counter, and one that stands still, are none', () => {
+    expect(noted(['b', 'c'], ...counts(70, 20, 0)).other()).toBeUndefined()
+    expect(noted(['b', 'c'], ...counts(70, 20, 5, 'n1')).other()).toBeUndefined()
+  })
+
+  test('notes of a node that was just enrolled are still on their way', () => {
+    const last = { n2: 500 + DUPLICATE_BEATS - 1 }
+    expect(noted(['b', 'c'], { n2: 1 }, { n2: 500 }, {}, {}, {}, last).other()).toBeUndefined()
+  })
+
+  // A node whose data are of last year knows the count of then, and one of last month another: both of an enrolment that has ended.
+  test('what nodes noted at different times is no growth', () => {
+    const { history, look } = noted([], {}, {}, {}, {})
+    look('b', { notes: { a: 'n2:100' }, atMs: 10_000 })
+    look('c', { notes: { a: 'n2:90000' }, atMs: 20_000 })
+    expect(history.duplicateOf('a', 20_000)).toBeUndefined()
+    look('b', { notes: { a: `n2:${100 + DUPLICATE_BEATS}` }, atMs: 21_000 })
+    look('c', { notes: { a: `n2:${90_000 + DUPLICATE_BEATS}` }, atMs: 21_000 })
+    expect(history.duplicateOf('a', 21_000)).toMatchObject({ nonce: 'n2', lives: true })
+  })
+
+  test('a server that is heard of no more lives no more, until that is forgotten', () => {
+    const { history } = noted(['b', 'c'], ...counts(70, 10, 1))
+    expect(history.duplicateOf('a', 60_000)).toMatchObject({ nonce: 'n2', lives: false })
+    history.outlived('a')
+    expect(history.duplicateOf('a', 60_000)).toBeUndefined()
+  })
+
+  test('what is known of another node, or of the time before an enrolment, says nothing', () => {
+    const { history, look } = noted(['b', 'c'], ...counts(70, 10, 1))
+    expect(history.duplicateOf('b', 9_000)).toBeUndefined()
+    look('a', { epoch: `1:run:n3:${ENROLLED_MS}:0`, atMs: 9_000 })
+    expect(history.duplicateOf('a', 9_000)).toBeUndefined()
+  })
+
+  test('of two that vote both sides name the same one', () => {
+    const sides = [
+      ['n1', 'n2'],
+      ['n2', 'n1'],
+    ].map(([own, other]) => {
+      const { look } = watch()
+      const epoch = { epoch: `1:run:${own}:${ENROLLED_MS}:0` }
+      look('a', { own: 1, ...epoch, atMs: 0 })
+      for (let second = 0; second < 12; second += 1)
+        for (const node of ['b', 'c'])
+          look(node, { notes: { a: `${other}:${70 + second}` }, atMs: second * 1_000 })
+      return look('a', { own: 12, ...epoch, atMs: 12_000 })
+    })
+    expect(sides).toEqual(['duplicate_server', undefined])
+  })
+
+  test('a quarantine outlives the other server where it began ten seconds after the last sign of it, whoever began it', () => {
+    const outlived = (agoMs: number, waitedMs: number) =>
+      hasOutlived({ nonce: 'n2', lives: false, agoMs }, waitedMs)
+    expect([
+      outlived(9_999, 0),
+      outlived(10_000, 0),
+      outlived(55_000, 45_001),
+      outlived(55_000, 45_000),
+    ]).toEqual([false, true, false, true])
+  })
+})
+
+describe('a server that is used again after another one had its name', () => {
+  const ago = (s: number) => BEGAN_MS - s * 1_000
+  type Case = [
+    what: string,
+    noted: readonly (readonly [by: string, note: string, heardMs: number])[],
+    pulseMs: number | undefined,
+    stale: boolean,
+  ]
+
+  test.each<Case>([
+    [
+      'had its last heartbeat long before',
+      [
+        ['b', 'n2:9', ago(10)],
+        ['c', 'n2:9', ago(10)],
+      ],
+      ago(60),
+      true,
+    ],
+    ['had it long before, as one node says', [['b', 'n2:9', ago(10)]], ago(60), false],
+    [
+      'had it long before, as two say, one of them of a time to come',
+      [
+        ['b', 'n2:9', ago(10)],
+        ['c', 'n2:9', ago(-500)],
+      ],
+      ago(60),
+      false,
+    ],
+    [
+      'was merely cut off',
+      [
+        ['b', 'n1:9', ago(10)],
+        ['c', 'n1:9', ago(10)],
+      ],
+      ago(60),
+      false,
+    ],
+    [
+      'is used beside it',
+      [
+        ['b', 'n2:9', ago(10)],
+        ['c', 'n2:9', ago(10)],
+      ],
+      ago(11),
+      false,
+    ],
+    [
+      'has no heartbeat',
+      [
+        ['b', 'n2:9', ago(10)],
+        ['c', 'n2:9', ago(10)],
+      ],
+      undefined,
+      false,
+    ],
+  ])('a node that %s', (_, noted, pulseMs, stale) => {
+    const { history, look } = watch()
+    for (const [by, note, heardMs] of noted) look(by, { notes: { a: note }, of: { a: heardMs } })
+    const pulse = pulseMs === undefined ? undefined : { runId: 'run', nodeMs: pulseMs, others: new Map() }
+    const shown = { ...(pulse && { pulse }), own: 9 }
+    expect(look('a', shown)).toBe(stale ? 'stale_incarnation' : undefined)
+    // Its next enrolment is judged by what is seen from then on.
+    expect(look('a', shown)).toBeUndefined()
+    expect(look('z', shown)).toBeUndefined()
+    expect(history.duplicateOf('a', 0)).toBeUndefined()
+  })
+
+  test('what this process saw itself counts alone', () => {
+    const { look } = watch()
+    const pulse = (s: number, runId = 'run') => ({ runId, nodeMs: ago(s), others: new Map() })
+    look('a', { epoch: `1:new:n2:${ENROLLED_MS}:0`, runId: 'new', pulse: pulse(10, 'new') })
+    expect(look('a', { pulse: pulse(60) })).toBe('stale_incarnation')
+  })
+
+  test('notes of the enrolment before are on their way out', () => {
+    const { look } = watch()
+    for (const by of ['b', 'c']) look(by, { notes: { a: 'n0:9' }, of: { a: ago(55) } })
+    const pulse = { runId: 'run', nodeMs: ago(60), others: new Map() }
+    expect(look('a', { epoch: `1:run:n1:${ago(57)}:0`, pulse })).toBeUndefined()
+  })
+})
