@@ -80,10 +80,9 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
     throw cause
   }
   state.phase = 'serving'
-  parts.telemetry.start(parts.stack.probed)
   const { required } = parts.size
   parts.log.info({ addresses, nodes: parts.nodes.views(), required }, 'fencepost is serving')
-  parts.telemetry.tellUnready(watchedIn(parts, state))
+  parts.telemetry.start(parts.stack.probed, () => watchedIn(parts, state))
   return {
     addresses,
     leave: () => leave(parts, state),

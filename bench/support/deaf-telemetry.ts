@@ -12,7 +12,6 @@ export function deafTelemetry(level: string): typeof openTelemetry {
     tracing: UNTRACED,
     tracedNode: (node) => node,
     tell: () => {},
-    tellUnready: () => {},
     readiness: ({ nodes }) => ({ ready: true, reasons: [], nodes }),
     verdict: () => ({ ready: true, reasons: [], failing: new Set(), sentences: new Map(), p95Ms: undefined }),
     scrape: async () => ({ contentType: 'text/plain', text: '' }),

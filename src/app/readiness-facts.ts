@@ -22,15 +22,23 @@ export type QuorumSize = {
   readonly required: number
 }
 
-/** @param skewed names of the nodes whose clocks are off by more than tolerated; undefined if that refuses no claim */
+/** What events told. */
+export type QuorumHeard = {
+  /** Names of the nodes whose clocks are off by more than tolerated; undefined if that refuses no claim. */
+  readonly skewed: ReadonlySet<string> | undefined
+  /** Groups whose claims end without a majority, whatever their nodes are. */
+  readonly unanswered: ReadonlySet<string>
+}
+
 export function readinessFacts(
   { phase, nodes, agreed, standstills }: NodesSeen,
-  skewed: ReadonlySet<string> | undefined,
+  { skewed, unanswered }: QuorumHeard,
   { nodeCount, required }: QuorumSize,
 ): ReadinessFacts {
   const groups = groupsOf(nodes, skewed)
   const voting = Math.max(...groups.map((group) => group.voting))
   const writable = Math.max(...groups.map((group) => group.writable))
+  const lost = groups.filter(({ name, writable: able }) => able < required || unanswered.has(name))
   const clockRefusal = refusalFor(groups, voting, skewed !== undefined, { nodeCount, required })
   return {
     phase,
@@ -38,9 +46,8 @@ export function readinessFacts(
     writable,
     nodeCount,
     required,
-    ...(groups.length === 1
-      ? {}
-      : { groupsLost: groups.flatMap((group) => (group.writable < required ? [group.name] : [])) }),
+    ...(groups.length === 1 ? {} : { groupsLost: lost.map(({ name }) => name) }),
+    ...(writable >= required && lost.length === groups.length ? { unanswered: true } : {}),
     ...(agreed ? {} : { notAgreed: true }),
     standstills,
     ...(clockRefusal === undefined ? {} : { clockRefusal }),

@@ -39,7 +39,7 @@ import { encryptedNode } from '../core/nodes/encrypted-node.ts'
 import { type Placement, routeLeases, routeWaitQueues } from '../core/nodes/groups.ts'
 import { withBreaker } from '../core/nodes/node-breaker.ts'
 import { type WatchedNodes, watchNodeClocks } from '../core/nodes/node-clocks.ts'
-import { withQuorumBreaker } from '../core/nodes/quorum-breaker.ts'
+import { quorumBreaker } from '../core/nodes/quorum-breaker.ts'
 import type { NodeReply } from '../core/operator/record-view.ts'
 import { sidecarMarkIn, sidecarMarkOf } from '../core/operator/sidecar-mark.ts'
 import type { Leases, Quorum, RecordNode } from '../core/ports.ts'
@@ -70,7 +70,7 @@ export type Stack = Disposable & {
   writeBackPending(): number
   readonly waitQueues: WaitQueues
   readonly auditLog: AuditLog | undefined
-  /** Each group without its breaker and without events: for synthetic claims. */
+  /** Each group behind its breaker, without events of its claims: for synthetic claims. */
   readonly probed: readonly Leases[]
   /** For an operator's look at one record, and decisions about it. */
   readonly operated: OperatedRecords
@@ -206,15 +206,12 @@ function groupStack(
   const quorum = roundsOver(config, nodes, outside, tracedNode)
   const leases = createLeases({ ...outside, quorum, ownerMark: sidecarMarkOf(instance) })
   const inTime = withClaimDeadline(leases, { ...outside, required, lateClaims })
-  const guarded = withQuorumBreaker(inTime, {
-    ...outside,
-    ...(name === '' ? {} : { group: name }),
-    required,
-  })
+  const behindBreaker = quorumBreaker({ ...outside, ...(name === '' ? {} : { group: name }), required })
+  const guarded = behindBreaker(inTime)
   return {
     redis,
     guarded,
-    probed: createLeases({ ...outside, quorum, events: SILENT }),
+    probed: behindBreaker(createLeases({ ...outside, quorum, events: SILENT })),
     writeBack: createWriteBack(own, { ...outside, leases: guarded }),
   }
 }

@@ -9,9 +9,8 @@ import type { Config } from '../config/load.ts'
 import type { CollectedStats } from '../coordination/node-collector.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
-import { createReadinessGate, type ReadinessVerdict } from '../core/health/readiness.ts'
+import type { ReadinessVerdict } from '../core/health/readiness.ts'
 import { refusesWrites } from '../core/health/takes-writes.ts'
-import { placeOf } from '../core/node-status.ts'
 import type { Leases, RecordNode } from '../core/ports.ts'
 import type { SagaBacklog } from '../core/saga-admin.ts'
 import { type Tracing, UNTRACED } from '../core/tracing.ts'
@@ -27,9 +26,8 @@ import { recordNodeStats } from '../observe/node-stats-gauges.ts'
 import { recordSagaBacklog } from '../observe/saga-gauges.ts'
 import { type NamingVariables, serviceNameOf } from '../observe/service-name.ts'
 import { identityRules } from './identity-rules.ts'
-import { watchQuorum } from './quorum-watch.ts'
-import { type NodesSeen, readinessFacts } from './readiness-facts.ts'
-import { startReadinessTimers } from './readiness-timers.ts'
+import { watchReadiness } from './readiness.ts'
+import type { NodesSeen } from './readiness-facts.ts'
 
 export type TelemetryEnvironment = {
   readonly version: string
@@ -72,11 +70,9 @@ export type Telemetry = AsyncDisposable & {
   readiness(watched: Watched): Readiness
   /** What readiness is made of. */
   verdict(watched: Watched): ReadinessVerdict
-  /** Where this sidecar is not ready, the log says why. A start without a majority changes no node's state, so no event tells of it. */
-  tellUnready(watched: Watched): void
   scrape(watched: Watched, accept: string | undefined): Promise<{ contentType: string; text: string }>
-  /** Starts evaluations, and synthetic claims while real ones are too few. */
-  start(groups: readonly Pick<Leases, 'claim' | 'release'>[]): void
+  /** The sidecar serves: starts evaluations, and synthetic claims while real ones are too few. */
+  start(groups: readonly Pick<Leases, 'claim' | 'release'>[], watched: () => Watched): void
 }
 
 export async function openTelemetry(config: Config, environment: TelemetryEnvironment): Promise<Telemetry> {
@@ -99,9 +95,8 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
   const log = createLog({ level: config.logLevel, instance, target: logTo, onLost: () => notTaken.add(1) })
   const traces = config.tracing ? await openTraces(config, environment, log) : undefined
   const traced = traces === undefined ? [] : [traces.subscriber]
-  const gate = createReadinessGate({ ...config, quorumGate: quorumGateOf(config) }, { clock, random })
-  /** Nodes whose clocks are off by more than tolerated. */
-  const skewed = new Set<string>()
+  const size = { nodeCount, required }
+  const watch = watchReadiness(config, { instance, nodeNames, size, log, clock, random })
   const subscribers: Subscriber[] = [
     logEvents(log, {
       nodeCount,
@@ -112,42 +107,20 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     }),
     countEvents(metrics, required, () => traces?.active()?.traceId),
     ...traced,
-    watchQuorum(nodeNames, { nodeCount, required }, gate.quorum, config.redisNodes.kind !== 'embedded'),
-    (event) => {
-      // Without a round no command was sent, so the claim says nothing of the nodes.
-      if (event.kind === 'claim_ended' && event.rounds > 0)
-        gate.observe(event.durationMs, event.result === 'unavailable' ? 'unavailable' : undefined)
-      if (event.kind === 'node_state' || event.kind === 'clock_stepped') gate.disturbed()
-      if (event.kind !== 'clock_offset') return
-      if (event.skewed) skewed.add(event.node)
-      else skewed.delete(event.node)
-    },
+    watch.saw,
   ]
   const events = fanOut(subscribers, (cause) => log.error({ err: cause }, 'a subscriber failed'))
-
-  const verdict = (watched: Watched): ReadinessVerdict =>
-    gate.verdict(readinessFacts(watched, config.clockEnforce ? skewed : undefined, { nodeCount, required }))
-  let readinessTimers: Disposable | undefined
-
   return {
     log,
     events,
     tracing: traces ?? UNTRACED,
     tracedNode: (node) => (traces !== undefined && config.traceNodeSpans ? traces.tracedNode(node) : node),
     tell: (subscriber) => void subscribers.push(subscriber),
-    verdict,
+    verdict: watch.verdict,
     readiness: (watched) => {
-      const { ready, reasons, p95Ms } = verdict(watched)
+      const { ready, reasons, p95Ms } = watch.verdict(watched)
       const p95 = p95Ms === undefined ? {} : { acquireP95Ms: Math.round(p95Ms * 10) / 10 }
       return { ready, reasons, ...p95, nodes: watched.nodes }
-    },
-    tellUnready: (watched) => {
-      const { ready, reasons } = verdict(watched)
-      if (ready) return
-      const nodes = watched.nodes.flatMap(({ state, reason, ...node }) =>
-        reason === undefined ? [] : [`${placeOf(node)} is ${state}: ${reason}`],
-      )
-      log.error([...reasons, ...nodes].join('; '))
     },
     scrape: (watched, accept) => {
       const nodes = watched.nodes.map((view) => ({
@@ -157,18 +130,16 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
         down: view.state === 'down',
         refusesWrites: refusesWrites(view),
       }))
-      recordStanding(metrics, { ...watched, nodes, readiness: verdict(watched) })
+      recordStanding(metrics, { ...watched, nodes, readiness: watch.verdict(watched) })
       recordSagaBacklog(metrics.sagas, watched.sagas)
       recordNodeStats(metrics.nodeStats, watched.nodeStats)
       recordCertificates(metrics.certificates, watched.certificates)
       recordIdentity(metrics.identity, identity, watched.clusterIds)
       return metrics.exposition(accept)
     },
-    start: (groups) => {
-      readinessTimers = startReadinessTimers(gate, groups, config, { instance, clock, random, events })
-    },
+    start: (groups, watched) => watch.start(groups, watched, events),
     [Symbol.asyncDispose]: async () => {
-      readinessTimers?.[Symbol.dispose]()
+      watch[Symbol.dispose]()
       await traces?.[Symbol.asyncDispose]()
     },
   }
@@ -179,13 +150,6 @@ function leasesOf({ routes }: Config): ReadonlyMap<string, number> {
   return new Map(
     routes.flatMap((route) => (route.mode === 'bypass' ? [] : [[route.name, route.leaseMs] as const])),
   )
-}
-
-/** No request reaches an unready pod, also none that goes on without a quorum. */
-function quorumGateOf({ quorumGate, routes }: Pick<Config, 'quorumGate' | 'routes'>): 'enforce' | 'report' {
-  if (quorumGate !== 'auto') return quorumGate
-  const goesOn = routes.some((route) => route.mode !== 'bypass' && route.onQuorumLoss !== 'fail-closed')
-  return goesOn ? 'report' : 'enforce'
 }
 
 /** The SDK takes a third of a second to load: only where it is used. */

@@ -26,6 +26,7 @@ export type Standing = {
   readonly writeBackPending: number
   readonly sweeping: SweepingNow | undefined
   readonly readiness: {
+    readonly ready: boolean
     readonly failing: ReadonlySet<ReadinessReason>
     readonly p95Ms: number | undefined
   }
@@ -181,6 +182,7 @@ export function recordStanding(metrics: Metrics, standing: Standing): void {
   metrics.sweeping.set(sweeping === undefined ? Number.NaN : Number(sweeping.leading))
   metrics.sweeperElected.set(sweeping === undefined ? Number.NaN : Number(sweeping.filled))
   metrics.orphansOpen.set(sweeping?.orphansOpen ?? Number.NaN)
+  metrics.ready.set(readiness.ready ? 1 : 0)
   for (const reason of READINESS_REASONS)
     metrics.readinessFailing.set({ reason }, readiness.failing.has(reason) ? 1 : 0)
   metrics.readinessP95.set((readiness.p95Ms ?? Number.NaN) / 1000)

@@ -283,6 +283,7 @@ function outcomeMetrics({ counter, counterBy }: Kinds) {
 
 function readinessMetrics({ counterBy, gauge }: Kinds) {
   return {
+    ready: gauge('fencepost_ready', '1 while `/readyz` answers 200.', {}),
     readinessFailing: gauge(
       'fencepost_readiness_failing',
       '1 for each reason why the sidecar is not ready, or would not be where it is only reported.',

@@ -51,7 +51,6 @@ async function idlePod(env: Record<string, string> = {}) {
       return took({ kind: nodes.released })
     },
   } as unknown as Pick<Leases, 'claim' | 'release'>
-  telemetry.start([leases])
   const watched: Watched = {
     phase: 'serving',
     nodes: ['a', 'b', 'c'].map((name) => ({ name, state: 'voting' }) as Watched['nodes'][number]),
@@ -67,6 +66,7 @@ async function idlePod(env: Record<string, string> = {}) {
     writeBackPending: 0,
     sweeping: undefined,
   }
+  telemetry.start([leases], () => watched)
   const readiness = () => telemetry.readiness(watched)
   const synthetic = async (result: string) =>
     seriesOf((await telemetry.scrape(watched, undefined)).text).get(

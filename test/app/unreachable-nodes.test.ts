@@ -71,6 +71,6 @@ test('a start without a majority says in the log how many vote, and why the othe
   await using locked = await startRedisServers(3, { config: ['requirepass secret'] })
   await using sidecar = await startSidecar({ FENCEPOST_REDIS_NODES: locked.nodesSetting })
   await sidecar.process.line(
-    /"level":"error".*"message":"0 of 3 nodes can vote, 2 are needed; 127\.0\.0\.1:\d+ is down: NOAUTH [^"]*; 127\.0\.0\.1:\d+ is down: NOAUTH/,
+    /"level":"warn".*"message":"not ready: 0 of 3 nodes can vote, 2 are needed; 127\.0\.0\.1:\d+ is down: NOAUTH [^"]*; 127\.0\.0\.1:\d+ is down: NOAUTH/,
   )
 })

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { createLeases } from '../../src/core/claims/leases.ts'
 import { createWriteBack, type WriteBackOptions } from '../../src/core/claims/write-back.ts'
 import { type CoreEvent, SILENT } from '../../src/core/events.ts'
-import { withQuorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
+import { quorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
 import { foundBy } from '../../src/core/outcome.ts'
 import type { ClaimRequest, Leases } from '../../src/core/ports.ts'
 import type { StoredOutcome } from '../../src/core/record/stored-outcome.ts'
@@ -52,7 +52,7 @@ function pod(more: Partial<WriteBackOptions> = {}) {
       return lost ? { kind: 'unavailable', answered: 0, required: 2 } : shared.claim(claim)
     },
   }
-  const guarded = withQuorumBreaker(leases, { required: 2, clock, random, events: publisher })
+  const guarded = quorumBreaker({ required: 2, clock, random, events: publisher })(leases)
   const writeBack = createWriteBack(leasesOn(1), {
     leases: guarded,
     clock,

@@ -56,7 +56,7 @@ const AT_REST = {
   leasesReserved: 0,
   writeBackPending: 0,
   sweeping: undefined,
-  readiness: { failing: new Set<never>(), p95Ms: undefined },
+  readiness: { ready: true, failing: new Set<never>(), p95Ms: undefined },
 }
 
 describe('a live scrape', () => {
@@ -570,7 +570,7 @@ describe('what is counted when', () => {
       leasesReserved: 3,
       writeBackPending: 2,
       sweeping: { leading: true, filled: true, orphansOpen: undefined },
-      readiness: { failing: new Set(['latency']), p95Ms: 180 },
+      readiness: { ready: true, failing: new Set(['latency']), p95Ms: 180 },
     })
     const all = await series()
     const shown = Object.fromEntries(

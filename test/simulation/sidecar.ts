@@ -14,7 +14,7 @@ import { createWriteBack, type WriteBack } from '../../src/core/claims/write-bac
 import { type CoreEvent, type Events, SILENT } from '../../src/core/events.ts'
 import { placementOf, routeLeases } from '../../src/core/nodes/groups.ts'
 import type { WatchedNodes } from '../../src/core/nodes/node-clocks.ts'
-import { withQuorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
+import { quorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
 import type { NodeReply } from '../../src/core/operator/record-view.ts'
 import type { Lease, Leases, NodeAnswer, RecordNode, RenewResult } from '../../src/core/ports.ts'
 import { answerMaxAgeMs } from '../../src/core/quorum/answer-age.ts'
@@ -148,7 +148,7 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
     const core = createLeases({ quorum, clock, random: drawn, events })
     const leases = plan.whole ? withClaimDeadline(core, { clock, required, lateClaims }) : core
     const observed = observeLeases(leases, { process, scheduler, history, votes, showedOutcome })
-    const guarded = plan.whole ? withQuorumBreaker(observed, { required, random, ...outside }) : observed
+    const guarded = plan.whole ? quorumBreaker({ required, random, ...outside })(observed) : observed
     return { observed, guarded, unnoted: leases }
   })
   const placement = placementOf(groups.map((_, group) => `group-${group}`))

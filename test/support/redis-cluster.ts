@@ -3,7 +3,7 @@
 import { guardNodes } from '../../src/app/stack.ts'
 import { createLeases } from '../../src/core/claims/leases.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
-import { withQuorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
+import { quorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
 import type { ClaimRequest, ClaimResult, Lease, Leases } from '../../src/core/ports.ts'
 import { ANSWER_MAX_AGE_MS } from '../../src/core/quorum/answer-age.ts'
 import type { StoredOutcome } from '../../src/core/record/stored-outcome.ts'
@@ -74,7 +74,7 @@ export async function joinCluster(
   const quorum = createRedlockQuorum({ nodes: voters, ...outside })
   const plain = createLeases({ quorum, ...outside })
   const required = majorityOf(urls.length)
-  const leases = guarded !== false ? withQuorumBreaker(plain, { required, ...outside }) : plain
+  const leases = guarded !== false ? quorumBreaker({ required, ...outside })(plain) : plain
   const states = () => nodes.states().map(({ state }) => state.kind)
   const name = (index: number) => nodes.nodes[index]?.name ?? ''
   const claim = (name: string, request: Partial<ClaimRequest> = {}) =>

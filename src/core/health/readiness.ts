@@ -8,8 +8,8 @@
  * Owns the judgement over the samples and facts it is given, and no timer: `evaluate` is called every {@link
  * ReadinessGate.evaluateEveryMs}. Too few samples are no evidence: the state stays, and counting in a row starts anew.
  * Claims that began before a lost quorum was back say how long the outage was and nothing of the nodes now: they don't
- * count, nor do those from just before the loss was noticed. A majority that can't vote or takes no writes, a clock for which claims are
- * refused, and the end of the process need no brakes. Where requests go on without a quorum, its loss is only reported, as
+ * count, nor do those from just before the loss was noticed. A majority that can't vote, takes no writes or does not answer claims in time, a
+ * clock for which claims are refused, and the end of the process need no brakes. Where requests go on without a quorum, its loss is only reported, as
  * an unready pod gets none of them; but a pod that never saw a majority stays unready, so that a rollout with the wrong
  * nodes stops.
  *
@@ -42,6 +42,8 @@ export type ReadinessFacts = {
   readonly voting: number
   /** Of those that vote, the ones that take writes; in the group with the most. */
   readonly writable: number
+  /** Claims end without a majority of answers in time, in every group that has a majority: the quorum breaker is open. */
+  readonly unanswered?: true
   /** Of one group. */
   readonly nodeCount: number
   readonly required: number
@@ -71,7 +73,7 @@ export type ReadinessGate = {
   readonly evaluateEveryMs: number
   /** A claim ended after so long; `unavailable`: without a majority. */
   observe(durationMs: number, ended?: 'unavailable'): void
-  /** Some group has no majority of voting nodes any more, or every group has one again. */
+  /** Some group has no majority of voting nodes that answer any more, or every group has one again. */
   quorum(present: boolean): void
   /** Claims in the window. */
   samples(): number
@@ -138,8 +140,8 @@ export function createReadinessGate(
   }
 
   function verdict(facts: ReadinessFacts): ReadinessVerdict {
-    const { phase, writable, required, notAgreed, clockRefusal } = facts
-    const present = writable >= required && notAgreed !== true
+    const { phase, writable, required, notAgreed, unanswered, clockRefusal } = facts
+    const present = writable >= required && notAgreed !== true && unanswered !== true
     seen ||= present
     const goesOn = options.quorumGate === 'report' && seen && notAgreed !== true
     const failing = new Map<ReadinessReason, string>()
@@ -204,13 +206,15 @@ function lostQuorum(facts: ReadinessFacts): string | undefined {
 }
 
 function lostVotes(facts: ReadinessFacts): string | undefined {
-  const { voting, writable, nodeCount, required, groupsLost = [], notAgreed } = facts
+  const { voting, writable, nodeCount, required, groupsLost = [], notAgreed, unanswered } = facts
   const lost = groupsLost.join(', ')
   if (notAgreed === true)
     return `no majority was seen of ${lost} yet, and only all groups together show that every sidecar has the same ones`
   if (voting < required) return `${voting} of ${nodeCount} nodes can vote, ${required} are needed`
   if (writable < required)
     return `${writable} of ${nodeCount} nodes take writes, ${required} are needed: each of the others that vote says why it refuses them`
+  if (unanswered === true)
+    return `no majority answers claims in time, though ${voting} of ${nodeCount} nodes can vote: the network or the nodes are too slow for FENCEPOST_NODE_DEADLINE`
   return lost === ''
     ? undefined
     : `no majority can vote and take writes in ${lost}: its identities are refused, all others served`

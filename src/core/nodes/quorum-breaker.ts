@@ -1,5 +1,6 @@
 /**
- * Answers `unavailable` at once while the quorum stays lost, and probes for its return with one claim at a time.
+ * Answers `unavailable` at once while the quorum stays lost, and probes for its return with one claim at a time: of a request, or of our own,
+ * as an unready pod gets no requests.
  *
  * Without it every request waits for its whole budget, and all of them reach all nodes the moment one returns. A
  * holder's calls (renew, complete, release) and reads pass through: only the holder can make them.
@@ -30,7 +31,8 @@ export type QuorumBreakerOptions = {
   readonly rules?: BreakerRules
 }
 
-export function withQuorumBreaker(leases: Leases, options: QuorumBreakerOptions): Leases {
+/** @returns puts any leases of this quorum behind the one breaker */
+export function quorumBreaker(options: QuorumBreakerOptions): (leases: Leases) => Leases {
   const { group, required, clock, random, events, rules = QUORUM_BREAKER } = options
   let breaker: Breaker = CLOSED
 
@@ -44,7 +46,7 @@ export function withQuorumBreaker(leases: Leases, options: QuorumBreakerOptions)
     events.publish({ kind: 'quorum_breaker_changed', ...of, from, to: next.kind, ...found })
   }
 
-  return {
+  return (leases) => ({
     ...leases,
     claim: async (request) => {
       const { breaker: next, admitted } = admit(breaker, clock.monoMs())
@@ -63,5 +65,5 @@ export function withQuorumBreaker(leases: Leases, options: QuorumBreakerOptions)
         become(report(breaker, admitted, answered, clock.monoMs(), random.fraction(), rules), heard)
       }
     },
-  }
+  })
 }

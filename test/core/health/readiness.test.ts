@@ -199,7 +199,7 @@ describe('which groups have a majority', () => {
 
   test('each change is told once: a majority of every group, or not', () => {
     const told: boolean[] = []
-    const saw = watchQuorum(NAMES, { nodeCount: 3, required: 2 }, (present) => told.push(present), false)
+    const { saw } = watchQuorum(NAMES, { nodeCount: 3, required: 2 }, (present) => told.push(present), false)
     // One of each group is no loss, though it is two in all.
     saw(state('a/0', 'down'))
     saw(state('b/0', 'quarantined'))
@@ -215,7 +215,12 @@ describe('which groups have a majority', () => {
 
   test('a node that votes and refuses every write is none of them, until it takes writes or votes anew', () => {
     const told: boolean[] = []
-    const saw = watchQuorum(NAMES.slice(0, 3), { nodeCount: 3, required: 2 }, (now) => told.push(now), false)
+    const { saw } = watchQuorum(
+      NAMES.slice(0, 3),
+      { nodeCount: 3, required: 2 },
+      (now) => told.push(now),
+      false,
+    )
     const writes = (node: string, refusal?: string) => saw({ kind: 'node_writes', node, refusal })
     writes('a/0', 'MISCONF')
     writes('a/1', 'MISCONF')
@@ -228,9 +233,26 @@ describe('which groups have a majority', () => {
     expect(told).toEqual([false, true, false, true])
   })
 
+  test('a group whose breaker is not closed has no majority, whatever its nodes are', () => {
+    const told: boolean[] = []
+    const { saw, unanswered } = watchQuorum(
+      NAMES,
+      { nodeCount: 3, required: 2 },
+      (now) => told.push(now),
+      false,
+    )
+    const breaker = (to: 'open' | 'half_open' | 'closed', group: string) =>
+      saw({ kind: 'quorum_breaker_changed', group, from: 'open', to })
+    breaker('open', 'b')
+    breaker('half_open', 'b')
+    expect([told, [...unanswered]]).toEqual([[false], ['b']])
+    breaker('closed', 'b')
+    expect([told, [...unanswered]]).toEqual([[false, true], []])
+  })
+
   test('a sidecar that starts in an outage has no quorum until its nodes are reported to vote', () => {
     const told: boolean[] = []
-    const saw = watchQuorum(NAMES, { nodeCount: 3, required: 2 }, (present) => told.push(present), true)
+    const { saw } = watchQuorum(NAMES, { nodeCount: 3, required: 2 }, (present) => told.push(present), true)
     expect(told).toEqual([false])
     for (const node of ['a/0', 'a/1', 'b/0']) saw(state(node, 'voting'))
     expect(told).toEqual([false])
@@ -252,6 +274,15 @@ describe('readiness without brakes', () => {
       ['2 of 5 nodes can vote, 3 are needed; decide: fencepost nodes declare-loss'],
     ],
     ['a minority votes', { voting: 2 }, false, ['quorum'], ['2 of 5 nodes can vote, 3 are needed']],
+    [
+      'a majority votes, and does not answer claims in time',
+      { unanswered: true },
+      false,
+      ['quorum'],
+      [
+        'no majority answers claims in time, though 5 of 5 nodes can vote: the network or the nodes are too slow for FENCEPOST_NODE_DEADLINE',
+      ],
+    ],
     [
       'a majority votes, and no majority takes writes',
       { writable: 2 },
