@@ -11,7 +11,7 @@ import { openClientIdentification } from './app/client-identification.ts'
 import { nodeNamesOf, type OpenNodes, openNodes } from './app/cluster.ts'
 import { appendAudit, type Coordination, openCoordinations } from './app/coordination.ts'
 import { type ListenerAddresses, type Listeners, opened, openListeners } from './app/listeners.ts'
-import { overviewFacts } from './app/overview.ts'
+import { overviewFacts, requestsSeen } from './app/overview.ts'
 import { openSagas } from './app/sagas.ts'
 import { openSecrets, type Secrets } from './app/secrets.ts'
 import { openStack } from './app/stack.ts'
@@ -25,8 +25,6 @@ import type { ReadFile } from './config/value.ts'
 import { createBackground } from './core/background.ts'
 import { createFairQueue } from './core/claims/fair-queue.ts'
 import { faultOf } from './core/fault.ts'
-import { createTraffic } from './core/health/traffic.ts'
-import { createRecentDecisions } from './core/operator/recent-decisions.ts'
 import { createTenantQuotas } from './core/request/tenant-quotas.ts'
 import { majorityOf } from './core/units.ts'
 import { createAdminServer } from './http/admin/server.ts'
@@ -117,7 +115,7 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
     events.publish({ kind: 'body_memory_full', of }),
   )
   const core = { bodyMemory, leases: stack.leases, quotas, clock, random, events, tracing }
-  const { recent, traffic } = observed(config, telemetry)
+  const { recent, traffic, observations } = requestsSeen(config, telemetry, clock)
   telemetry.tell(youngGenerationGrows())
   const background = createBackground(LATE_OFFERS_MAX, failedLater)
   const sagas = await openSagas(config, clock, (err) =>
@@ -161,6 +159,7 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
     size,
     telemetry,
     log,
+    observations,
     secrets,
     nodes,
     stack,
@@ -205,17 +204,6 @@ function recordsOn(
   if (stack.auditLog !== undefined)
     tell(appendAudit(stack.auditLog, clock, (err) => log.warn({ err }, 'the audit log was not written')))
   return { stack, lateClaims }
-}
-
-/** What an operator is shown of this sidecar's requests. */
-function observed(config: Config, telemetry: Telemetry) {
-  const recent = createRecentDecisions(config, () => clock.wallMs())
-  const traffic = createTraffic(clock)
-  if (config.operatorListen.kind !== 'off') {
-    telemetry.tell(recent.observe)
-    telemetry.tell(traffic.observe)
-  }
-  return { recent, traffic }
 }
 
 function sizeOf(config: Config) {
@@ -282,12 +270,14 @@ function watchedIn(parts: WatchedParts, state: State): Watched {
 
 /** Probes and scrapes, answered from the current state of all parts. */
 function adminOf(parts: Parts, state: State) {
-  const { telemetry, secrets } = parts
+  const { telemetry, secrets, observations } = parts
+  const since = new Date(clock.wallMs()).toISOString()
   const watched = () => watchedIn(parts, state)
   return createAdminServer({
     readiness: () => telemetry.readiness(watched()),
     started: () => state.phase !== 'starting',
     scrape: (accept) => telemetry.scrape(watched(), accept),
+    observed: () => ({ since, routes: observations.view() }),
     tls: secrets.tls('admin'),
   })
 }

@@ -1,6 +1,7 @@
 /** How much memory bodies may fill, where the configuration does not say: a part of what the container has. */
 
 import type { Config } from '../config/load.ts'
+import { policiesOf } from '../core/routes/route.ts'
 import { REQUESTS_SHARE } from '../http/server/body-memory.ts'
 
 /**
@@ -23,7 +24,7 @@ export function bodyMemoryBytes(
   return Math.max(share, Math.ceil(longest / REQUESTS_SHARE))
 }
 
-/** That some route protects. */
+/** That some route protects, or observes. */
 export function longestBodyBytes(routes: Config['routes']): number {
-  return Math.max(0, ...routes.map((route) => (route.mode === 'bypass' ? 0 : route.bodyLimitBytes)))
+  return Math.max(0, ...routes.flatMap(policiesOf).map(({ bodyLimitBytes }) => bodyLimitBytes))
 }

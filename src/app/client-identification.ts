@@ -10,7 +10,7 @@ import type { Clock } from '../core/clock.ts'
 import { parseJsonWebKeys } from '../core/formats/json-web-keys.ts'
 import { printDuration } from '../core/quantity.ts'
 import { noticePassingCredentials } from '../core/request/passing-credentials.ts'
-import type { VerifiedJwt } from '../core/routes/route.ts'
+import { policiesOf, type VerifiedJwt } from '../core/routes/route.ts'
 import type { ScopeRules } from '../http/request/identify.ts'
 import { fetchKeys } from '../jwt/fetch-keys.ts'
 import type { createKeySet, KeySet } from '../jwt/key-set.ts'
@@ -31,9 +31,9 @@ export async function openClientIdentification(
   clock: Clock,
   log: Log,
 ): Promise<ClientIdentification> {
-  const verified = config.routes.flatMap((route) =>
-    route.mode !== 'bypass' && route.principal.kind === 'verified_jwt' ? [route.principal] : [],
-  )
+  const verified = config.routes
+    .flatMap(policiesOf)
+    .flatMap(({ principal }) => (principal.kind === 'verified_jwt' ? [principal] : []))
   const onIdentified = noticePassingCredentials(clock, (passing) => {
     const { route } = passing
     if (passing.kind === 'signed')

@@ -2,6 +2,7 @@
 
 import type { Config } from '../config/load.ts'
 import type { DecisionTerms } from '../core/coordination/settle-orphan.ts'
+import { policiesOf } from '../core/routes/route.ts'
 
 /** A record does not name its route: what is decided lasts as long as an outcome of any route would. */
 export function decisionTermsOf({
@@ -9,6 +10,6 @@ export function decisionTermsOf({
   retentionMs,
   routes,
 }: Pick<Config, 'leaseMs' | 'retentionMs' | 'routes'>): DecisionTerms {
-  const ofRoutes = routes.map((route) => (route.mode === 'bypass' ? 0 : route.retentionMs))
+  const ofRoutes = routes.flatMap(policiesOf).map((route) => route.retentionMs)
   return { leaseMs, retentionMs: Math.max(retentionMs, ...ofRoutes) }
 }

@@ -7,6 +7,7 @@ import { certificatesIn } from '../config/certificates.ts'
 import type { Config } from '../config/load.ts'
 import { SILENT } from '../core/events.ts'
 import type { Installation, NodeAtSidecar, NodeSeen } from '../core/health/installation.ts'
+import { policiesOf } from '../core/routes/route.ts'
 import { majorityOf } from '../core/units.ts'
 import { systemClock } from '../system/clock.ts'
 import { openClusters } from './redis-groups.ts'
@@ -46,7 +47,7 @@ export async function installation(
       }
     }),
   )
-  const guarded = config.routes.filter((route) => route.mode !== 'bypass')
+  const guarded = config.routes.flatMap(policiesOf)
   return {
     groups,
     required: majorityOf(groups[0]?.nodes.length ?? 0),

@@ -1,6 +1,7 @@
 /** The listener for Envoy's gRPC services, as configured. */
 
 import { randomUUID } from 'node:crypto'
+import { protects } from '../core/routes/route.ts'
 import type { EnvoyPorts, EnvoyServer } from '../http/envoy/server.ts'
 import type { ScopeRules } from '../http/request/identify.ts'
 import { connectionLimit, type SizedConfig } from './listener-limits.ts'
@@ -23,9 +24,9 @@ export async function openEnvoy(
   if (at.kind === 'off') return undefined
   const { createEnvoyServer } = await import('../http/envoy/server.ts')
   const tls = secrets.tls('gateway')
-  const bodies = config.routes.flatMap((route) =>
-    route.mode === 'bypass' ? [] : [route.bodyLimitBytes, route.storedResponseLimitBytes],
-  )
+  const bodies = config.routes
+    .filter(protects)
+    .flatMap((route) => [route.bodyLimitBytes, route.storedResponseLimitBytes])
   const server = createEnvoyServer(
     {
       routes: config.routes,

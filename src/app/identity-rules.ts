@@ -8,7 +8,13 @@
 
 import type { Config } from '../config/load.ts'
 import { sha256Hex } from '../core/formats/framing.ts'
-import type { PrincipalSource, ProtectedRoute, Route, RouteMatch } from '../core/routes/route.ts'
+import {
+  type PrincipalSource,
+  type ProtectedRoute,
+  policiesOf,
+  type Route,
+  type RouteMatch,
+} from '../core/routes/route.ts'
 import { scopeRules } from './scope-rules.ts'
 
 /** Enough to tell the settings of one installation apart. */
@@ -32,7 +38,7 @@ export function identityRules(config: Config): string {
 /** The name of a route is in no identity. */
 function routeRules(route: Route): unknown {
   const match = matchRules(route.match)
-  return route.mode === 'bypass' ? [match, route.mode] : [match, route.mode, ...protectedRules(route)]
+  return [match, route.mode, ...policiesOf(route).flatMap(protectedRules)]
 }
 
 function matchRules({ methods, hosts, paths, headers }: RouteMatch): unknown {

@@ -1,7 +1,10 @@
 /** What the operator's overview is made of, from the state that probes and scrapes read. */
 
 import type { Config } from '../config/load.ts'
-import type { Traffic } from '../core/health/traffic.ts'
+import type { Clock } from '../core/clock.ts'
+import { createObservations } from '../core/health/observations.ts'
+import { createTraffic, type Traffic } from '../core/health/traffic.ts'
+import { createRecentDecisions } from '../core/operator/recent-decisions.ts'
 import type { OverviewFacts } from '../http/operator/overview.ts'
 import type { Telemetry, Watched } from './telemetry.ts'
 
@@ -26,4 +29,19 @@ export function overviewFacts(
     sagas: config.sagaDatabase === undefined ? undefined : (sagas ?? 'silent'),
     traffic: traffic.view(),
   }
+}
+
+/** What an operator is shown of this sidecar's requests. */
+export function requestsSeen(config: Config, telemetry: Pick<Telemetry, 'tell'>, clock: Clock) {
+  const recent = createRecentDecisions(config, () => clock.wallMs())
+  const traffic = createTraffic(clock)
+  const observations = createObservations()
+  telemetry.tell((event) => {
+    if (event.kind === 'observed') observations.add(event)
+  })
+  if (config.operatorListen.kind !== 'off') {
+    telemetry.tell(recent.observe)
+    telemetry.tell(traffic.observe)
+  }
+  return { recent, traffic, observations }
 }

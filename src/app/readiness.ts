@@ -9,6 +9,7 @@ import type { CoreEvent, Events } from '../core/events.ts'
 import { createReadinessGate, type ReadinessVerdict } from '../core/health/readiness.ts'
 import { placeOf } from '../core/node-status.ts'
 import type { Leases } from '../core/ports.ts'
+import { protects } from '../core/routes/route.ts'
 import { watchQuorum } from './quorum-watch.ts'
 import { type NodesSeen, type QuorumSize, readinessFacts } from './readiness-facts.ts'
 import { startReadinessTimers } from './readiness-timers.ts'
@@ -95,6 +96,8 @@ export function watchReadiness(config: Config, ports: ReadinessWatchPorts): Read
 /** No request reaches an unready pod, also none that goes on without a quorum. */
 function quorumGateOf({ quorumGate, routes }: Pick<Config, 'quorumGate' | 'routes'>): 'enforce' | 'report' {
   if (quorumGate !== 'auto') return quorumGate
-  const goesOn = routes.some((route) => route.mode !== 'bypass' && route.onQuorumLoss !== 'fail-closed')
+  const goesOn = routes.some(
+    (route) => route.mode === 'observe' || (protects(route) && route.onQuorumLoss !== 'fail-closed'),
+  )
   return goesOn ? 'report' : 'enforce'
 }

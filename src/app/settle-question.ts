@@ -15,6 +15,7 @@ import type { Orphan } from '../core/coordination/settle-orphan.ts'
 import type { SettleReply } from '../core/coordination/settle-reply.ts'
 import type { ApplicationResponse } from '../core/ports.ts'
 import type { StoredOutcome } from '../core/record/stored-outcome.ts'
+import { protects } from '../core/routes/route.ts'
 import { dispositionOf, type StoringPolicy, storedOutcomeOf } from '../core/routes/settlement.ts'
 import { type ReportedAnswer, reportedAnswerIn } from '../http/message/reported-answer.ts'
 import type { Application } from '../http/proxy/application.ts'
@@ -76,7 +77,7 @@ type Rules = {
 const WITHOUT_ROUTES: StoringPolicy = { store: {}, storedHeaders: [], bodyStorage: 'full', redact: [] }
 
 function rulesOf({ routes, storedResponseLimitBytes }: Parameters<typeof askOf>[0]): Rules {
-  const protecting = routes.flatMap((route) => (route.mode === 'bypass' ? [] : [route]))
+  const protecting = routes.filter(protects)
   const limits = protecting.map((route) => route.storedResponseLimitBytes)
   const bodyBytesMax = limits.length === 0 ? storedResponseLimitBytes : Math.min(...limits)
   return {

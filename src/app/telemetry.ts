@@ -12,6 +12,7 @@ import type { Events } from '../core/events.ts'
 import type { ReadinessVerdict } from '../core/health/readiness.ts'
 import { refusesWrites } from '../core/health/takes-writes.ts'
 import type { Leases, RecordNode } from '../core/ports.ts'
+import { protects } from '../core/routes/route.ts'
 import type { SagaBacklog } from '../core/saga-admin.ts'
 import { type Tracing, UNTRACED } from '../core/tracing.ts'
 import type { Readiness } from '../http/admin/server.ts'
@@ -88,6 +89,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     leasesMs: leasesOf(config),
     nodeDeadlineMs: config.nodeDeadlineMs,
     identity,
+    observing: config.routes.some(({ mode }) => mode === 'observe'),
     sagas: config.sagaDatabase !== undefined,
     nodeStats: config.nodeCollectionIntervalMs > 0,
   })
@@ -147,9 +149,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
 
 /** Of the protected routes, by name. */
 function leasesOf({ routes }: Config): ReadonlyMap<string, number> {
-  return new Map(
-    routes.flatMap((route) => (route.mode === 'bypass' ? [] : [[route.name, route.leaseMs] as const])),
-  )
+  return new Map(routes.filter(protects).map(({ name, leaseMs }) => [name, leaseMs]))
 }
 
 /** The SDK takes a third of a second to load: only where it is used. */

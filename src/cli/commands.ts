@@ -48,6 +48,10 @@ export const COMMANDS: Readonly<Record<string, CommandRow>> = {
     summary: 'say what is not well with this installation, and what to do',
     load: async () => (await import('./doctor.ts')).doctor,
   },
+  observe: {
+    summary: 'report what routes in mode observe would have done, with a routes file that enforces it',
+    load: async () => (await import('./observe.ts')).observe,
+  },
   selftest: {
     summary: 'reserve, be refused a duplicate, release and reserve again; count the nodes',
     load: async () => (await import('./selftest.ts')).selftest,

@@ -6,7 +6,7 @@
  */
 
 import { DRIFT_FACTOR } from '../core/clock-drift.ts'
-import type { ProtectedRoute, Route } from '../core/routes/route.ts'
+import { type ObservedRoute, type ProtectedRoute, protects, type Route } from '../core/routes/route.ts'
 import type { Settings } from './settings.ts'
 
 /** More than the longest budget has time for. */
@@ -49,6 +49,18 @@ export function defaultRoute(
     upstreamTimeoutMs: settings.upstreamTimeoutMs,
     totalHoldMs: settings.totalHoldMs,
   }
+}
+
+/** With FENCEPOST_MODE=observe no route protects: each is observed as it would. */
+export function underMode(routes: readonly Route[], { mode }: Pick<Settings, 'mode'>): readonly Route[] {
+  return mode === 'observe' ? routes.map((route) => (protects(route) ? observed(route) : route)) : routes
+}
+
+/** @param withoutKey how requests without a key are observed */
+export function observed(as: ProtectedRoute, withoutKey?: ProtectedRoute): ObservedRoute {
+  const { name, match, upstreamTimeoutMs } = as
+  const rest = withoutKey === undefined ? {} : { withoutKey }
+  return { name, match, mode: 'observe', upstreamTimeoutMs, as, ...rest }
 }
 
 export function builtinRoutes(settings: Settings): readonly Route[] {

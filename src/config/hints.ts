@@ -6,7 +6,7 @@
 
 import { printDuration } from '../core/quantity.ts'
 import { covers } from '../core/routes/covering.ts'
-import type { ProtectedRoute } from '../core/routes/route.ts'
+import { type ProtectedRoute, policiesOf } from '../core/routes/route.ts'
 import type { Config } from './load.ts'
 import { SETTINGS } from './settings.ts'
 
@@ -25,9 +25,10 @@ export function hintsFor(
     | 'keyRing'
   >,
 ): readonly string[] {
-  const guarded = config.routes.filter((route) => route.mode !== 'bypass')
+  const guarded = config.routes.flatMap((route) => policiesOf(route).slice(0, 1))
   const checks = config.gatewayListen.kind !== 'off' || config.gatewayGrpcListen.kind !== 'off'
   return [
+    ...observedOnly(config),
     ...passedByForms(guarded),
     ...(guarded.length === 0 && (checks || config.proxyListen.kind !== 'off') ? [NOTHING_PROTECTED] : []),
     ...(checks ? shortLeases(guarded) : []),
@@ -35,6 +36,16 @@ export function hintsFor(
     ...nodesInClearText(config),
     ...notYetEncrypted(config),
   ]
+}
+
+/** Right for a while, and easily forgotten after it. */
+function observedOnly({ routes }: Pick<Config, 'routes'>): readonly string[] {
+  const observed = routes.filter(({ mode }) => mode === 'observe')
+  return observed.length === 0
+    ? []
+    : [
+        `${namesOf(observed)}: mode observe protects nothing. Every request is executed, a duplicate too; \`fencepost observe report\` says what protecting them would have done.`,
+      ]
 }
 
 /** The default names the proxy, and counts on nothing. */
@@ -99,7 +110,7 @@ function shortLeases(routes: readonly ProtectedRoute[]): readonly string[] {
 /** The first of many: a warning that fills the screen is not read. */
 const NAMES_SHOWN = 5
 
-function namesOf(routes: readonly ProtectedRoute[]): string {
+function namesOf(routes: readonly { readonly name: string }[]): string {
   const shown = routes.slice(0, NAMES_SHOWN).map(({ name }) => name)
   const more = routes.length - shown.length
   return `${routes.length === 1 ? 'route' : 'routes'} ${shown.join(', ')}${more === 0 ? '' : ` and ${more} more`}`

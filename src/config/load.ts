@@ -7,7 +7,7 @@
 
 import type { Route } from '../core/routes/route.ts'
 import { isLoopback } from './addresses.ts'
-import { builtinRoutes } from './builtin-policy.ts'
+import { builtinRoutes, underMode } from './builtin-policy.ts'
 import { clearText } from './clear-text.ts'
 import { type ConfigError, nearestName, nearestPath } from './errors.ts'
 import { keyPairs } from './key-pairs.ts'
@@ -52,7 +52,7 @@ export function loadConfig(env: Environment, readFile: ReadFile): LoadedConfig {
   errors.push(...unknownKeys(file))
   const { settings, origins } = readSettings(env, file, readFile, errors)
   const fromFile = routesFrom(file, settings, errors)
-  const routes = fromFile ?? builtinRoutes(settings as Settings)
+  const routes = underMode(fromFile ?? builtinRoutes(settings as Settings), settings as Settings)
   const relations = checkRelations(settings, routes)
   errors.push(
     ...missingUpstream(settings),

@@ -7,7 +7,7 @@
 
 import { errorText } from '../core/error-text.ts'
 import { parseJsonWebKeys } from '../core/formats/json-web-keys.ts'
-import type { PrincipalSource, Route, VerifiedJwt } from '../core/routes/route.ts'
+import { type PrincipalSource, policiesOf, type Route, type VerifiedJwt } from '../core/routes/route.ts'
 import { isLoopback } from './addresses.ts'
 import type { ConfigError } from './errors.ts'
 import { choice, duration, headerName, label, patterned } from './parse.ts'
@@ -138,8 +138,7 @@ export function checkPrincipals(
   settings: Partial<Settings>,
   readFile: ReadFile,
 ): readonly ConfigError[] {
-  return routes.flatMap((route) => {
-    if (route.mode === 'bypass') return []
+  return routes.flatMap(policiesOf).flatMap((route) => {
     const at = `route ${route.name}: principal`
     const { principal } = route
     if (principal.kind === 'jwt') return unverified(principal.claim, at, settings)

@@ -10,9 +10,14 @@ export type PrintedRoute = Readonly<Record<string, unknown>>
 
 export function printedRoute(route: Route): PrintedRoute {
   const frame = { name: route.name, match: printedMatch(route), mode: route.mode }
-  return route.mode === 'bypass'
-    ? { ...frame, upstreamTimeout: printDuration(route.upstreamTimeoutMs) }
-    : { ...frame, ...printedPolicies(route) }
+  if (route.mode === 'bypass') return { ...frame, upstreamTimeout: printDuration(route.upstreamTimeoutMs) }
+  if (route.mode !== 'observe') return { ...frame, ...printedPolicies(route) }
+  const { as, withoutKey } = route
+  // The mode is FENCEPOST_MODE, which is printed with the settings.
+  if (withoutKey === undefined) return printedRoute(as)
+  const { retention, ...rest } = printedPolicies(as)
+  // Where the file does not say it, it is another one for requests without a key.
+  return { ...frame, ...rest, ...(as.retentionMs === withoutKey.retentionMs ? { retention } : {}) }
 }
 
 function printedMatch({ match }: Route): PrintedRoute {

@@ -10,7 +10,7 @@ import { DRIFT_FACTOR, driftMs } from '../core/clock-drift.ts'
 import { SYNTHETIC_CALLS } from '../core/health/synthetic-claims.ts'
 import { printDuration, printSize } from '../core/quantity.ts'
 import { answerMaxAgeMs } from '../core/quorum/answer-age.ts'
-import type { ProtectedRoute, Route } from '../core/routes/route.ts'
+import { type ProtectedRoute, policiesOf, type Route } from '../core/routes/route.ts'
 import type { ConfigError } from './errors.ts'
 import { fraction } from './parse.ts'
 import { SETTINGS, type SettingKey, type Settings } from './settings.ts'
@@ -205,7 +205,7 @@ export function checkRelations(
   settings: Partial<Settings>,
   routes: readonly Route[],
 ): { readonly errors: readonly ConfigError[]; readonly quarantineMs: number } {
-  const protectedRoutes = routes.filter((route) => route.mode !== 'bypass')
+  const protectedRoutes = routes.flatMap(policiesOf)
   const longestLeaseMs = Math.max(
     ...[
       settings.leaseMs,

@@ -184,9 +184,9 @@ export const ROUTE_FIELDS = {
     'Which requests: all of `methods`, `hosts` (without a port; `*.shop.example` is every name below), `paths`, `headers` that are given; each header is `present`, `absent`, `{equals: …}` or `{prefix: …}`; `body: command` is JSON or a form of at most `bodyLimit`.',
   ),
   mode: field(
-    scalar(choice('header', 'content', 'both', 'bypass')),
+    scalar(choice('header', 'content', 'both', 'bypass', 'observe')),
     REQUIRED,
-    '`header`: the client’s key; `content`: the fingerprint; `both`: the key, and the same content under another key is noticed; `bypass`: untouched.',
+    '`header`: the client’s key; `content`: the fingerprint; `both`: the key, and the same content under another key is noticed; `bypass`: untouched; `observe`: untouched, and what `header` would have done with it is counted, or `content` where it has no key.',
   ),
   required: field(
     scalar(onOff()),

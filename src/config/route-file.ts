@@ -8,7 +8,7 @@
 import { compileRules } from '../core/request/fingerprint.ts'
 import { covers } from '../core/routes/covering.ts'
 import type { ProtectedRoute, Route, RouteMatch } from '../core/routes/route.ts'
-import { defaultRoute } from './builtin-policy.ts'
+import { defaultRoute, observed } from './builtin-policy.ts'
 import type { ConfigError } from './errors.ts'
 import { bodySelection, type GivenRoute, MOST_ROUTES, ROUTE_SHAPE } from './route-fields.ts'
 import type { Settings } from './settings.ts'
@@ -100,7 +100,9 @@ function routeFrom(given: GivenRoute, settings: Settings, at: string, report: Re
   if (mode === 'content' && given.required !== undefined) useless('required', 'mode header or both')
   if (mode !== 'both' && given.duplicateContent !== undefined) useless('duplicateContent', 'mode both')
   reportContradictions(given, at, report)
-  return merge(defaultRoute(settings, { name, match, mode }), given)
+  const asMode = (of: ProtectedRoute['mode']) =>
+    merge(defaultRoute(settings, { name, match, mode: of }), given)
+  return mode === 'observe' ? observed(asMode('header'), asMode('content')) : asMode(mode)
 }
 
 function reportContradictions(given: GivenRoute, at: string, report: Report): void {

@@ -350,6 +350,15 @@ export const SETTINGS = {
     summary: 'After which time a message broker in front may still deliver again; retentions must cover it.',
     source: 'No broker is assumed.',
   }),
+  mode: setting({
+    env: 'FENCEPOST_MODE',
+    path: 'mode',
+    kind: choice('enforce', 'observe'),
+    default: 'enforce',
+    summary:
+      '`observe`: no route protects; every request is executed, and what the routes would have done is counted (`fencepost observe report`).',
+    source: 'A sidecar that protects nothing unless it is told to would be mistaken for one that does.',
+  }),
   onQuorumLoss: setting({
     env: 'FENCEPOST_ON_QUORUM_LOSS',
     path: 'record.onQuorumLoss',

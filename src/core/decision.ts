@@ -53,3 +53,36 @@ export type DecidedEvent = {
   /** Where the application gave no answer: what its connection said. */
   readonly because?: string
 }
+
+/**
+ * `replayed`: with an answer equal to the one that the application gave instead; `replayed_other`: with another one. `waited`: behind the
+ * same request under way, or with 409, as the route says. `unprotected`: passed on, without a key or
+ * as no command. `unknown`: too few nodes answered, or it
+ * was not seen whole.
+ */
+export const WOULD = [
+  'executed',
+  'replayed',
+  'replayed_other',
+  'waited',
+  'refused',
+  'unprotected',
+  'unknown',
+] as const
+export type Would = (typeof WOULD)[number]
+
+export type Observation = {
+  readonly would: Would
+  /** The kind of the outcome, or the code of the problem. */
+  readonly because: string
+  /** Of the answer that would have been replayed. */
+  readonly ageMs?: number
+}
+
+/** What protecting a request would have done, on a route that only observes. */
+export type ObservedEvent = Observation & {
+  readonly kind: 'observed'
+  readonly route: string
+  /** What would have been its key; absent where it has none, or was not seen whole. */
+  readonly by?: 'key' | 'content'
+}

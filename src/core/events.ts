@@ -5,7 +5,7 @@
  * the configuration says so.
  */
 
-import type { DecidedEvent } from './decision.ts'
+import type { DecidedEvent, ObservedEvent } from './decision.ts'
 import type { CompleteResult, NodeAnswer, Unreachable } from './ports.ts'
 import type { Fingerprint, RecordCommand } from './record/record.ts'
 import type { Token } from './record/token.ts'
@@ -138,6 +138,7 @@ export type CoreEvent =
       readonly durationMs: number
     }
   | DecidedEvent
+  | ObservedEvent
   | NodeEvent
   /** The end of an outcome that was not recorded when its client was answered. */
   | ({ readonly kind: 'settled_late' } & RecordingEnd)

@@ -6,10 +6,12 @@
  * claims for itself (synthetic claims, the election) is no request's: while nobody sends any, it would be all that counts.
  */
 
+import type { ObservedEvent } from '../core/decision.ts'
 import type { ClaimEnd, CoreEvent } from '../core/events.ts'
 import type { ReadinessReason } from '../core/health/readiness.ts'
 import { provenOffsetMs } from '../core/nodes/clock-samples.ts'
 import { isOurs } from '../core/record/own-keys.ts'
+import { isObserved } from '../core/request/identity.ts'
 import type { Subscriber } from './fan-out.ts'
 import { entrypointLabel, OTHER_ROUTE, READINESS_REASONS } from './metric-table.ts'
 import type { Metrics } from './metrics.ts'
@@ -85,8 +87,12 @@ export function countEvents(
         metrics.requests[routeLabel(event.route, metrics)]?.[codeClass(event.status)].add(1)
         metrics.requestDuration.observe(event.durationMs / 1000, traceId())
         return
+      case 'observed':
+        countObserved(event, metrics)
+        return
       case 'claim_ended':
-        if (isOurs(event.recordKey)) return
+        // Nobody waits for the claim of a request that is observed.
+        if (isOurs(event.recordKey) || isObserved(event.recordKey)) return
         // Answered from this process's memory: no claim of the quorum, and it would hide how slow those are.
         if (event.rounds > 0) {
           metrics.acquireDuration[ACQUIRE_OUTCOME[event.result]].observe(event.durationMs / 1000, traceId())
@@ -187,6 +193,11 @@ export function recordStanding(metrics: Metrics, standing: Standing): void {
     metrics.readinessFailing.set({ reason }, readiness.failing.has(reason) ? 1 : 0)
   metrics.readinessP95.set((readiness.p95Ms ?? Number.NaN) / 1000)
   metrics.sizing.record()
+}
+
+function countObserved({ route, would, ageMs }: ObservedEvent, metrics: Metrics): void {
+  metrics.observed?.total[routeLabel(route, metrics)]?.[would].add(1)
+  if (ageMs !== undefined) metrics.observed?.age.observe(ageMs / 1000)
 }
 
 function countLeaseEnd(event: Extract<CoreEvent, { kind: 'lease_ended' }>, metrics: Metrics): void {

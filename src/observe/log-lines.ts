@@ -50,6 +50,8 @@ const LINES: Lines<CoreEvent['kind']> = {
       instance: event.instance,
     },
   }),
+  // One for each request; `fencepost observe report` sums them up.
+  observed: () => undefined,
   node_answered: (event) => {
     if (event.answer !== 'unreachable') return undefined
     return {

@@ -18,7 +18,7 @@ import { certificateGauges } from './certificate-gauges.ts'
 import { identityGauge, type ShownIdentity } from './identity-gauge.ts'
 import { leaseSizing } from './lease-sizing.ts'
 import { nodeStatsGauges } from './node-stats-gauges.ts'
-import { requestMetrics } from './request-metrics.ts'
+import { observedMetrics, requestMetrics } from './request-metrics.ts'
 import { sagaGauges } from './saga-gauges.ts'
 import { type Kinds, Tally } from './tallies.ts'
 
@@ -67,6 +67,8 @@ export type MetricsOptions = {
   readonly identity?: ShownIdentity
   /** Default: 80 ms, as of the setting. */
   readonly nodeDeadlineMs?: number
+  /** Whether a route only observes. Default false. */
+  readonly observing?: boolean
   /** Whether a database of the saga kit is configured. Default false. */
   readonly sagas?: boolean
   /** Whether the elected sidecar collects the stats of the nodes. Default false. */
@@ -101,6 +103,7 @@ export function defineMetrics(kinds: Kinds, options: MetricsOptions) {
     ...outcomeMetrics(kinds),
     ...readinessMetrics(kinds),
     ...requestMetrics(kinds, route),
+    observed: options.observing === true ? observedMetrics(kinds, route) : undefined,
   }
 }
 

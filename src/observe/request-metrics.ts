@@ -1,5 +1,7 @@
 /** Metrics of requests as they come, whatever is decided about them: their number and time, the memory for their bodies, and what of it was refused or left out. */
 
+import { WOULD } from '../core/decision.ts'
+import { OBSERVED_AGES_S } from '../core/health/observations.ts'
 import { BUCKETS_S } from './buckets.ts'
 import type { Kinds } from './tallies.ts'
 
@@ -49,6 +51,23 @@ export function requestMetrics(
       'fencepost_log_lines_dropped_total',
       'Lines that are not in the log: of decisions that went well, sampled away under load; and any that standard output did not take.',
       { reason: ['sampled', 'not_taken'] },
+    ),
+  }
+}
+
+/** Of routes that only observe: there are series where there is such a route. */
+export function observedMetrics({ counterByTwo, histogram }: Kinds, route: readonly string[]) {
+  return {
+    total: counterByTwo(
+      'fencepost_observed_total',
+      'Requests of routes in mode observe, by what protecting them would have done.',
+      { route },
+      { would: WOULD },
+    ),
+    age: histogram(
+      'fencepost_observed_age_seconds',
+      'Age of the recorded outcome that would have answered such a request.',
+      OBSERVED_AGES_S,
     ),
   }
 }

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { describeErrors } from '../../src/config/errors.ts'
 import { type Config, type Environment, loadConfig } from '../../src/config/load.ts'
 import { rowOf, SETTING_KEYS } from '../../src/config/settings.ts'
+import { protects } from '../../src/core/routes/route.ts'
 import { oneCertificate } from '../support/certificates.ts'
 
 const enough = { FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_UPSTREAM: 'http://127.0.0.1:3000' }
@@ -71,7 +72,7 @@ describe('defaults', () => {
       },
       { mode: 'content', match: { methods: ['POST', 'PATCH'], body: 'command' } },
     ])
-    expect(routes.map((route) => route.mode !== 'bypass' && route.retentionMs)).toEqual([86_400_000, 30_000])
+    expect(routes.filter(protects).map(({ retentionMs }) => retentionMs)).toEqual([86_400_000, 30_000])
   })
 
   test('no two settings share a name or a place', () => {

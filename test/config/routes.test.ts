@@ -210,7 +210,7 @@ describe('what is refused', () => {
     [{ ...least, zzzzzzzz: '3s' }, ['routes[0].zzzzzzzz: no such setting']],
     [
       { ...least, mode: 'hedder' },
-      ['routes[0].mode: "hedder" is not accepted; accepted is header, content, both or bypass'],
+      ['routes[0].mode: "hedder" is not accepted; accepted is header, content, both, bypass or observe'],
     ],
     [
       { ...least, lease: 30 },

@@ -34,6 +34,7 @@ function metricsOf(
     // The largest number of series.
     sagas: true,
     nodeStats: true,
+    observing: true,
     ...more,
   })
   let traceId: string | undefined

@@ -23,6 +23,12 @@ export const ENTITY_MARK = ':lock'
 /** The same for the mark of a content (`duplicate-content.ts`): it is left to lapse, and never has an outcome. */
 const CONTENT_MARK = ':content'
 
+/**
+ * The same for what would have come of a request that was only observed (`core/observation.ts`). No request whose route protects has such a
+ * key, and no operator decides about one.
+ */
+const OBSERVED_MARK = ':observed'
+
 const IDENTITY_SCHEME = 'fencepost-identity/1'
 
 export type Scope = { readonly tenant: string; readonly env: string; readonly apiVersion: string }
@@ -76,8 +82,21 @@ export function recordKey(identity: Identity): RecordKey {
 
 /** The mark that remembers under which key the content of this record came. */
 export function contentMarkOf(key: string): string {
+  return marked(key, CONTENT_MARK)
+}
+
+/** Of a record, or the mark of a content. */
+export function observedKeyOf(key: string): string {
+  return marked(key, OBSERVED_MARK)
+}
+
+export function isObserved(key: string): boolean {
+  return /^dedup:[^:]+:[^:]+:[^:]+(:content)?:observed:[0-9a-f]{64}$/.test(key)
+}
+
+function marked(key: string, mark: string): string {
   const hashAt = key.lastIndexOf(':')
-  return `${key.slice(0, hashAt)}${CONTENT_MARK}${key.slice(hashAt)}`
+  return `${key.slice(0, hashAt)}${mark}${key.slice(hashAt)}`
 }
 
 /** Whether the record of this key ends with an outcome: not that of an entity, nor the mark of a content. */

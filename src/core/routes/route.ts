@@ -14,13 +14,25 @@ import { matchReading, NO_PARAMETERS, type PathParameters, type PathPattern } fr
 import { type RequestReading, readingsOfRequest } from './request-readings.ts'
 import type { Disposition } from './settlement.ts'
 
-export type Route = BypassRoute | ProtectedRoute
+export type Route = BypassRoute | ObservedRoute | ProtectedRoute
 
 export type BypassRoute = {
   readonly name: string
   readonly match: RouteMatch
   readonly mode: 'bypass'
   readonly upstreamTimeoutMs: number
+}
+
+/** Every request passes as on a route that bypasses, and what protecting it would have done is counted. */
+export type ObservedRoute = {
+  readonly name: string
+  readonly match: RouteMatch
+  readonly mode: 'observe'
+  readonly upstreamTimeoutMs: number
+  /** What is observed. */
+  readonly as: ProtectedRoute
+  /** The same for requests that have no key there; without it they would pass unprotected, or be refused. */
+  readonly withoutKey?: ProtectedRoute
 }
 
 export type ProtectedRoute = {
@@ -174,19 +186,36 @@ export type RequestFacts = {
   readonly headers: HeaderList
 }
 
-export type RouteMatchResult = { readonly route: Route; readonly params: PathParameters }
+export type RouteMatchResult<R extends Route = Route> = {
+  readonly route: R
+  readonly params: PathParameters
+}
 
-/** Of a request that has several readings each has its route: the first that protects decides, so that none slips past. */
+export function protects(route: Route | undefined): route is ProtectedRoute {
+  return route !== undefined && route.mode !== 'bypass' && route.mode !== 'observe'
+}
+
+/** How the route protects, or would. */
+export function policiesOf(route: Route): readonly ProtectedRoute[] {
+  if (route.mode === 'bypass') return []
+  if (route.mode !== 'observe') return [route]
+  return route.withoutKey === undefined ? [route.as] : [route.as, route.withoutKey]
+}
+
+/**
+ * Of a request that has several readings each has its route: the first that protects decides, so that none slips past; where none does,
+ * the first that is observed.
+ */
 export function matchRoute(routes: readonly Route[], request: RequestFacts): RouteMatchResult | undefined {
-  let byStandard: RouteMatchResult | undefined
+  let passing: RouteMatchResult | undefined
   let isFirst = true
   for (const reading of readingsOfRequest(request)) {
     const matched = routeOfReading(routes, request, reading)
-    if (matched !== undefined && matched.route.mode !== 'bypass') return matched
-    if (isFirst) byStandard = matched
+    if (matched !== undefined && protects(matched.route)) return matched
+    if (isFirst || (matched?.route.mode === 'observe' && passing?.route.mode !== 'observe')) passing = matched
     isFirst = false
   }
-  return byStandard
+  return passing
 }
 
 function routeOfReading(
@@ -216,7 +245,7 @@ export function possibleRoutes(
   for (const reading of readingsOfRequest(request)) {
     const { of, certain } = possibleOfReading(routes, request, reading)
     for (const route of of) possible.add(route)
-    if (certain !== undefined && certain.mode !== 'bypass') return [...possible]
+    if (protects(certain)) return [...possible]
     mayHaveNone ??= certain === undefined
   }
   return mayHaveNone === true ? [...possible, undefined] : [...possible]
@@ -263,7 +292,7 @@ function matchRequest(
 }
 
 function hasBodyOf(route: Route, { headers }: Pick<RequestFacts, 'headers'>): boolean {
-  const bytesMax = route.mode === 'bypass' ? Number.POSITIVE_INFINITY : route.bodyLimitBytes
+  const bytesMax = policiesOf(route)[0]?.bodyLimitBytes ?? Number.POSITIVE_INFINITY
   return route.match.body === undefined || isCommand(headers, bytesMax)
 }
 

@@ -5,6 +5,7 @@
  *   /startupz  all listeners are open; never the quorum, or its outage would block every start
  *   /readyz    requests can be served now; the body has the reasons why not
  *   /metrics   Prometheus exposition
+ *   /observed  what routes in mode observe would have done, for `fencepost observe report`
  */
 
 import type { FastifyInstance } from 'fastify'
@@ -54,10 +55,18 @@ export type AdminPorts = {
   readonly scrape: (
     accept: string | undefined,
   ) => Promise<{ readonly contentType: string; readonly text: string }>
+  /** JSON. */
+  readonly observed: () => unknown
   readonly tls: ListenerTls | undefined
 }
 
-export function createAdminServer({ readiness, started, scrape, tls }: AdminPorts): FastifyInstance {
+export function createAdminServer({
+  readiness,
+  started,
+  scrape,
+  observed,
+  tls,
+}: AdminPorts): FastifyInstance {
   const server = createRoutedListener(LIMITS, tls, {
     return503OnClosing: true,
     clientErrorHandler: (_error, socket) => {
@@ -79,6 +88,7 @@ export function createAdminServer({ readiness, started, scrape, tls }: AdminPort
     const state = readiness()
     return reply.code(state.ready ? 200 : 503).send(state)
   })
+  server.get('/observed', (_, reply) => reply.send(observed()))
   server.get('/metrics', async (request, reply) => {
     const { contentType, text } = await scrape(request.headers.accept)
     return reply.type(contentType).send(text)

@@ -11,6 +11,7 @@
 import { createHash } from 'node:crypto'
 import { lockIdOf } from '../../core/claims/lease.ts'
 import type { Clock, Random } from '../../core/clock.ts'
+import type { Events } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import { NOT_COUNTED } from '../../core/outcome.ts'
 import type { Leases } from '../../core/ports.ts'
@@ -27,10 +28,11 @@ import {
 } from '../../core/reservations/reservations.ts'
 import { type ReserveResult, reserve } from '../../core/reservations/reserve.ts'
 import { termsOf } from '../../core/routes/claim-terms.ts'
-import { matchRoute, type ProtectedRoute, type Route } from '../../core/routes/route.ts'
+import { matchRoute, type ProtectedRoute, protects, type Route } from '../../core/routes/route.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { type Problem, quotaProblem } from '../message/problems.ts'
 import { type Identification, identify, type ScopeRules, type Subject, scopeOf } from '../request/identify.ts'
+import { unseen } from '../request/observe.ts'
 import type { Outstanding } from '../request/outstanding.ts'
 import { isNoCommand } from '../request/protect.ts'
 import type { Body } from '../server/inbound.ts'
@@ -46,6 +48,7 @@ export type CheckPorts = {
   readonly clock: Clock
   readonly random: Random
   readonly tracing: Tracing
+  readonly events: Events
 }
 
 export type ReadBody = (limitBytes: number) => Promise<Body>
@@ -85,7 +88,8 @@ export async function check(
   ports: CheckPorts,
 ): Promise<Checked | 'gone'> {
   const match = matchRoute(routes, original.request)
-  if (match === undefined || match.route.mode === 'bypass') {
+  if (match === undefined || !protects(match.route)) {
+    if (match?.route.mode === 'observe') ports.events.publish(unseen(match.route))
     const skipped = await read(0)
     return skipped.kind === 'gone' ? 'gone' : { decided: { kind: 'passed' } }
   }

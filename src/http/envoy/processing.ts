@@ -8,13 +8,14 @@
 
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderLine, HeaderList } from '../../core/header-list.ts'
-import { matchRoute, type Route } from '../../core/routes/route.ts'
+import { matchRoute, protects, type Route } from '../../core/routes/route.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import { type Claimed, claimedLines } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 import { type AdmissionRules, type AdmittedRequest, admit } from '../request/admission.ts'
 import { decidedEvent } from '../request/decided-event.ts'
+import { unseen } from '../request/observe.ts'
 import {
   type About,
   type Protected,
@@ -81,10 +82,14 @@ async function serve(
 
   async function decide(): Promise<Done> {
     if (admission.kind === 'refused') return replacing(problem(admission.problem))
-    if (admission.kind === 'options' || match === undefined || match.route.mode === 'bypass') return BYPASSED
+    if (admission.kind === 'options' || match === undefined || !protects(match.route)) {
+      if (match?.route.mode === 'observe') ports.events.publish(unseen(match.route))
+      return BYPASSED
+    }
     const refusal = busy() ?? (asksForUpgrade(headers) ? NO_UPGRADE : undefined)
     if (refusal !== undefined) return replacing(problem(refusal))
     const { request } = admission
+    const { storedResponseLimitBytes: storedLimitBytes } = match.route
     using held = ports.bodyMemory.hold()
     const call = {
       request,
@@ -95,11 +100,7 @@ async function serve(
       readBody: (limitBytes: number) => exchange.readBody(limitBytes, held),
       abandoned: ended,
       forward: (_: Buffer, claimed: Claimed | undefined) => {
-        return exchange.forward(
-          changesTowards(request, claimed, ports.tracing),
-          match.route.mode === 'bypass' ? 0 : match.route.storedResponseLimitBytes,
-          held,
-        )
+        return exchange.forward(changesTowards(request, claimed, ports.tracing), storedLimitBytes, held)
       },
     }
     return doneWith(await protect(call, options, ports))

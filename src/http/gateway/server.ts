@@ -9,7 +9,7 @@ import type { Clock } from '../../core/clock.ts'
 import type { Entrypoint } from '../../core/decision.ts'
 import type { Events } from '../../core/events.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
-import { matchRoute } from '../../core/routes/route.ts'
+import { matchRoute, protects } from '../../core/routes/route.ts'
 import { type Checked, type CheckOptions, type CheckPorts, check } from '../check/check.ts'
 import { checkAnswer, foundIn } from '../check/check-answers.ts'
 import { TOKEN_HEADER, TOKEN_REQUIRED } from '../check/gateway-token.ts'
@@ -149,8 +149,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
   }
 
   function isProtected({ request }: Original): boolean {
-    const match = matchRoute(options.routes, request)
-    return match !== undefined && match.route.mode !== 'bypass'
+    return protects(matchRoute(options.routes, request)?.route)
   }
 
   return {

@@ -14,7 +14,13 @@ import type { PrincipalRules } from '../../core/request/principal.ts'
 import { openReservationId } from '../../core/reservations/open-reservation-id.ts'
 import { whyForeign } from '../../core/reservations/reservation-id.ts'
 import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'
-import { type ProtectedRoute, possibleRoutes, type Route } from '../../core/routes/route.ts'
+import {
+  type ProtectedRoute,
+  policiesOf,
+  possibleRoutes,
+  protects,
+  type Route,
+} from '../../core/routes/route.ts'
 import type { Problem } from '../message/problems.ts'
 import { ID_UNCHECKED } from '../message/unavailable.ts'
 import { type Describing, identifiedAs, intentOfName, scopeOf } from '../request/described-request.ts'
@@ -118,9 +124,7 @@ function needsWhole({ name }: ProtectedRoute): Problem {
 
 /** More of the request than the headers that can carry a key. */
 function takesMore(route: Route | undefined): route is ProtectedRoute {
-  return (
-    route !== undefined && route.mode !== 'bypass' && (route.mode === 'content' || route.key.parts.length > 0)
-  )
+  return protects(route) && (route.mode === 'content' || route.key.parts.length > 0)
 }
 
 async function ofKeyOn(
@@ -129,7 +133,7 @@ async function ofKeyOn(
   scope: Scope,
   rules: PrincipalRules,
 ): Promise<Located> {
-  const guarded = route === undefined || route.mode === 'bypass' ? undefined : route
+  const [guarded] = route === undefined ? [] : policiesOf(route)
   const carrier = {
     headers: headersOf(guarded?.key.headers ?? [], key),
     query: undefined,

@@ -5,10 +5,12 @@
  */
 
 import { passingShare } from '../../core/passing-share.ts'
+import { protects } from '../../core/routes/route.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { ForwardedHeaders } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 import type { Arrived } from '../request/arrival.ts'
+import type { Observer } from '../request/observe.ts'
 import { type About, type ProtectOptions, type ProtectPorts, protect } from '../request/protect.ts'
 import { DRAINING, NO_UPGRADE, overloaded, overloadedByPassing } from '../request/refusals.ts'
 import type { BodyMemory } from '../server/body-memory.ts'
@@ -16,6 +18,7 @@ import type { Inbound } from '../server/inbound.ts'
 import { offersWebSocket } from '../server/websocket-offer.ts'
 import { bypass } from './bypass.ts'
 import { type ForwardPorts, hopOf, protectedCall } from './forwarding.ts'
+import { observed } from './observed.ts'
 
 export type DispatchOptions = ProtectOptions & {
   readonly forwarded: ForwardedHeaders
@@ -24,7 +27,8 @@ export type DispatchOptions = ProtectOptions & {
   readonly limits: { readonly inFlightMax: number }
 }
 
-export type DispatchPorts = ProtectPorts & ForwardPorts & { readonly bodyMemory: BodyMemory }
+export type DispatchPorts = ProtectPorts &
+  ForwardPorts & { readonly bodyMemory: BodyMemory; readonly observer: Observer }
 
 /** How busy the proxy is. */
 export type Load = {
@@ -37,7 +41,7 @@ export type Load = {
 
 /** No route protects it. */
 export function passesThrough({ admission, matched }: Arrived): boolean {
-  return admission.kind === 'admitted' && (matched === undefined || matched.route.mode === 'bypass')
+  return admission.kind === 'admitted' && !protects(matched?.route)
 }
 
 /** Without an answer if the client disconnected before its request was complete. */
@@ -59,11 +63,14 @@ export async function dispatch(
   if (load.inFlight() > inFlightMax) return refused(overloaded(inFlightMax, 'requests'))
   const { request } = admission
   const call = { inbound, request, hop: hopOf(inbound.req, request), forwarded: options.forwarded }
-  if (matched === undefined || matched.route.mode === 'bypass') {
+  if (matched === undefined || !protects(matched.route)) {
     const passingMax = passingShare(inFlightMax)
     if (load.passing() > passingMax) return refused(overloadedByPassing(passingMax))
     const answerWithinMs = matched?.route.upstreamTimeoutMs ?? options.upstreamTimeoutMs
-    return { answer: await bypass(call, answerWithinMs, ports) }
+    const pass = () => bypass(call, answerWithinMs, ports)
+    if (matched?.route.mode !== 'observe') return { answer: await pass() }
+    const { route, params } = matched
+    return { answer: await observed(inbound, request, { route, params }, pass, ports) }
   }
   if (load.draining()) return refused(DRAINING)
   // Offers of other protocols are declined by ignoring them: Java's HttpClient offers h2c with every request.

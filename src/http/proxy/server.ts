@@ -12,6 +12,7 @@ import type { Answer } from '../message/answer.ts'
 import { headerPairs } from '../message/headers.ts'
 import { type Arrived, createArrival } from '../request/arrival.ts'
 import { decidedEvent } from '../request/decided-event.ts'
+import { createObserver } from '../request/observe.ts'
 import { type About, waitersByRoute } from '../request/protect.ts'
 import { type FailurePorts, failureAnswer } from '../request/refusals.ts'
 import { forwardedScheme, tracedRequest } from '../request/traced-request.ts'
@@ -45,7 +46,7 @@ export type ProxyOptions = DispatchOptions & {
   readonly limits: ListenerLimits & { readonly inFlightMax: number; readonly headerLinesMax: number }
 }
 
-export type ProxyPorts = Omit<DispatchPorts, 'waitersOf'> & FailurePorts
+export type ProxyPorts = Omit<DispatchPorts, 'waitersOf' | 'observer'> & FailurePorts
 
 export interface ProxyServer {
   /** Where it listens: `http://host:port`, or `unix:/path`. */
@@ -59,7 +60,8 @@ export interface ProxyServer {
 }
 
 export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServer {
-  const dispatchPorts: DispatchPorts = { ...ports, waitersOf: waitersByRoute() }
+  const protecting = { ...ports, waitersOf: waitersByRoute() }
+  const dispatchPorts: DispatchPorts = { ...protecting, observer: createObserver(options, protecting) }
   const arrive = createArrival(options)
   const readable = readableBy(options.pageOrigins)
   const load: Load = {

@@ -9,6 +9,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { Clock } from '../../core/clock.ts'
 import { passingShare } from '../../core/passing-share.ts'
+import { protects } from '../../core/routes/route.ts'
 import type { RequestTrace } from '../../core/tracing.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
@@ -77,8 +78,7 @@ export function createTunnels(options: TunnelOptions, ports: TunnelPorts): Tunne
     if (load.draining()) return refuse(DRAINING)
     if (load.inFlight() >= inFlightMax) return refuse(overloaded(inFlightMax, 'requests'))
     if (load.passing() >= passingMax) return refuse(overloadedByPassing(passingMax))
-    if (admission.kind === 'options' || (route !== undefined && route.mode !== 'bypass'))
-      return refuse(NO_UPGRADE)
+    if (admission.kind === 'options' || protects(route)) return refuse(NO_UPGRADE)
     const { request } = admission
     const answerWithinMs = route?.upstreamTimeoutMs ?? options.upstreamTimeoutMs
     const hop = hopOf(req, request)

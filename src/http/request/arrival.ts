@@ -6,7 +6,7 @@
  */
 
 import type { IncomingMessage } from 'node:http'
-import { matchRoute, type Route, type RouteMatchResult } from '../../core/routes/route.ts'
+import { matchRoute, protects, type Route, type RouteMatchResult } from '../../core/routes/route.ts'
 import { headerPairs } from '../message/headers.ts'
 import { type Admission, ALWAYS_END_TO_END, admit, type RawRequest } from './admission.ts'
 import type { ScopeRules } from './identify.ts'
@@ -66,7 +66,7 @@ export function endToEndHeaders({
 }: Pick<ArrivalRules, 'routes' | 'scope'>): ReadonlySet<string> {
   const names = routes.flatMap((route) => {
     const predicates = (route.match.headers ?? []).map((predicate) => predicate.name)
-    if (route.mode === 'bypass') return predicates
+    if (!protects(route)) return predicates
     const principal = route.principal.kind === 'header' ? [route.principal.name] : []
     const parts = [...route.key.parts, ...route.entities].flatMap((part) =>
       part.in === 'header' ? [part.name] : [],

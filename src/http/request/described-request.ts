@@ -11,7 +11,7 @@ import type { HeaderList } from '../../core/header-list.ts'
 import { fingerprintOfName, recordKey, type Scope } from '../../core/request/identity.ts'
 import type { PrincipalRules } from '../../core/request/principal.ts'
 import type { Intent } from '../../core/reservations/reservations.ts'
-import { matchRoute, type ProtectedRoute, type Route } from '../../core/routes/route.ts'
+import { matchRoute, type ProtectedRoute, policiesOf, type Route } from '../../core/routes/route.ts'
 import type { Problem } from '../message/problems.ts'
 import type { AdmittedRequest } from './admission.ts'
 import { identify } from './identify.ts'
@@ -118,12 +118,13 @@ export async function identifiedAs(
 ): Promise<OfRequest | Problem> {
   const request = admitted(described)
   const matched = matchRoute(routes, request)
-  if (matched === undefined || matched.route.mode === 'bypass')
+  const [route] = matched === undefined ? [] : policiesOf(matched.route)
+  if (matched === undefined || route === undefined)
     return {
       code: 'request-invalid',
       detail: 'No protected route matches the request, so nothing says what identifies it. Reserve a value.',
     }
-  const { route, params } = matched
+  const { params } = matched
   const identified = await identify({ request, body: bodyOf(described), route, params }, scope, principal)
   switch (identified.kind) {
     case 'identified': {

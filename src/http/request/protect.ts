@@ -215,7 +215,7 @@ async function once(
   return outcome
 }
 
-function policyOf(route: ProtectedRoute, options: ProtectOptions): DedupPolicy {
+export function policyOf(route: ProtectedRoute, options: ProtectOptions): DedupPolicy {
   return {
     leaseMs: route.leaseMs,
     retentionMs: route.retentionMs,

@@ -7,7 +7,7 @@ import { DEFAULT_RULES, fingerprint, ignoredHeaders } from '../../core/request/f
 import { fingerprintOfName, type Scope } from '../../core/request/identity.ts'
 import { principalOfRequest } from '../../core/request/principal.ts'
 import type { Intent } from '../../core/reservations/reservations.ts'
-import { matchRoute, type ProtectedRoute } from '../../core/routes/route.ts'
+import { matchRoute, type ProtectedRoute, policiesOf } from '../../core/routes/route.ts'
 import type { Problem } from '../message/problems.ts'
 import {
   admitted,
@@ -86,7 +86,7 @@ export async function explained(
 ): Promise<Record<string, unknown> | Problem> {
   const request = admitted(described)
   const route = matchRoute(routes, request)?.route
-  const guarded = route === undefined || route.mode === 'bypass' ? undefined : route
+  const [guarded] = route === undefined ? [] : policiesOf(route)
   const { method, path, query, headers } = request
   const source = guarded?.principal ?? { kind: 'authorization' }
   const named = await principalOfRequest(source, headers, principals)

@@ -13,6 +13,7 @@ import { eventually } from '../../support/eventually.ts'
 import { openWire } from '../../support/proxy.ts'
 
 const PORTS = {
+  observed: () => ({}),
   readiness: () => ({ ready: true, reasons: [], nodes: [] }),
   started: () => true,
   scrape: async () => ({ contentType: 'text/plain', text: 'metric 1\n' }),

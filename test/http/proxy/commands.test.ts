@@ -8,6 +8,7 @@ import { expect, test } from 'vitest'
 import { parse } from 'yaml'
 import type { builtinRoutes } from '../../../src/config/builtin-policy.ts'
 import { loadConfig } from '../../../src/config/load.ts'
+import { protects } from '../../../src/core/routes/route.ts'
 import { startApplication } from '../../support/application.ts'
 import { openWire, startProxy } from '../../support/proxy.ts'
 
@@ -140,7 +141,7 @@ test('a client that waits for 100 is asked once, and what it sends passes throug
 
 test('what counts without a key is remembered for as long as a lease', () => {
   const kept = (routes: ReturnType<typeof builtinRoutes>) =>
-    routes.map((route) => route.mode !== 'bypass' && route.retentionMs)
+    routes.filter(protects).map(({ retentionMs }) => retentionMs)
   expect(kept(routesOf())).toEqual([86_400_000, 30_000])
   const content = (more: string) => `routes: [{ name: a, match: {}, mode: content${more} }]`
   expect(kept(routesOf(content(', lease: 40s')))).toEqual([40_000])

@@ -39,6 +39,7 @@
   "FENCEPOST_TOTAL_HOLD": {"path":"record.totalHold","accepts":"a duration with its unit, such as 500ms, 30s, 5m or 24h, from 100ms to 1d","kind":"duration","pattern":"^(0|[1-9][0-9]*)(ms|s|m|h|d)$","min":100,"max":86400000,"default":"5m"},
   "FENCEPOST_CLIENT_RETRY_WINDOW": {"path":"record.clientRetryWindow","accepts":"a duration with its unit, such as 500ms, 30s, 5m or 24h, from 0s to 366d","kind":"duration","pattern":"^(0|[1-9][0-9]*)(ms|s|m|h|d)$","min":0,"max":31622400000,"default":"2m"},
   "FENCEPOST_LONGEST_REDELIVERY": {"path":"record.longestRedelivery","accepts":"a duration with its unit, such as 500ms, 30s, 5m or 24h, from 0s to 366d","kind":"duration","pattern":"^(0|[1-9][0-9]*)(ms|s|m|h|d)$","min":0,"max":31622400000,"default":"0s"},
+  "FENCEPOST_MODE": {"path":"mode","accepts":"enforce or observe","kind":"pattern","pattern":"^(enforce|observe)$","default":"enforce"},
   "FENCEPOST_ON_QUORUM_LOSS": {"path":"record.onQuorumLoss","accepts":"fail-closed, fail-open or local","kind":"pattern","pattern":"^(fail-closed|fail-open|local)$","default":"fail-closed"},
   "FENCEPOST_QUARANTINE": {"path":"record.quarantine","accepts":"a duration with its unit, such as 500ms, 30s, 5m or 24h, from 0s to 1d","kind":"duration","pattern":"^(0|[1-9][0-9]*)(ms|s|m|h|d)$","min":0,"max":86400000},
   "FENCEPOST_RESERVATIONS_PER_SESSION": {"path":"reservations.perSession","accepts":"a whole number from 1 to 1000000","kind":"integer","pattern":"^(0|[1-9][0-9]{0,14})$","min":1,"max":1000000,"default":"1000"},

@@ -1,0 +1,77 @@
+/** `fencepost observe report`: what routes in mode observe would have done, from running sidecars, and a routes file that enforces it. */
+
+import { enforcingRoutes } from '../config/enforcing-routes.ts'
+import { loadConfig } from '../config/load.ts'
+import { textOfRoutes } from '../config/print.ts'
+import { CONFIG_FILE_ENV, SETTINGS } from '../config/settings.ts'
+import { linesOf, type ObservedBySidecar, summed } from '../core/health/observed-report.ts'
+import { type Command, EXIT, type ExitCode, faultOfAddress, type Io, withArguments } from './command.ts'
+import { refuse } from './config.ts'
+import { printable } from './printable.ts'
+
+type Options = { readonly file?: string; readonly json?: true }
+
+const DEFAULT_ADMIN = 'http://127.0.0.1:9090'
+const WITHIN_MS = 2_000
+
+export const observe: Command = (args, io) =>
+  withArguments('observe', args, io, (parser, done) => {
+    parser.description('What routes in mode observe would have done with the requests that they let pass.')
+    parser
+      .command('report')
+      .description(
+        'sums up what running sidecars have observed since their start, and ends with a routes file that enforces it; run it with the settings of a sidecar. Exit 0, or 69 where a sidecar did not answer',
+      )
+      .argument('[admin...]', `admin addresses of sidecars (default: ${DEFAULT_ADMIN})`)
+      .option('-f, --file <path>', `YAML file with the routes, instead of ${CONFIG_FILE_ENV}`)
+      .option('--json', 'as JSON')
+      .action(async (admins: string[], options: Options) =>
+        done(await report(admins.length === 0 ? [DEFAULT_ADMIN] : admins, options, io)),
+      )
+  })
+
+async function report(admins: readonly string[], { file, json }: Options, io: Io): Promise<ExitCode> {
+  const fault = faultOfAddress('the admin address', admins)
+  if (fault !== undefined) {
+    io.stderr.write(`${fault}\n`)
+    return EXIT.usage
+  }
+  const env = file === undefined ? io.env : { ...io.env, [CONFIG_FILE_ENV]: file }
+  const loaded = loadConfig(env, io.readFile)
+  if (loaded.kind === 'invalid') return refuse(loaded, io)
+  const answers = await Promise.all(admins.map(async (admin) => ({ admin, seen: await observedAt(admin) })))
+  const silent = answers.flatMap(({ admin, seen }) => (seen === undefined ? [admin] : []))
+  for (const admin of silent) io.stderr.write(`${printable(admin)} did not answer as a sidecar does.\n`)
+  const known = answers.flatMap(({ seen }) => (seen === undefined ? [] : [seen]))
+  if (known.length === 0) return EXIT.unavailable
+  const { since, routes: seen } = summed(known)
+  const { config } = loaded
+  const routes = enforcingRoutes(config.routes, config, seen)
+  io.stdout.write(
+    json === true
+      ? `${JSON.stringify({ since, sidecars: known.length, silent, observed: seen, routes }, undefined, 2)}\n`
+      : `${textOf(since, known.length, seen)}\n# To enforce: these routes in ${CONFIG_FILE_ENV}, and ${SETTINGS.mode.env} not set.\n${textOfRoutes(routes)}`,
+  )
+  return silent.length === 0 ? EXIT.ok : EXIT.unavailable
+}
+
+function textOf(since: string, sidecars: number, seen: ObservedBySidecar['routes']): string {
+  const head = `Observed by ${sidecars} ${sidecars === 1 ? 'sidecar' : 'sidecars'} since ${since}. Every request was executed.`
+  const lines =
+    seen.length === 0
+      ? ['No route in mode observe had a request.']
+      : seen.flatMap((view) => ['', ...linesOf(view)])
+  return `${[head, ...lines].map(printable).join('\n')}\n`
+}
+
+async function observedAt(admin: string): Promise<ObservedBySidecar | undefined> {
+  try {
+    const answer = await fetch(new URL('/observed', admin), { signal: AbortSignal.timeout(WITHIN_MS) })
+    const observed = (await answer.json()) as Partial<ObservedBySidecar>
+    return answer.ok && Array.isArray(observed.routes) && typeof observed.since === 'string'
+      ? (observed as ObservedBySidecar)
+      : undefined
+  } catch {
+    return undefined
+  }
+}
