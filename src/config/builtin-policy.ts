@@ -24,6 +24,7 @@ export function defaultRoute(
     ...of,
     required: false,
     key: { headers: [DEFAULT_KEY_HEADER], parts: [], strict: false, minLength: 1, format: 'any' },
+    derivedKey: false,
     fingerprint: { headers: 'all', ignore: [], body: { kind: 'all' } },
     principal: { kind: 'authorization' },
     leaseMs: settings.leaseMs,

@@ -44,6 +44,7 @@ function printedPolicies(route: ProtectedRoute): PrintedRoute {
           required: route.required,
           key: { ...(parts.length === 0 ? { headers } : { parts: parts.map(printedPart) }), ...form },
         }),
+    derivedKey: route.derivedKey,
     fingerprint: {
       ...(fingerprint.headers === 'all' ? { ignore: fingerprint.ignore } : { headers: fingerprint.headers }),
       ...(fingerprint.body.kind === 'all' ? {} : { [fingerprint.body.kind]: fingerprint.body.pointers }),

@@ -207,6 +207,11 @@ export const ROUTE_FIELDS = {
     'headers: [idempotency-key]',
     'Where the key is: in the first of `headers`, or in all of `parts` together (`{header: …}`, `{query: …}`, `{body: /pointer}`, `{path: parameter}`); `strict` takes structured-field strings only, `format: uuid` UUIDs only, `minLength` no shorter key.',
   ),
+  derivedKey: field(
+    scalar(onOff()),
+    'off',
+    'The application gets an `Idempotency-Key: fp-…` that is the same for every attempt, where the client’s own is not the key. For one that has no keys of its own: `Fencepost-Key` comes in any case.',
+  ),
   fingerprint: field(
     notTogether(
       notTogether(

@@ -158,6 +158,7 @@ function merge(route: ProtectedRoute, given: GivenRoute): ProtectedRoute {
       minLength: key?.minLength ?? route.key.minLength,
       format: key?.format ?? route.key.format,
     },
+    derivedKey: given.derivedKey ?? route.derivedKey,
     fingerprint: {
       headers: fingerprint?.headers ?? route.fingerprint.headers,
       ignore: fingerprint?.ignore ?? route.fingerprint.ignore,

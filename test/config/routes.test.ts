@@ -78,6 +78,7 @@ const everything = {
     minLength: 8,
     format: 'uuid',
   },
+  derivedKey: true,
   fingerprint: { headers: ['Accept'], exclude: ['/ts', '/items/*/seen'] },
   principal: { jwt: 'sub' },
   lease: '10s',
@@ -133,6 +134,7 @@ test('every field of a route is read', () => {
         minLength: 8,
         format: 'uuid',
       },
+      derivedKey: true,
       fingerprint: {
         headers: ['accept'],
         ignore: [],

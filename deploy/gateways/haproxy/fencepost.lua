@@ -11,8 +11,8 @@ local TOO_LARGE = '{"status":413,"code":"body-too-large","title":"The body is to
 local UNREACHABLE = '{"status":503,"code":"fencepost-unreachable","title":"The check could not be made","detail":"Nothing was carried out."}'
 -- What the application is told; the reservation also ends the claim.
 local UPSTREAM = {
-  "fencepost-fencing-token", "fencepost-lock-id", "fencepost-attempt", "fencepost-lease-expires",
-  "fencepost-reservation-id",
+  "fencepost-fencing-token", "fencepost-lock-id", "fencepost-key", "fencepost-attempt",
+  "fencepost-lease-expires", "fencepost-reservation-id",
   -- The client's own with the state of the key, where FENCEPOST_TRACE_BAGGAGE is on.
   "baggage",
 }

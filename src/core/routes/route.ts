@@ -47,6 +47,8 @@ export type ProtectedRoute = {
   /** A request without a key is refused with 400; else it passes through untouched. No effect in mode `content`. */
   readonly required: boolean
   readonly key: KeySource
+  /** Without a key of its client in `Idempotency-Key` the application gets one there that is the same for every attempt. */
+  readonly derivedKey: boolean
   readonly fingerprint: FingerprintPolicy
   readonly principal: PrincipalSource
   readonly leaseMs: number

@@ -29,6 +29,7 @@ import type { Dialect, Original } from './original-request.ts'
 const UPSTREAM_HEADERS = [
   'fencepost-fencing-token',
   'fencepost-lock-id',
+  'fencepost-key',
   'fencepost-attempt',
   'fencepost-lease-expires',
   'fencepost-reservation-id',
@@ -82,7 +83,7 @@ export function foundIn(decided: Decided): Found | undefined {
 }
 
 export function grantedHeaders(granted: Granted): HeaderList {
-  const { validity, reservationId, idempotencyKey, baggage } = granted
+  const { validity, reservationId, keys, baggage } = granted
   const { token, attempt, lockId } = executionOf(granted)
   return [
     ['Fencepost-Fencing-Token', String(token)],
@@ -90,7 +91,8 @@ export function grantedHeaders(granted: Granted): HeaderList {
     ['Fencepost-Attempt', String(attempt)],
     ['Fencepost-Lease-Expires', String(Math.floor(validity.validUntilWallMs))],
     ['Fencepost-Reservation-Id', reservationId],
-    ['Idempotency-Key', idempotencyKey],
+    ['Fencepost-Key', keys.requestKey],
+    ...(keys.idempotencyKey === undefined ? [] : [['Idempotency-Key', keys.idempotencyKey] as const]),
     ...(baggage === undefined ? [] : [['Baggage', baggage] as const]),
   ]
 }

@@ -30,6 +30,7 @@ import { type ReserveResult, reserve } from '../../core/reservations/reserve.ts'
 import { termsOf } from '../../core/routes/claim-terms.ts'
 import { matchRoute, type ProtectedRoute, protects, type Route } from '../../core/routes/route.ts'
 import type { Tracing } from '../../core/tracing.ts'
+import type { KeysForApplication } from '../message/headers.ts'
 import { type Problem, quotaProblem } from '../message/problems.ts'
 import { type Identification, identify, type ScopeRules, type Subject, scopeOf } from '../request/identify.ts'
 import { unseen } from '../request/observe.ts'
@@ -58,7 +59,7 @@ export type Granted = {
   readonly reservation: Reservation
   readonly validity: Validity
   readonly reservationId: string
-  readonly idempotencyKey: string
+  readonly keys: KeysForApplication
   /** The request's baggage with ours, where tracing adds some. */
   readonly baggage?: string
 }
@@ -122,8 +123,8 @@ export async function check(
       return { ...refused(identified.problem), clientKey }
     }
     case 'identified': {
-      const { recordKey, fingerprint, clientKey, keyForApplication } = identified
-      const decided = await claim(original, { recordKey, fingerprint }, route, keyForApplication, ports)
+      const { recordKey, fingerprint, clientKey, keys } = identified
+      const decided = await claim(original, { recordKey, fingerprint }, route, keys, ports)
       if (decided.kind !== 'granted') place.notNew()
       return { ...of, decided, recordKey, tenant, clientKey }
     }
@@ -134,7 +135,7 @@ async function claim(
   { hopId, request }: Original,
   intent: Intent,
   route: ProtectedRoute,
-  idempotencyKey: string,
+  keys: KeysForApplication,
   { leases, secret, outstanding, clock, random, tracing }: CheckPorts,
 ): Promise<Decided> {
   const startedMonoMs = clock.monoMs()
@@ -175,7 +176,7 @@ async function claim(
     reservation,
     validity,
     reservationId: reservationIdOf(trace === undefined ? reservation : { ...reservation, trace }, signing),
-    idempotencyKey,
+    keys,
     ...(baggage === undefined ? {} : { baggage }),
   }
 }

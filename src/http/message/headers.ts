@@ -97,9 +97,13 @@ export type Hop = {
  */
 export type ForwardedHeaders = 'append' | 'replace' | 'off'
 
-export type Claimed = ForwardContext & {
-  /** The client's key as received, or one derived from the fingerprint. */
-  readonly idempotencyKey: string
+export type Claimed = ForwardContext & KeysForApplication
+
+export type KeysForApplication = {
+  /** The same for every attempt of one request. */
+  readonly requestKey: string
+  /** In the place of what the client sent: its own line, where that is the key, or one that the route asks for. */
+  readonly idempotencyKey: string | undefined
 }
 
 /** The header lines for the application, without framing: undici writes that, and `Host` where the client names none. */
@@ -117,7 +121,7 @@ export function towardsApplication(
     const read = readName(lower)
     if (isSidecarHeader(read)) return false
     if (isForwarding(read)) return forwarded === 'off' || (forwarded === 'append' && !REWRITTEN.has(read))
-    return claimed === undefined || read !== 'idempotency-key'
+    return claimed?.idempotencyKey === undefined || read !== 'idempotency-key'
   })
   lines.push(['Via', `${hop.httpVersion} fencepost`])
   if (forwarded !== 'off') addForwardedBy(lines, headers, hop, forwarded)
@@ -144,8 +148,10 @@ function addForwardedBy(
 }
 
 export function claimedLines(claimed: Claimed): [string, string][] {
+  const { requestKey, idempotencyKey } = claimed
   return [
-    ['Idempotency-Key', claimed.idempotencyKey],
+    ...(idempotencyKey === undefined ? [] : [['Idempotency-Key', idempotencyKey] as [string, string]]),
+    ['Fencepost-Key', requestKey],
     ['Fencepost-Fencing-Token', String(claimed.token)],
     ['Fencepost-Lock-Id', claimed.lockId],
     ['Fencepost-Attempt', String(claimed.attempt)],

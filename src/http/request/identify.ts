@@ -31,6 +31,7 @@ import {
 } from '../../core/request/principal.ts'
 import type { PathParameters } from '../../core/routes/path-pattern.ts'
 import type { KeyPart, ProtectedRoute } from '../../core/routes/route.ts'
+import type { KeysForApplication } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 import type { AdmittedRequest } from './admission.ts'
 import { RETRY_SOON_MS } from './refusals.ts'
@@ -48,8 +49,7 @@ export type Identified = {
   readonly fingerprint: Fingerprint
   /** The key that the client sent, for messages to it. */
   readonly clientKey: string | undefined
-  /** The key for the application. */
-  readonly keyForApplication: string
+  readonly keys: KeysForApplication
   /** In mode `both`: the record of the key under which this content arrived. */
   readonly contentRecord?: { readonly recordKey: string; readonly fingerprint: Fingerprint }
   /** Records of the entities that the request names. */
@@ -124,7 +124,7 @@ export async function identify(
     fingerprint: printed.hash,
     clientKey,
     entityKeys: entities.keys,
-    keyForApplication: keyForApplication(subject, clientKey, record.recordKey),
+    keys: keysForApplication(subject, clientKey, record.recordKey),
     ...(content === undefined
       ? {}
       : {
@@ -220,15 +220,17 @@ function entityKeys(route: ProtectedRoute, carrier: KeyCarrier, scope: Scope): E
 /** A small body may decode to a large one; beyond this factor it is hashed as received (`content-coding.ts`). */
 const DECODED_FACTOR = 4
 
-/** The client's own line where it is the key; else a key that is the same for every attempt of the same request. */
-function keyForApplication(
-  { request: { headers }, route: { key } }: Subject,
+/** With several spellings of `Idempotency-Key` the application may read another one than we did, so what is the key replaces them. */
+function keysForApplication(
+  { request: { headers }, route: { key, derivedKey } }: Subject,
   clientKey: string | undefined,
   record: string,
-): string {
+): KeysForApplication {
+  const requestKey = record.slice(-64)
   const source = key.headers.find((name) => linesOf(headers, name).length > 0)
   const [line] = key.parts.length === 0 && source === 'idempotency-key' ? linesOf(headers, source) : []
-  return clientKey !== undefined && line !== undefined ? line : `fp-${record.slice(-64)}`
+  const own = clientKey === undefined ? undefined : line
+  return { requestKey, idempotencyKey: own ?? (derivedKey ? `fp-${requestKey}` : undefined) }
 }
 
 export function scopeOf({ headers }: AdmittedRequest, rules: ScopeRules): Scope | Problem {

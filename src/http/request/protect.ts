@@ -175,7 +175,7 @@ async function once(
   let result: ForwardResult | undefined
   const forward = async (context: ForwardContext | undefined): Promise<ForwardResult> => {
     // Without a claim the request is unprotected; the application then has the key alone to detect duplicates.
-    const claimed = context && { ...context, idempotencyKey: identified.keyForApplication }
+    const claimed = context && { ...context, ...identified.keys }
     const sentMonoMs = ports.clock.monoMs()
     result = await call.forward(body, claimed)
     if (claimed !== undefined && result.kind !== 'never_sent')

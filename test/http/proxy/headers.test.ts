@@ -51,11 +51,9 @@ test.each<[what: string, lines: string, name: string, arrives: string[]]>([
   // Bug: PHP reads `.` as `_`, and so as `-`: it took these for ours.
   ['ours to PHP', 'Fencepost.Fencing.Token: 1\r\n', 'fencepost.fencing.token', []],
   ['ours to others that read only letters and digits', 'Fencepost~Lock+Id: 1\r\n', 'fencepost~lock+id', []],
-  ['another key to PHP', 'Idempotency.Key: other\r\n', 'idempotency.key', []],
   ['a name with dots', 'X.A: 1\r\n', 'x.a', ['1']],
   ['our status', 'Idempotency-Status: created\r\n', 'idempotency-status', []],
   ['our status, the same', 'Idempotency_Status: created\r\n', 'idempotency_status', []],
-  ['another key, the same', 'Idempotency_Key: other\r\n', 'idempotency_key', []],
   ['another address, the same', 'X_Forwarded-For: 6.6.6.6\r\n', 'x_forwarded-for', []],
   ['a name with an underscore', 'X_A: 1\r\n', 'x_a', ['1']],
   ['our mark', 'Idempotent-Replayed: true\r\n', 'idempotent-replayed', []],
@@ -104,6 +102,16 @@ test.each<[policy: ForwardedHeaders, kept: number]>([
   },
 )
 
+test.each(['Idempotency_Key', 'Idempotency.Key'])(
+  'a key that an application may read in %s as another one is refused',
+  async (name) => {
+    await using application = await startApplication()
+    await using proxy = await startProxy(application.origin)
+    expect((await proxy.post('k', '{}', { [name]: 'other' })).status).toBe(400)
+    expect(application.seen).toEqual([])
+  },
+)
+
 test('an unprotected request keeps its keys, in any spelling', async () => {
   const seen = await sent('Idempotency_Key: other\r\n', 'append', 'PUT')
   expect([seen.values('idempotency-key'), seen.values('idempotency_key')]).toEqual([['k-1'], ['other']])
@@ -112,6 +120,7 @@ test('an unprotected request keeps its keys, in any spelling', async () => {
 test('the application gets its claim: key, token, lock and attempt', async () => {
   const seen = await sent('')
   expect(seen.values('idempotency-key')).toEqual(['k-1'])
+  expect(seen.values('fencepost-key')).toEqual([expect.stringMatching(/^[0-9a-f]{64}$/)])
   expect(seen.values('fencepost-attempt')).toEqual(['1'])
   const [token] = seen.values('fencepost-fencing-token')
   expect(Number.isSafeInteger(Number(token))).toBe(true)
@@ -120,33 +129,32 @@ test('the application gets its claim: key, token, lock and attempt', async () =>
   ])
 })
 
-test('without a client key the application gets a key that is the same for every attempt', async () => {
-  await using application = await startApplication((_request, response) => {
-    response.writeHead(503).end()
-  })
-  await using proxy = await startProxy(application.origin, { routes: [route({ mode: 'content' })] })
-  await proxy.post(undefined, '{"a":1}')
-  await proxy.post(undefined, '{"a": 1}')
-  const keys = application.seen.map((seen) => seen.values('idempotency-key'))
-  expect(keys[0]).toEqual([expect.stringMatching(/^fp-[0-9a-f]{64}$/)])
-  expect(keys[1]).toEqual(keys[0])
-})
-
-test.each<[what: string, key: Partial<ProtectedRoute['key']>]>([
-  ['a member of the body', { parts: [{ in: 'body', pointer: '/payment' }] }],
-  ['another header', { headers: ['x-payment', 'idempotency-key'] }],
+/**
+ * Bug: an `Idempotency-Key: fp-…` that no client had sent made an application with keys of its own swallow a second order, replay its own 503
+ * for ever, or refuse what is no UUID.
+ */
+test.each<[what: string, differs: Partial<ProtectedRoute>, key: string | undefined]>([
+  ['the content', { mode: 'content' }, undefined],
+  ['a member of the body', { key: { ...route().key, parts: [{ in: 'body', pointer: '/payment' }] } }, 'a'],
+  ['another header', { key: { ...route().key, headers: ['x-payment', 'idempotency-key'] } }, 'a'],
 ])(
-  'where %s is the key, the application does not get an Idempotency-Key that differs with every attempt',
-  async (_what, key) => {
-    await using application = await startApplication((_request, response) => {
-      response.writeHead(503).end()
-    })
-    const named = route({ key: { ...route().key, ...key } })
-    await using proxy = await startProxy(application.origin, { routes: [named] })
-    for (const attempt of ['one', 'two']) await proxy.post(attempt, '{"payment":7}', { 'x-payment': '7' })
-    const keys = application.seen.map((seen) => seen.values('idempotency-key'))
-    expect(keys[0]).toEqual([expect.stringMatching(/^fp-[0-9a-f]{64}$/)])
-    expect(keys[1]).toEqual(keys[0])
+  'where %s is the key, no Idempotency-Key is added, unless the route asks for one',
+  async (_what, differs, key) => {
+    for (const derivedKey of [false, true]) {
+      await using application = await startApplication((_request, response) => {
+        response.writeHead(503).end()
+      })
+      await using proxy = await startProxy(application.origin, {
+        routes: [route({ ...differs, derivedKey })],
+      })
+      for (const body of ['{"payment":7}', '{"payment": 7}'])
+        await proxy.post(key, body, { 'x-payment': '7' })
+      const [first, second] = application.seen
+      const [name] = first!.values('fencepost-key')
+      expect(second?.values('fencepost-key')).toEqual([name])
+      const given = derivedKey ? [`fp-${name}`] : key === undefined ? [] : [key]
+      expect([first, second].map((seen) => seen?.values('idempotency-key'))).toEqual([given, given])
+    }
   },
 )
 

@@ -10,9 +10,10 @@ local CHECK = "/v1/gateway/forward-auth"
 local COMPLETE = "/v1/gateway/complete"
 local HEADERS_MAX = 1000
 local RESERVATION = "fencepost-reservation-id"
--- What the application is told; the reservation also ends the claim. The key is the client's, or made of the content.
+-- What the application is told; the reservation also ends the claim.
 local UPSTREAM = {
-  "fencepost-fencing-token", "fencepost-lock-id", "fencepost-attempt", "fencepost-lease-expires", RESERVATION,
+  "fencepost-fencing-token", "fencepost-lock-id", "fencepost-key", "fencepost-attempt", "fencepost-lease-expires",
+  RESERVATION,
   -- The client's own with the state of the key, where FENCEPOST_TRACE_BAGGAGE is on.
   "baggage",
 }
