@@ -71,7 +71,7 @@ test('a pair that differs in one header, cookie or type that is not known to cha
         'replayed',
       ])
     }),
-    { numRuns: 200 },
+    { numRuns: 60 },
   )
 })
 
@@ -88,7 +88,7 @@ test('a pair that differs only in what is known to change is executed once', asy
     fc.asyncProperty(difference, async ([name = '', first = '', second = '']) => {
       expect(await told(byContent, [[name, first]], [[name, second]], [])).toEqual([...ONE, 'replayed'])
     }),
-    { numRuns: 200 },
+    { numRuns: 60 },
   )
 })
 
@@ -97,7 +97,7 @@ test('with a key, a header that nobody knows makes no mismatch', async () => {
     fc.asyncProperty(lastingHeader, value, value, async (name, first, second) => {
       expect(await told(keyed, [[name, first]], [[name, second]], [])).toEqual([...ONE, 'replayed'])
     }),
-    { numRuns: 100 },
+    { numRuns: 30 },
   )
 })
 
