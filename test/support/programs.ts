@@ -22,6 +22,12 @@ export type ServerProgram = {
   readonly isLibrary?: true
 }
 
+const PYTHON_PACKAGES = [
+  '/usr/lib/python3/dist-packages',
+  '/usr/lib/python3*/site-packages',
+  '/usr/local/lib/python3*/*-packages',
+]
+
 export const serverPrograms = {
   redis: {
     programs: ['redis-server', 'valkey-server'],
@@ -171,11 +177,7 @@ export const serverPrograms = {
   },
   flask: {
     programs: ['flask/__init__.py'],
-    alsoIn: [
-      '/usr/lib/python3/dist-packages',
-      '/usr/lib/python3*/site-packages',
-      '/usr/local/lib/python3*/*-packages',
-    ],
+    alsoIn: PYTHON_PACKAGES,
     isLibrary: true,
     debianPackage: 'python3-flask',
     elsewhere: 'pip install flask',
@@ -186,6 +188,34 @@ export const serverPrograms = {
     debianPackage: 'git',
     elsewhere: 'git of your distribution',
     why: 'a repository is cloned, pulled and pushed to through the sidecar',
+  },
+  wget: {
+    programs: ['wget'],
+    debianPackage: 'wget',
+    elsewhere: 'wget of your distribution',
+    why: 'public clients are run directly and through the sidecar',
+  },
+  httpie: {
+    programs: ['http'],
+    debianPackage: 'httpie',
+    elsewhere: 'pip install httpie',
+    why: 'public clients are run directly and through the sidecar',
+  },
+  requests: {
+    programs: ['requests/__init__.py'],
+    alsoIn: PYTHON_PACKAGES,
+    isLibrary: true,
+    debianPackage: 'python3-requests',
+    elsewhere: 'pip install requests',
+    why: 'public clients are run directly and through the sidecar',
+  },
+  httpx: {
+    programs: ['httpx/__init__.py'],
+    alsoIn: PYTHON_PACKAGES,
+    isLibrary: true,
+    debianPackage: 'python3-httpx',
+    elsewhere: 'pip install httpx',
+    why: 'public clients are run directly and through the sidecar',
   },
   jdk: {
     programs: ['javac'],
