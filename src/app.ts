@@ -33,6 +33,9 @@ import type { NamingVariables } from './observe/service-name.ts'
 import { systemClock as clock } from './system/clock.ts'
 import { systemRandom as random } from './system/random.ts'
 
+const LOSSY =
+  'the nodes may lack their last second where they are killed (`appendfsync` is not `always`, or they do not say): where more than a minority is at once, the cluster stays closed until an operator declares a loss. See docs/operations/nodes.md, "Nodes that are started again with their data"'
+
 export type AppEnvironment = {
   readonly hostname: string
   readonly readFile: ReadFile
@@ -80,6 +83,8 @@ export async function createApp(config: Config, environment: AppEnvironment): Pr
   state.phase = 'serving'
   const { required } = parts.size
   parts.log.info({ addresses, nodes: parts.nodes.views(), required }, 'fencepost is serving')
+  const lossy = parts.nodes.lossyNodes()
+  if (lossy.length > 0) parts.log.warn({ nodes: lossy }, LOSSY)
   parts.telemetry.start(parts.stack.probed, () => watchedIn(parts, state))
   return {
     addresses,

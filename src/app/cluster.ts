@@ -8,6 +8,7 @@ import type { Events } from '../core/events.ts'
 import { isEnrolled, isQuarantined } from '../core/nodes/enrolment-rules.ts'
 import { placementOf } from '../core/nodes/groups.ts'
 import { shareOfMemory } from '../core/nodes/node-memory.ts'
+import { majorityOf } from '../core/units.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../embedded/node.ts'
 import { createEmbeddedWaitQueues } from '../embedded/wait-queues.ts'
 import type { NodeView } from '../http/admin/server.ts'
@@ -40,6 +41,8 @@ export type OpenNodes = AsyncDisposable &
     standstills(): readonly string[]
     /** For each group: the id of the cluster that its nodes are, empty while none is known. Embedded nodes are one that nobody shares. */
     clusterIds(): readonly string[]
+    /** Nodes of groups that stay closed where more of them are killed at once than a quorum survives, though all keep their data. */
+    lossyNodes(): readonly string[]
     stopEmbedded(index: number): void
   }
 
@@ -74,6 +77,7 @@ export async function openNodes(
     refused,
     views: () => groups.flatMap((group) => group.views()),
     standstills: () => opened.flatMap(({ nodes }) => standstillOf(nodes) ?? []),
+    lossyNodes: () => opened.flatMap(({ nodes }) => lossyOf(nodes)),
     clusterIds: () => opened.map(({ nodes }) => nodes.cluster().id),
     stopEmbedded: () => {},
     [Symbol.asyncDispose]: async () => {
@@ -98,6 +102,7 @@ function embeddedNodes(config: Config, { clock, random, events }: Ports): OpenNo
     views: () =>
       nodes.map(({ name, stopped }) => ({ name, address: name, state: stopped ? 'down' : 'voting' })),
     standstills: () => [],
+    lossyNodes: () => [],
     clusterIds: () => [`embedded-${ofItsOwn}`],
     stopEmbedded: (index) => nodes[index]?.stop(),
     [Symbol.asyncDispose]: async () => {},
@@ -150,6 +155,12 @@ function votingGroup(
           : { ...of, name: node, address, state: state.kind, ...known }
       }),
   }
+}
+
+function lossyOf(redis: RedisNodes): readonly string[] {
+  const lossy = redis.states().filter(({ state }) => 'facts' in state && !state.facts.durable)
+  const { length } = redis.members
+  return lossy.length > length - majorityOf(length) ? lossy.map(({ name }) => name) : []
 }
 
 /** As of the last look at the node; undefined where it is in none that ends by time. */

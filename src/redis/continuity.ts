@@ -7,7 +7,7 @@
 import { type ForwardJump, isForgotten } from '../core/nodes/clock-jumps.ts'
 import type { ClockSample } from '../core/nodes/clock-samples.ts'
 import { Continuing, type ContinuityTurn, judgeAt, type Watcher } from '../core/nodes/continuing.ts'
-import type { Continuity } from '../core/nodes/continuity.ts'
+import { type Continuity, lacksLastWrites } from '../core/nodes/continuity.ts'
 import { ContinuityMemory, type Present } from '../core/nodes/continuity-memory.ts'
 import { type DuplicateServer, showsDuplicate } from '../core/nodes/duplicate-server.ts'
 import type { EnrolmentNode } from '../core/nodes/enrolment-node.ts'
@@ -164,6 +164,14 @@ export class NodeContinuity {
   isComingBack(member: Member): boolean {
     const kind = this.#verdictOn(member)?.kind
     return kind === 'intact' || kind === 'union'
+  }
+
+  /** Nodes that came back with their data, and lack their last writes. */
+  withoutLastWrites(): readonly string[] {
+    return this.#watcher
+      .view()
+      .nodes.filter(lacksLastWrites)
+      .map(({ name }) => name)
   }
 
   #verdictOn(member: Member): Continuity | undefined {

@@ -6,6 +6,7 @@
  * Copying the rest and the epochs follow from enrolment as always.
  */
 
+import { whyLastWritesLack } from '../core/nodes/continuity.ts'
 import { looksNew } from '../core/nodes/founding.ts'
 import { majorityOf } from '../core/units.ts'
 import type { RedisNodes } from './nodes.ts'
@@ -107,5 +108,10 @@ function lossOf(nodes: RedisNodes): string | undefined {
   const first = back === '' ? summary : `${summary}. Bring back ${back}, with their data: they may remember`
   if (voting + silent.length >= required) return first
   const group = options.group === undefined || options.group === '' ? '' : ` --group ${options.group}`
-  return `${first}. Where data of before still exist, start the nodes with them. Where they don't, requests of before may be carried out a second time; to go on all the same: fencepost nodes declare-loss${group} --confirm ${id === '' ? NAMELESS : id}`
+  const unsynced = nodes.continuity.withoutLastWrites()
+  const dataOf =
+    unsynced.length === 0
+      ? `Where data of before still exist, start the nodes with them. Where they don't, requests of before`
+      : `${whyLastWritesLack(unsynced)}. Where other nodes have data of before, start them with these. Requests that were recorded in those last writes`
+  return `${first}. ${dataOf} may be carried out a second time; to go on all the same: fencepost nodes declare-loss${group} --confirm ${id === '' ? NAMELESS : id}`
 }

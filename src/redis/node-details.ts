@@ -5,6 +5,7 @@ import type { Clock } from '../core/clock.ts'
 import type { NodeDetails, Validity } from '../core/health/installation.ts'
 import { type Offset, offsetOf } from '../core/nodes/clock-samples.ts'
 import { forCommand, memoryOf } from './inspection.ts'
+import { readDurable } from './pulse.ts'
 import { fieldsOf, serverOf, whyUnsuitable } from './server-program.ts'
 
 /** Undefined where it does not answer in time, or is no Redis or Valkey: then nothing that it says counts. */
@@ -22,6 +23,7 @@ export async function readNodeDetails(client: Redis, clock: Clock): Promise<Node
       evictionPolicy: field('maxmemory_policy'),
       appendOnly: field('aof_enabled') === '1',
       appendOnlyOk: field('aof_last_write_status') === 'ok',
+      durable: await forCommand(clock, readDurable(client, Promise.resolve(field))),
       ...memoryOf(field),
       meanLeftMs: Number(/^db\d+:.*avg_ttl=(\d+)/m.exec(info)?.[1] ?? 0),
       clock: readings.reduce((best, one) => (one.uncertaintyMs < best.uncertaintyMs ? one : best)),

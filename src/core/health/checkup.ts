@@ -135,13 +135,16 @@ function independence(group: Group, required: number): Finding {
   )
 }
 
+const LAST_WRITES =
+  'what was written in about the last second is gone where it is killed (`appendfsync` is not `always`, a replica is connected, or CONFIG GET is not allowed): where more than a minority is at once, with their data, the cluster stays closed until `fencepost nodes declare-loss`. `CONFIG SET appendfsync always`, `no-appendfsync-on-rewrite no`, and the same in its configuration'
+
 function aboutDetails(of: Installation): Finding[] {
   const known = of.groups.flatMap(({ nodes }) =>
     nodes.flatMap(({ name, details }) => (details === undefined ? [] : [{ name, ...details }])),
   )
   if (known.length === 0)
-    return ['persistence', 'eviction', 'clocks', 'round trips', 'node versions', 'memory'].map((check) =>
-      finding(check, 'unknown', 'no node answers: bring one back and repeat this'),
+    return ['persistence', 'last writes', 'eviction', 'clocks', 'round trips', 'node versions', 'memory'].map(
+      (check) => finding(check, 'unknown', 'no node answers: bring one back and repeat this'),
     )
   const names = (all: readonly { readonly name: string }[]) => all.map(({ name }) => name).join(', ')
   const some = (
@@ -151,14 +154,22 @@ function aboutDetails(of: Installation): Finding[] {
     todo: string,
     ok: string,
   ) => (bad.length === 0 ? finding(check, 'ok', ok) : finding(check, verdict, `${names(bad)}: ${todo}`))
+  const unsaved = known.filter(({ appendOnly, appendOnlyOk }) => !appendOnly || !appendOnlyOk)
   const versions = new Set(known.map(({ version }) => version))
   return [
     some(
       'persistence',
-      known.filter(({ appendOnly, appendOnlyOk }) => !appendOnly || !appendOnlyOk),
+      unsaved,
       'warning',
       'no working append-only file: `CONFIG SET appendonly yes` while it runs, then the same in its configuration (started with that first, it leaves its RDB file unread and has forgotten every record); where it has one, check the disk',
       'each node writes an append-only file',
+    ),
+    some(
+      'last writes',
+      known.filter((node) => !unsaved.includes(node) && !node.durable),
+      'warning',
+      LAST_WRITES,
+      'each node has a write on its disk before it answers',
     ),
     some(
       'eviction',

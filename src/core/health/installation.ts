@@ -22,6 +22,8 @@ export type NodeDetails = {
   /** Whether it writes an append-only file, and whether its last write succeeded. */
   readonly appendOnly: boolean
   readonly appendOnlyOk: boolean
+  /** Each write is on its disk before its answer, as far as the node says. */
+  readonly durable: boolean
   readonly usedBytes: number
   /** 0: it has no limit. */
   readonly limitBytes: number

@@ -233,5 +233,21 @@ function mostForgetful(view: ContinuityView): { readonly at: number; readonly am
 function whyClosed(at: number, among: readonly NodeView[], { nodes, required }: ContinuityView): string {
   const when = Number.isFinite(at) ? new Date(at).toISOString() : 'long ago'
   const names = among.map((node) => (node.kind === 'silent' ? `${node.name} (silent)` : node.name)).join(', ')
-  return `what was done at ${when} may be forgotten by ${among.length} of ${nodes.length} nodes, and by ${nodes.length - required} it may be: ${names}`
+  const unsynced = among.filter(lacksLastWrites).map(({ name }) => name)
+  return `what was done at ${when} may be forgotten by ${among.length} of ${nodes.length} nodes, and by ${nodes.length - required} it may be: ${names}${unsynced.length === 0 ? '' : `. ${whyLastWritesLack(unsynced)}`}`
+}
+
+/**
+ * It has its data, and they end before its last answers did.
+ *
+ * No time heals that soundly but the longest retention: where too many lack the same second, a majority may have acknowledged an outcome that
+ * none of the others has, and its duplicate would be executed again however many leases were waited for.
+ */
+export function lacksLastWrites(node: NodeView): boolean {
+  return node.kind === 'waiting' && node.pulse !== undefined && !(node.pulse.durable && node.durable)
+}
+
+/** @param names of such nodes */
+export function whyLastWritesLack(names: readonly string[]): string {
+  return `${names.join(', ')} came back with the data and without the last writes before the end, for \`appendfsync\` is not \`always\` there`
 }
