@@ -33,6 +33,7 @@ const REACHED: Record<string, readonly (readonly [file: string, title: string])[
   'waiting of one of them': [['test/http/proxy/answers.test.ts', 'a duplicate whose wait ends is in progress']],
   'connections to the application': [[LIMITS, 'protected requests may have all connections']],
   'those of them for requests that no route protects': [[LIMITS, 'takes no more than three quarters of the connections']],
+  'connections to the application that belong to one client each (NTLM, Negotiate), besides': [['test/http/proxy/own-connections.test.ts', 'as many connections as there may be belong to one client each']],
   'connecting to the application': [[LIMITS, 'an application that does not accept connections']],
   'the whole answer of the application; to a request that is not protected, its head': [['test/http/proxy/upstream.test.ts', 'a client gets 504 from an application that drips its body for ever'], ['test/http/proxy/bypass.test.ts', 'the time of the application is for the head of its answer']],
   'silence within a streamed answer': [['test/http/proxy/bypass.test.ts', 'an answer that falls silent is cut']],

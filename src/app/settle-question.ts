@@ -74,7 +74,13 @@ type Rules = {
   readonly replyBytesMax: number
 }
 
-const WITHOUT_ROUTES: StoringPolicy = { store: {}, storedHeaders: [], bodyStorage: 'full', redact: [] }
+const WITHOUT_ROUTES: StoringPolicy = {
+  store: {},
+  storedHeaders: [],
+  omittedHeaders: [],
+  bodyStorage: 'full',
+  redact: [],
+}
 
 function rulesOf({ routes, storedResponseLimitBytes }: Parameters<typeof askOf>[0]): Rules {
   const protecting = routes.filter(protects)
@@ -95,6 +101,7 @@ function policyForAll(policies: readonly StoringPolicy[]): StoringPolicy {
     storedHeaders: first.storedHeaders.filter((name) =>
       policies.every(({ storedHeaders }) => storedHeaders.includes(name)),
     ),
+    omittedHeaders: [...new Set(policies.flatMap(({ omittedHeaders }) => omittedHeaders))],
     bodyStorage: policies.some(({ bodyStorage }) => bodyStorage === 'none') ? 'none' : 'full',
     redact: [...new Set(policies.flatMap(({ redact }) => redact))],
   }

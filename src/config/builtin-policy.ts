@@ -43,6 +43,7 @@ export function defaultRoute(
     storedResponseLimitBytes: settings.storedResponseLimitBytes,
     store: {},
     storedHeaders: [],
+    omittedHeaders: [],
     bodyStorage: 'full',
     redact: [],
     entities: [],

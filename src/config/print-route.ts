@@ -66,6 +66,7 @@ function printedPolicies(route: ProtectedRoute): PrintedRoute {
     storedResponseLimit: printSize(route.storedResponseLimitBytes),
     store: route.store,
     storedHeaders: route.storedHeaders,
+    omittedHeaders: route.omittedHeaders,
     bodyStorage: route.bodyStorage,
     redact: route.redact,
     entities: route.entities.map(printedPart),

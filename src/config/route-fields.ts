@@ -294,7 +294,12 @@ export const ROUTE_FIELDS = {
   storedHeaders: field(
     listOf(headers, { max: MOST_ENTRIES }),
     'none',
-    'Response headers that are stored besides those that always are.',
+    'Response headers that are stored besides those that always are; one that is named like a credential only where it is named here.',
+  ),
+  omittedHeaders: field(
+    listOf(headers, { max: MOST_ENTRIES }),
+    'none',
+    'Response headers that are not stored; a replay names them in `Idempotency-Omitted`.',
   ),
   bodyStorage: field(
     scalar(choice('full', 'none')),

@@ -181,6 +181,7 @@ function merge(route: ProtectedRoute, given: GivenRoute): ProtectedRoute {
     storedResponseLimitBytes: given.storedResponseLimit ?? route.storedResponseLimitBytes,
     store: given.store ?? route.store,
     storedHeaders: given.storedHeaders ?? route.storedHeaders,
+    omittedHeaders: given.omittedHeaders ?? route.omittedHeaders,
     bodyStorage: given.bodyStorage ?? route.bodyStorage,
     redact: given.redact ?? route.redact,
     entities: given.entities ?? route.entities,

@@ -228,7 +228,8 @@ export const SETTINGS = {
     path: 'upstream.keepAlive',
     kind: duration({ minMs: MILLISECOND, maxMs: HOUR }),
     default: '4s',
-    summary: 'How long an idle connection to the application is kept.',
+    summary:
+      'How long an idle connection to the application is kept; for less, where the application says less.',
     source: 'Below the 5s after which a Node server closes idle connections, so that it is we who close.',
   }),
 

@@ -17,6 +17,7 @@ import { Connection } from './connection.ts'
 import { readPastFailedWrites } from './early-answer.ts'
 import { type ApplicationRequest, exchange, type Reply } from './exchange.ts'
 import { AnswerLate, type Failure, failureOf } from './failure.ts'
+import { ownConnections } from './own-connections.ts'
 import { type Dispatching, shareConnections } from './shares.ts'
 import { type Tunnel, tunnel } from './tunnel.ts'
 
@@ -82,20 +83,23 @@ export type ForwardLimits = {
 export function createApplication(options: ApplicationOptions): Application {
   const { address, clock } = options
   const origin = address.kind === 'http' ? address.origin : 'http://localhost'
-  const shares = shareConnections(options.connectionsMax, (connections) =>
-    openPool(options, origin, connections),
-  )
-  const [guarded, passing] = [ofOneName(shares.guarded, origin), ofOneName(shares.passing, origin)]
+  const { connectionsMax } = options
+  const shares = shareConnections(connectionsMax, (connections) => openPool(options, origin, connections))
+  const own = ownConnections(connectionsMax, () => openPool(options, origin, 1))
+  const connectionFor = ({ headers, peer }: ApplicationRequest, shared: Dispatching): Dispatching =>
+    ofOneName(own.of(headers, peer) ?? shared, origin)
   const addressed = (request: ApplicationRequest): ApplicationRequest =>
     options.host === 'client' ? request : { ...request, headers: request.headers.filter(isNotHost) }
   return {
     forward: async (request, limits) => {
       const { answerWithinMs, mayBegin } = limits
-      const reply = await exchange(guarded, addressed(request), { answerWithinMs, clock, mayBegin })
+      const connections = connectionFor(request, shares.guarded)
+      const reply = await exchange(connections, addressed(request), { answerWithinMs, clock, mayBegin })
       return reply.kind === 'answered' ? keepInMemory(reply, request.method, limits, clock) : reply
     },
     stream: async (request, answerWithinMs, signal) => {
-      const reply = await exchange(passing, addressed(request), { answerWithinMs, clock, signal })
+      const connections = connectionFor(request, shares.passing)
+      const reply = await exchange(connections, addressed(request), { answerWithinMs, clock, signal })
       if (reply.kind !== 'answered') return reply
       const whole = isStream(reply, request.method) ? undefined : reply.body.whole()
       if (whole === undefined) reply.noDeadline()
@@ -103,10 +107,13 @@ export function createApplication(options: ApplicationOptions): Application {
     },
     upgrade: async (request, protocol, answerWithinMs, signal) => {
       const options = { answerWithinMs, clock, signal }
-      const reply = await tunnel(passing, addressed(request), protocol, options)
+      const connections = connectionFor(request, shares.passing)
+      const reply = await tunnel(connections, addressed(request), protocol, options)
       return reply.kind === 'answered' ? passedOn(reply, undefined) : reply
     },
-    [Symbol.asyncDispose]: () => shares.destroy(),
+    [Symbol.asyncDispose]: async () => {
+      await Promise.all([shares.destroy(), own[Symbol.asyncDispose]()])
+    },
   }
 }
 
@@ -137,8 +144,8 @@ function openPool(
     headersTimeout: 0,
     bodyTimeout: bodyIdleMs,
     keepAliveTimeout: keepAliveMs,
-    // Upper bound of what an application states in `Keep-Alive`.
-    keepAliveMaxTimeout: 60_000,
+    // What an application states in `Keep-Alive` makes it shorter, never longer.
+    keepAliveMaxTimeout: keepAliveMs,
     keepAliveTimeoutThreshold: 1_000,
     maxHeaderSize: ANSWER_HEAD_BYTES_MAX,
     strictContentLength: true,

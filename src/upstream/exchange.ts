@@ -15,6 +15,7 @@ import type { HeaderList } from '../core/header-list.ts'
 import { AnswerBody } from './answer-body.ts'
 import { type ConnectedHandler, type Connection, SecondTry } from './connection.ts'
 import { AnswerLate, AnswerMalformed, ClaimEnded, type Failure, failureOf } from './failure.ts'
+import type { Peer } from './own-connections.ts'
 import type { Dispatching } from './shares.ts'
 
 export type ApplicationRequest = {
@@ -25,6 +26,8 @@ export type ApplicationRequest = {
   readonly body: Buffer | Readable | undefined
   /** It changes nothing, and has no body: it may be written once more, where the application gave its kept connection up. */
   readonly repeatable?: boolean
+  /** The client's connection. */
+  readonly peer?: Peer
 }
 
 export type Reply = {

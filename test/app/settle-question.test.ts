@@ -118,6 +118,7 @@ test('a reply with the answer is completed with it, byte for byte, without the h
         ['Content-Type', 'image/x'],
         ['X-Two', '1'],
         ['X-Two', '2'],
+        ['Idempotency-Omitted', 'set-cookie'],
       ],
       body: bytes,
       completedAtWallMs: AT_MS,

@@ -18,6 +18,7 @@ const LEASE_MS = 30_000
 const POLICY: DedupPolicy = {
   store: {},
   storedHeaders: [],
+  omittedHeaders: [],
   bodyStorage: 'full',
   redact: [],
   leaseMs: LEASE_MS,

@@ -370,6 +370,7 @@ describe('our quorum', () => {
         policy: {
           store: {} as never,
           storedHeaders: [],
+          omittedHeaders: [],
           bodyStorage: 'full',
           redact: [],
           leaseMs: 1_000,

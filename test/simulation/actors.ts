@@ -129,6 +129,7 @@ async function request(
     onQuorumLoss,
     store: {},
     storedHeaders: [],
+    omittedHeaders: [],
     bodyStorage: 'full',
     redact: [],
   }

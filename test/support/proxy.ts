@@ -71,6 +71,7 @@ export type TestProxyOptions = {
   readonly bodyIdleMs?: number
   /** Default: 256 connections to the application. */
   readonly upstreamConnectionsMax?: number
+  readonly upstreamKeepAliveMs?: number
   /** Default: beyond the reach of a test that is not about it. */
   readonly bodyMemoryBytes?: number
   readonly tenants?: Partial<TenantLimits>
@@ -129,7 +130,7 @@ export async function startProxy(
     connectTimeoutMs: 500,
     bodyIdleMs: given.bodyIdleMs ?? 5_000,
     connectionsMax: given.upstreamConnectionsMax ?? 256,
-    keepAliveMs: 4_000,
+    keepAliveMs: given.upstreamKeepAliveMs ?? 4_000,
     host: 'client',
     clock,
   })

@@ -84,6 +84,8 @@ export type ProtectedRoute = {
   readonly store: Readonly<Record<string, Disposition>>
   /** Header names, lower case, stored besides those that always are. */
   readonly storedHeaders: readonly string[]
+  /** Header names, lower case, that are not stored. */
+  readonly omittedHeaders: readonly string[]
   readonly bodyStorage: 'full' | 'none'
   /** JSON Pointers into a JSON response body, whose values are not stored. */
   readonly redact: readonly JsonPointer[]

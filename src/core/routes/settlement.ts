@@ -7,7 +7,7 @@
 
 import { connectStreamStatus } from '../formats/connect-stream.ts'
 import { grpcStatus, httpStatusOfGrpc } from '../formats/grpc-status.ts'
-import { linesOf } from '../formats/header-lines.ts'
+import { linesOf, readName } from '../formats/header-lines.ts'
 import type { JsonPointer } from '../formats/json-pointer.ts'
 import type { HeaderList } from '../header-list.ts'
 import type { ApplicationResponse } from '../ports.ts'
@@ -22,6 +22,8 @@ export type StoringPolicy = {
   readonly store: Readonly<Record<string, Disposition>>
   /** Lower-case names kept besides the built-in list. */
   readonly storedHeaders: readonly string[]
+  /** Lower-case names that are not kept. */
+  readonly omittedHeaders: readonly string[]
   readonly bodyStorage: 'full' | 'none'
   /** Values of a JSON body that are not stored. */
   readonly redact: readonly JsonPointer[]
@@ -155,13 +157,12 @@ const STORED_NAMES = new Set([
   'signature-input',
 ])
 /**
- * Without `access-control-` and `cross-origin-` a browser hides a replay from the page that requested it. Uploads: tus, OCI. OData, htmx,
+ * Without `cross-origin-`, and `access-control-`, a browser hides a replay from the page that requested it. Uploads: tus, OCI. OData, htmx,
  * Datastar, gRPC-Web, the trailers of Connect and the coding of its streams, an event in answer to one (CloudEvents), Laravel Precognition.
  */
 const STORED_PREFIXES = [
   'content-',
   'x-',
-  'access-control-',
   'upload-',
   'tus-',
   'oci-',
@@ -191,24 +192,44 @@ const NEVER_STORED = new Set([
   'transfer-encoding',
   'upgrade',
   'content-length',
+  'idempotency-omitted',
 ])
 
-/** Keeps what is listed above and the route's headers; never credentials or hop-by-hop. */
-export function storedHeadersOf(headers: HeaderList, extra: readonly string[]): HeaderList {
+/** In a replay: the headers of the first answer that it lacks, because they are not kept. */
+export const OMITTED_HEADER = 'Idempotency-Omitted'
+
+/** What hands its reader a credential, by any name. Tokens in the plural are counted: those of a language model. */
+const CREDENTIAL =
+  /cookie|token(?!s)|secret|passw|credential|session|jwt|api-?key|access-?key|authoriz|authentic|[cx]srf|(^|-)(auth|sid|otp)(-|$)/
+
+type HeaderPolicy = Pick<StoringPolicy, 'storedHeaders' | 'omittedHeaders'>
+
+/** Keeps what is listed above and the route's headers; never hop-by-hop, and a credential only where the route names it. */
+export function storedHeadersOf(
+  headers: HeaderList,
+  { storedHeaders, omittedHeaders }: HeaderPolicy,
+): HeaderList {
   const connection = new Set(
     linesOf(headers, 'connection').flatMap((value) => value.toLowerCase().split(/\s*,\s*/)),
   )
   return headers.filter(([name, value]) => {
     const lower = name.toLowerCase()
     if (NEVER_STORED.has(lower) || connection.has(lower) || lower.startsWith('fencepost-')) return false
+    if (omittedHeaders.includes(lower)) return false
     // The record would be refused as damaged when it is read: better to lose this header than the answer.
     if (!isStorableHeader(name, value)) return false
-    return (
-      STORED_NAMES.has(lower) ||
-      STORED_PREFIXES.some((prefix) => lower.startsWith(prefix)) ||
-      extra.includes(lower)
-    )
+    if (STORED_NAMES.has(lower) || storedHeaders.includes(lower) || lower.startsWith('access-control-'))
+      return true
+    return STORED_PREFIXES.some((prefix) => lower.startsWith(prefix)) && !CREDENTIAL.test(readName(lower))
   })
+}
+
+/** Says which credentials, and which of the route's, a replay lacks. */
+function omission(headers: HeaderList, kept: HeaderList, { omittedHeaders }: HeaderPolicy): HeaderList {
+  const isLeftOut = (name: string) => omittedHeaders.includes(name) || CREDENTIAL.test(readName(name))
+  const names = new Set(headers.map(([name]) => name.toLowerCase()).filter(isLeftOut))
+  for (const [name] of kept) names.delete(name.toLowerCase())
+  return names.size === 0 ? [] : [[OMITTED_HEADER, [...names].join(', ')]]
 }
 
 /** The outcome to record for an answer that is to be stored. */
@@ -217,8 +238,10 @@ export function storedOutcomeOf(
   policy: StoringPolicy,
   wallMs: number,
 ): StoredOutcome {
+  const kept = storedHeadersOf(response.headers, policy)
   const headers = [
-    ...storedHeadersOf(response.headers, policy.storedHeaders),
+    ...kept,
+    ...omission(response.headers, kept, policy),
     ...(response.oversized === undefined && response.body.length === 0 ? lengthOf(response) : []),
   ]
   const { status } = response

@@ -32,7 +32,13 @@ function reportFrom(bytes: Buffer): ReportedAnswer | undefined {
   }
 }
 
-const POLICY: StoringPolicy = { store: {}, storedHeaders: [], bodyStorage: 'full', redact: [] }
+const POLICY: StoringPolicy = {
+  store: {},
+  storedHeaders: [],
+  omittedHeaders: [],
+  bodyStorage: 'full',
+  redact: [],
+}
 
 export type CompletionPorts = SettlePorts & {
   readonly secret: ReservationSecret

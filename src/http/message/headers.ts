@@ -39,7 +39,12 @@ function isSidecarHeader(read: string): boolean {
   return read.startsWith('fencepost-') || SIDECAR_NAMES.has(read)
 }
 
-const SIDECAR_NAMES = new Set(['idempotency-status', 'idempotent-replayed', 'idempotency-created-at'])
+const SIDECAR_NAMES = new Set([
+  'idempotency-status',
+  'idempotent-replayed',
+  'idempotency-created-at',
+  'idempotency-omitted',
+])
 
 /** The names in these lines that only the sidecar may set, each once. */
 export function sidecarHeaderNames(headers: HeaderList): readonly string[] {

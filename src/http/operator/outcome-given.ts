@@ -25,7 +25,7 @@ export function outcomeGiven(
       : Buffer.from(answer.body_base64, 'base64')
   if (body.length > storedBytesMax) return tooLarge(body.length, storedBytesMax)
   const given = Object.entries(answer.headers ?? {})
-  const headers = storedHeadersOf(given, [])
+  const headers = storedHeadersOf(given, { storedHeaders: [], omittedHeaders: [] })
   const dropped = given.filter(([name]) => !headers.some(([kept]) => kept === name)).map(([name]) => name)
   // Silently left out, the client would get another answer than the operator gave.
   if (dropped.length > 0)

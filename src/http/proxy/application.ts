@@ -5,7 +5,7 @@
  */
 
 import type { Socket } from 'node:net'
-import type { Readable } from 'node:stream'
+import type { Duplex, Readable } from 'node:stream'
 import type { HeaderList } from '../../core/header-list.ts'
 import type { ForwardResult } from '../../core/ports.ts'
 
@@ -20,6 +20,8 @@ export type ApplicationRequest = {
    * `stream` alone.
    */
   readonly repeatable?: boolean
+  /** The client's connection: a login may hold for it alone. */
+  readonly peer?: Pick<Duplex, 'destroyed' | 'once'>
 }
 
 export type ForwardLimits = {

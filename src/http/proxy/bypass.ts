@@ -55,6 +55,7 @@ export async function bypass(
       headers: withHops(length === undefined ? headers : [...headers, ['Content-Length', length]], request),
       body,
       repeatable: body === undefined && SAFE.has(request.method),
+      peer: inbound.req.socket,
     },
     answerWithinMs,
     abandoned(inbound.res),

@@ -43,7 +43,7 @@ export function protectedCall(
     const headers = ports.tracing.outgoing(towards, claimed)
     const { method, target } = request
     return ports.application.forward(
-      { method, target, headers, body },
+      { method, target, headers, body, peer: inbound.req.socket },
       {
         answerWithinMs: route.upstreamTimeoutMs,
         storedLimitBytes: route.storedResponseLimitBytes,

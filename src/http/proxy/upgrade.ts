@@ -58,7 +58,8 @@ export async function passUpgrade(
   if (call.first.length > 0) sent.write(call.first)
   socket.pipe(sent)
   const headers = ports.tracing.outgoing(towardsApplication(request.headers, call.hop, call.forwarded))
-  const handshake = { method: request.method, target: request.target, headers, body: undefined }
+  const { method, target } = request
+  const handshake = { method, target, headers, body: undefined, peer: socket }
   const reply = await ports.application.upgrade(handshake, 'websocket', call.answerWithinMs, gone.signal)
   switch (reply.kind) {
     case 'tunnel':

@@ -9,6 +9,7 @@ import type { HeaderLine, HeaderList } from '../../core/header-list.ts'
 import type { Outcome, Protection } from '../../core/outcome.ts'
 import type { ApplicationResponse } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
+import { OMITTED_HEADER } from '../../core/routes/settlement.ts'
 import { type Answer, type IdempotencyStatus, type ProblemContext, problemAnswer } from '../message/answer.ts'
 import { CREATED_AT_HEADER, REPLAYED_HEADER, STATUS_HEADER, towardsClient } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
@@ -202,6 +203,7 @@ function replayed(stored: Extract<StoredOutcome, { kind: 'response' }>): Answer 
   const headers = towardsClient(stored.headers).filter(([name]) => name.toLowerCase() !== 'cache-control')
   addLength(headers, stored.headers)
   headers.push(
+    ...linesOf(stored.headers, OMITTED_HEADER.toLowerCase()).map((names) => [OMITTED_HEADER, names] as const),
     ['Cache-Control', 'no-store'],
     [STATUS_HEADER, 'replayed'],
     [REPLAYED_HEADER, 'true'],

@@ -229,6 +229,7 @@ export function policyOf(route: ProtectedRoute, options: ProtectOptions): DedupP
     onQuorumLoss: route.onQuorumLoss,
     store: route.store,
     storedHeaders: route.storedHeaders,
+    omittedHeaders: route.omittedHeaders,
     bodyStorage: route.bodyStorage,
     redact: route.redact,
   }

@@ -134,6 +134,7 @@ test('the stored part of any answer of an application can be replayed', () => {
   const policy = {
     store: [] as never,
     storedHeaders: ['x', 'location'],
+    omittedHeaders: [],
     bodyStorage: 'full' as const,
     redact: [],
   }

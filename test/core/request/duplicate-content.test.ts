@@ -21,6 +21,7 @@ const keyOf = (name: string) => `dedup:t:e:v:${name.repeat(64)}`
 const POLICY: DedupPolicy = {
   store: {},
   storedHeaders: [],
+  omittedHeaders: [],
   bodyStorage: 'full',
   redact: [],
   leaseMs: LEASE_MS,
