@@ -13,9 +13,8 @@ import { whyNewer } from '../core/nodes/node-format.ts'
 import { majorityOf } from '../core/units.ts'
 import { forCommand, inspectForCommand } from './inspection.ts'
 import { CLUSTER_KEY } from './keys.ts'
-import type { Member } from './member.ts'
 import { callMembership } from './membership.ts'
-import type { RedisNodes } from './nodes.ts'
+import type { RedisMember as Member, RedisNodes } from './nodes.ts'
 
 export type MembersChanged =
   | {

@@ -1,5 +1,5 @@
 /**
- * A Redis node as enrolment sees it: the port `EnrolmentNode` over one connection, for one run of the node's process.
+ * A Redis node as enrolment sees it: the port `MemberActs` over one connection, for one run of the node's process.
  *
  * Owns storing a node's quarantine on the node and moving records. Every command that must not reach another run of the
  * process carries its `run_id`, because the connection reconnects by itself.
@@ -7,16 +7,14 @@
 
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
-import type { CatchUpCounter } from '../core/nodes/catch-up.ts'
-import type { ClockSample } from '../core/nodes/clock-samples.ts'
-import type { Adoption, EnrolmentNode, Inspection, WhyAnew } from '../core/nodes/enrolment-node.ts'
+import type { Adoption, Inspection, WhyAnew } from '../core/nodes/enrolment-node.ts'
 import type { Cluster, CopyProgress, Origin } from '../core/nodes/enrolment-rules.ts'
+import { type MemberActs, NO_EPOCH, type SeenRun } from '../core/nodes/node-link.ts'
 import { callBatch } from './batch.ts'
 import { adoptFrame, type Frame, inspectFrame, standingFrame } from './frames.ts'
 import { inTime } from './in-time.ts'
 import { RECORD_PATTERN } from './keys.ts'
 import { callMembership } from './membership.ts'
-import { NO_EPOCH } from './node.ts'
 import type { Script } from './scripts.ts'
 import { decodeSnapshots, packRecord } from './wire.ts'
 
@@ -29,20 +27,12 @@ const ADOPT_MAX_BYTES = 1024 * 1024
 /** A dead founder frees the nodes after this long; founding takes milliseconds. */
 const FOUNDING_CLAIM_MS = 5_000
 
-export type RedisEnrolmentOptions = {
+export type RedisEnrolmentOptions = SeenRun & {
   readonly name: string
   readonly client: Redis
   readonly script: Script
-  readonly runId: string
-  /** The epoch that the node is known to have; undefined while it does not vote. */
-  readonly epoch: string | undefined
   readonly deadlineMs: number
   readonly clock: Clock
-  /** Called with a reading of the node's clock; returns whether the node's votes count now. */
-  readonly counts: (sample: ClockSample, sentWallMs: number) => boolean
-  readonly told: CatchUpCounter
-  /** The connection is the one over which the node was inspected. */
-  readonly sameConnection: () => boolean
 }
 
 /** The arguments of the acts that carry a cluster. */
@@ -50,7 +40,7 @@ function inWords({ id, quarantineMs, members }: Cluster): readonly [string, stri
   return [id, String(quarantineMs), members?.join(',') ?? '']
 }
 
-export class RedisEnrolmentNode implements EnrolmentNode {
+export class RedisEnrolmentNode implements MemberActs {
   readonly name: string
   readonly #options: RedisEnrolmentOptions
 
@@ -94,26 +84,18 @@ export class RedisEnrolmentNode implements EnrolmentNode {
     await this.#act('abandon', nonce)
   }
 
-  /**
-   * It forgot by itself, and what it forgot is unknown. Not executed where it has been enrolled anew since.
-   *
-   * @param itLies what it says of others is taken away, too
-   */
   async revoke(epoch: string, itLies = false): Promise<void> {
     await this.#act('revoke', epoch, itLies ? '1' : '')
   }
 
-  /** A sidecar that restarts or takes over a node's quarantine must wait as long as any sidecar's longest lease. */
   async raise(cluster: Cluster): Promise<void> {
     await this.#act('raise', ...inWords(cluster))
   }
 
-  /** An operator decides to go on with what is left. False where the node votes, and so does not wait. */
   declare(by: string, clusterId: string): Promise<boolean> {
     return this.#act('declare', by, clusterId)
   }
 
-  /** Takes the work of copying to this node, for a while; it only saves work that another sidecar is doing already. */
   occupy(who: string, lifetimeMs: number): Promise<boolean> {
     return this.#act('occupy', who, String(lifetimeMs))
   }

@@ -16,6 +16,7 @@ import type { Clock, Timer } from '../core/clock.ts'
 import { type Instant, now } from '../core/clock-drift.ts'
 import { errorText } from '../core/error-text.ts'
 import type { Events } from '../core/events.ts'
+import { NO_EPOCH, type Voter } from '../core/nodes/node-link.ts'
 import { describeMemory, type NodeMemory, takesNewClaims } from '../core/nodes/node-memory.ts'
 import type { NodeAnswer, RecordNode } from '../core/ports.ts'
 import { ageMs } from '../core/quorum/answer-age.ts'
@@ -51,9 +52,6 @@ const OVER: NodeAnswer = {
   detail: 'read later than an answer counts',
 }
 
-/** An epoch that no node has: its scripts answer that the epoch is outdated. */
-export const NO_EPOCH = ''
-
 export type RedisNodeOptions = {
   readonly name: string
   readonly client: Redis
@@ -81,7 +79,7 @@ type Pending = {
 /** A call under way; settled: its commands were answered, or given up because it is overdue. */
 type Call = { readonly batch: readonly Pending[]; readonly deadlineMonoMs: number; settled: boolean }
 
-export class RedisNode implements RecordNode {
+export class RedisNode implements RecordNode, Voter {
   readonly name: string
   readonly #options: RedisNodeOptions
   #epoch: string | undefined

@@ -1,349 +1,46 @@
-/**
- * The N Redis nodes of one cluster: connects them, keeps watch over which may vote, and closes them.
- *
- *   down → quarantined → voting ; any → unfit (replica, evicting, a server twice) ; any → down (connection lost)
- *
- * Owns the life of the connections and what is known of each node. Each (re)connection is inspected before a command is
- * sent over it, because a restarted process cannot keep a TCP connection: that is how a node that forgot is noticed. A
- * node that was flushed says so in its answers. Every node is looked at again from time to time, because its role and
- * its eviction policy can change while the connection lives: when, says `look-timer.ts`, and when a glance is enough
- * `core/nodes/glance.ts`. How a node gets its vote back is `enroller.ts`.
- */
+/** The N Redis nodes of one cluster: their connections, under the driver of all kinds of nodes (`core/nodes/node-driver.ts`). */
 
-import { errorText } from '../core/error-text.ts'
-import { waitOf } from '../core/nodes/catch-up.ts'
-import type { ForwardJump } from '../core/nodes/clock-jumps.ts'
-import { type Cluster, isEnrolled } from '../core/nodes/enrolment-rules.ts'
-import { looksNew } from '../core/nodes/founding.ts'
-import { memberList } from '../core/nodes/members.ts'
-import { within } from '../core/retry.ts'
-import type { ClusterNodes, RedisNodesOptions } from './cluster-nodes.ts'
-import { addressOf, createRedisClient, onDown } from './connect.ts'
-import { NodeContinuity } from './continuity.ts'
-import { ANSWERS_NOTHING } from './dial-fault.ts'
-import { Enroller } from './enroller.ts'
-import { RedisEnrolmentNode } from './enrolment.ts'
-import { Glances } from './glance.ts'
-import { fitnessOf, hasEvicted, inspectNode, type NodeFacts, whyForeign } from './inspection.ts'
-import { KnownCluster } from './known-cluster.ts'
-import { LookTimer } from './look-timer.ts'
-import {
-  type LookListener,
-  type Member,
-  memberOf,
-  type NodeState,
-  tellChange,
-  votingState,
-  whyNotStart,
-} from './member.ts'
-import { NO_EPOCH, RedisNode } from './node.ts'
-import { answerOrRedial, INSPECT_DEADLINE_MS } from './redial.ts'
+import type { Redis } from 'ioredis'
+import type { DriverOptions } from '../core/nodes/cluster-nodes.ts'
+import { type Member, memberOf } from '../core/nodes/member.ts'
+import { NodeDriver } from '../core/nodes/node-driver.ts'
+import { addressOf, createRedisClient, type RedisAddress } from './connect.ts'
+import { RedisLink } from './link.ts'
+import { RedisNode } from './node.ts'
 import { loadBatchScript, type Script } from './scripts.ts'
-import { UnsuitableServer } from './server-program.ts'
 
-/** How often a connection may be unready before it is redialled: two seconds, far above loading's own "not yet". */
-const UNREADY_LOOKS_MAX = 3
+export type RedisNodesOptions = DriverOptions & {
+  readonly addresses: readonly RedisAddress[]
+  readonly deadlineMs: number
+  readonly maxTokenAheadMs: number
+  readonly answerMaxAgeMs: number
+  /** Share of a node's `maxmemory` beyond which it is sent no new claims. Default: all of it. */
+  readonly claimsMemoryShare?: number
+}
 
-/** For callers that watch no clocks. */
-const ALL_BELIEVED: LookListener = () => true
+export type RedisMember = Member & { readonly node: RedisNode; readonly client: Redis }
 
-export class RedisNodes implements ClusterNodes, AsyncDisposable {
+export class RedisNodes extends NodeDriver {
+  declare readonly members: readonly RedisMember[]
+  declare readonly options: RedisNodesOptions
   readonly nodes: readonly RedisNode[]
-  readonly members: readonly Member[]
   readonly script: Script
-  readonly options: RedisNodesOptions
-  readonly enroller: Enroller
-  readonly continuity: NodeContinuity
-  readonly #inspections = new Map<Member, Promise<void>>()
-  readonly #watch: LookTimer
-  readonly #glances: Glances
-  /** The names as the nodes keep them: compared at each look. */
-  readonly #list: readonly string[] | undefined
-  #closed = false
-  readonly #known: KnownCluster
-  #onLook: LookListener = ALL_BELIEVED
 
   constructor(options: RedisNodesOptions) {
-    this.options = options
-    this.script = loadBatchScript()
-    this.#list = options.names === undefined ? undefined : memberList(options.names)
-    this.members = options.addresses.map((address, index) => {
+    const script = loadBatchScript()
+    const forgot: ((index: number) => void)[] = []
+    const members = options.addresses.map((address, index): RedisMember => {
       const client = createRedisClient(address, options.connectTimeoutMs, options.random)
-      const onForgot = () => this.#forgot(index)
       const at = addressOf(address)
       const name = options.names?.[index] ?? at
-      const node = new RedisNode({ ...options, name, client, script: this.script, onForgot })
-      return memberOf(node, client, at)
+      const onForgot = () => forgot[0]?.(index)
+      const node = new RedisNode({ ...options, name, client, script, onForgot })
+      const link = new RedisLink({ ...options, name, client, address, script })
+      return Object.assign(memberOf(node, link, at), { node, client })
     })
-    this.nodes = this.members.map((member) => member.node)
-    this.#known = new KnownCluster(options.events, options.quarantineMs, this.#list)
-    this.continuity = new NodeContinuity(this)
-    this.#glances = new Glances(this, this.continuity)
-    this.#watch = new LookTimer({
-      ...options,
-      look: (member) => this.#lookOn(member),
-      glancesAreEnough: () => this.#glances.areEnough,
-    })
-    this.enroller = new Enroller(this, this.continuity)
-  }
-
-  /** What is known of each node now, in the order of the addresses. */
-  states(): readonly { readonly name: string; readonly address: string; readonly state: NodeState }[] {
-    return this.members.map((member) => ({
-      name: member.node.name,
-      address: member.address,
-      state: this.continuity.explained(member),
-    }))
-  }
-
-  /**
-   * Dials all nodes. Resolves when each has been inspected or could not be reached; a node that is down is dialled on.
-   *
-   * @param onLook called with each look's reading of a node's clock, so that clocks are watched also without requests.
-   *   Default: all clocks are trusted
-   * @returns the unusable nodes, each with its reason: do not start if there is one
-   */
-  async connect(onLook: LookListener = ALL_BELIEVED): Promise<readonly string[]> {
-    this.#onLook = onLook
-    const { clock, connectTimeoutMs } = this.options
-    const readyMs = connectTimeoutMs + INSPECT_DEADLINE_MS
-    this.#watch.start()
-    await Promise.all(
-      this.members.map(async (member, index) => {
-        const { client } = member
-        onDown(client, this.options.addresses[index]!, (reason, isUnsuitable) => {
-          // What is unfit stays so while it is down.
-          if (isUnsuitable) this.#unfit(member, reason)
-          this.#down(member, reason)
-        })
-        client.on('ready', () => void this.inspect(member))
-        // A suspended process accepts the connection and never gets ready.
-        const ready = within(clock, readyMs, client.connect(), 'not ready in time')
-        await ready.catch(() => {
-          if (client.status === 'connect') this.#down(member, ANSWERS_NOTHING)
-        })
-        await this.inspect(member)
-        this.#watch.add(member)
-      }),
-    )
-    await this.enroller.foundIfNew()
-    return whyNotStart(this.members)
-  }
-
-  get closed(): boolean {
-    return this.#closed
-  }
-
-  /** Looks at a node now; where a look is under way, once more after that. */
-  inspect(member: Member): Promise<void> {
-    return this.#inTurn(member, () => this.#inspect(member))
-  }
-
-  #inTurn(member: Member, look: () => Promise<void>): Promise<void> {
-    const before = this.#inspections.get(member) ?? Promise.resolve()
-    const inspection = before.then(look)
-    this.#inspections.set(member, inspection)
-    return inspection.finally(() => {
-      if (this.#inspections.get(member) === inspection) this.#inspections.delete(member)
-    })
-  }
-
-  /** The cluster as its voting nodes know it, or else as any node does; the longest quarantine ever seen counts. */
-  cluster(): Cluster {
-    return this.#known.clusterOf(this.members)
-  }
-
-  /** A node as enrolment sees it, on its current connection. */
-  enrolmentNode(member: Member, facts: NodeFacts): RedisEnrolmentNode {
-    const { connection } = member
-    return new RedisEnrolmentNode({
-      name: member.node.name,
-      client: member.client,
-      script: this.script,
-      runId: facts.runId,
-      epoch: isEnrolled(facts) ? facts.epoch : undefined,
-      deadlineMs: INSPECT_DEADLINE_MS,
-      clock: this.options.clock,
-      told: member.told,
-      counts: (sample, wallMs) => this.#onLook(this.members.indexOf(member), sample, wallMs),
-      sameConnection: () => member.connection === connection && member.client.status === 'ready',
-    })
-  }
-
-  /** A forward clock jump may have silently expired its promises: invalidates its epoch, and it is enrolled again. */
-  invalidateEpoch(index: number, reason: string, jump: ForwardJump): void {
-    const member = this.members[index]
-    const epoch = member && this.continuity.forgottenBy(member, jump)
-    if (member === undefined || epoch === undefined) return
-    member.invalidated = { epoch, doubt: 'clock_jump', reason }
-    if (member.state.kind === 'voting') member.node.useEpoch(NO_EPOCH)
-    void this.inspect(member)
-  }
-
-  #forgot(index: number): void {
-    const member = this.members[index]
-    if (member !== undefined && !this.#inspections.has(member)) void this.inspect(member)
-  }
-
-  #lookOn(member: Member): Promise<void> {
-    return this.#inTurn(member, async () => {
-      const { connection } = member
-      try {
-        if (await this.#glances.suffices(member, this.#onLook)) return
-      } catch (cause) {
-        if (!this.#closed && member.connection === connection) this.#down(member, errorText(cause))
-        return
-      }
-      await this.#inspect(member)
-    })
-  }
-
-  #down(member: Member, reason: string): void {
-    member.connection += 1
-    member.node.useEpoch(undefined)
-    if (member.state.kind !== 'unfit') this.#become(member, { kind: 'down', reason })
-  }
-
-  async #inspect(member: Member): Promise<void> {
-    const { client, connection, node } = member
-    const { calls } = node
-    if (this.#closed) return
-    member.unreadyLooks = client.status === 'connect' ? member.unreadyLooks + 1 : 0
-    // It accepted the connection and stays silent, or its answers are lost on the way: only redialling can tell.
-    if (member.unreadyLooks >= UNREADY_LOOKS_MAX) {
-      member.unreadyLooks = 0
-      client.disconnect(true)
-    }
-    if (client.status !== 'ready') return
-    const isCurrent = () => !this.#closed && member.connection === connection
-    try {
-      let facts = await this.#look(member)
-      if (!isCurrent()) return
-      if (this.#refused(member, facts)) {
-        if (facts.epoch !== undefined && hasEvicted(facts) && !this.options.watchOnly)
-          await this.enrolmentNode(member, facts).revoke(facts.epoch)
-        return
-      }
-      if (facts.epoch !== undefined && facts.epoch === member.invalidated?.epoch) {
-        const lies = member.invalidated.doubt === 'impossible_claim'
-        await this.enrolmentNode(member, facts).revoke(facts.epoch, lies)
-        facts = await this.#look(member)
-        if (!isCurrent()) return
-      }
-      if (!isEnrolled(facts)) return await this.#quarantine(member, facts, isCurrent)
-      const { quarantineMs, names, watchOnly } = this.options
-      const unnamed = names !== undefined && facts.cluster?.members === undefined
-      const incomplete = unnamed || facts.format === undefined
-      if (watchOnly !== true && ((facts.cluster?.quarantineMs ?? 0) < quarantineMs || incomplete))
-        await this.enrolmentNode(member, facts).raise(this.cluster())
-      // Judged again: its twin may have been looked at in the meantime.
-      if (!isCurrent() || this.#refused(member, facts)) return
-      // Another node's answer may meanwhile have settled that this one jumped.
-      if (facts.epoch === member.invalidated?.epoch) return void this.inspect(member)
-      member.wasVoting = true
-      this.#known.learn(facts)
-      member.invalidated = undefined
-      member.node.useEpoch(facts.epoch)
-      this.#become(member, votingState(facts))
-      const kept = await this.continuity.keepPulse(member, facts)
-      this.#glances.looked(member, { connection, calls }, kept)
-    } catch (cause) {
-      if (!isCurrent()) return
-      if (cause instanceof UnsuitableServer) this.#unfit(member, cause.message)
-      else this.#down(member, errorText(cause))
-    }
-  }
-
-  async #look(member: Member): Promise<NodeFacts> {
-    const { clock } = this.options
-    const [sentMonoMs, sentWallMs] = [clock.monoMs(), clock.wallMs()]
-    const sawTold = member.told.asked()
-    const facts = await answerOrRedial(member, clock, inspectNode(member.client))
-    const receivedMonoMs = clock.monoMs()
-    member.node.sawMemory(facts.memory)
-    const { epoch, nodeMs } = facts
-    sawTold(facts.quarantine)
-    const sample = { nodeMs, sentMonoMs, receivedMonoMs }
-    const counts = this.#onLook(this.members.indexOf(member), sample, sentWallMs)
-    // Its role and its policy may have been others between two looks.
-    const verdict = this.continuity.saw(member, facts, sample, counts)
-    if (verdict !== undefined && epoch !== undefined && !this.options.watchOnly)
-      member.invalidated = { epoch, ...verdict }
-    if (this.#known.saw(member.node.name, facts)) this.#judgeAgain(member)
-    return facts
-  }
-
-  /** It is known only now which cluster this is, and some may be of another one. */
-  #judgeAgain(seen: Member): void {
-    for (const member of this.members) {
-      if (member === seen) continue
-      if (member.state.kind === 'voting') this.#refused(member, member.state.facts)
-      else void this.inspect(member)
-    }
-  }
-
-  /** In the same turn as the resulting state, so that of two that exclude each other one is refused. */
-  #refused(member: Member, facts: NodeFacts): boolean {
-    const others = this.members.flatMap((other) =>
-      other !== member && 'facts' in other.state
-        ? [{ name: other.node.name, voting: other.state.kind === 'voting', facts: other.state.facts }]
-        : [],
-    )
-    const clusterLives = others.some(({ voting }) => voting)
-    const name = this.options.names?.[this.members.indexOf(member)]
-    const fitness = fitnessOf(facts)
-    const reason =
-      fitness.kind === 'unfit'
-        ? fitness.reason
-        : (whyForeign(facts, others, this.#list, name, this.#known.id) ??
-          this.#known.refusal(member.node.name, facts, clusterLives))
-    if (reason === undefined) return false
-    this.#unfit(member, reason, !looksNew(facts), fitness.kind === 'fit')
-    return true
-  }
-
-  #unfit(member: Member, reason: string, wasEnrolled = false, byItsData = false): void {
-    member.node.useEpoch(undefined)
-    this.#become(member, { kind: 'unfit', reason, wasEnrolled, byItsData })
-  }
-
-  /** Its commands are sent from now on, and its answers do not count. */
-  async #quarantine(member: Member, facts: NodeFacts, isCurrent: () => boolean): Promise<void> {
-    // An epoch of an earlier run says as well that its cluster lives.
-    const hasEpoch = this.members.some(({ state }) => 'facts' in state && state.facts.epoch !== undefined)
-    const clusterIsKnown = this.#known.id !== undefined || hasEpoch
-    const { forgot, quarantine, emptied, begun } = waitOf(member, facts, clusterIsKnown)
-    member.node.useEpoch(NO_EPOCH)
-    let known = facts
-    if (!begun && !this.options.watchOnly) {
-      const origin = forgot ? 'forgot' : 'new'
-      const node = this.enrolmentNode(member, facts)
-      const nonce = this.options.random.hex(16)
-      // What was copied to it may be gone.
-      if (quarantine !== undefined && emptied) await node.restart(quarantine.nonce, nonce, { forgot: true })
-      else await node.begin(nonce, origin)
-      // A later sidecar without that knowledge learns which cluster it was, and that cluster goes on.
-      if (this.#known.id !== undefined && facts.cluster === undefined) await node.raise(this.cluster())
-      known = await this.#look(member)
-    }
-    if (!isCurrent() || this.#refused(member, known)) return
-    const reason = forgot
-      ? (member.invalidated?.reason ?? 'it forgot what it had promised')
-      : 'it was never enrolled'
-    this.#become(member, { kind: 'quarantined', facts: known, reason })
-    this.enroller.pursue(member)
-  }
-
-  #become(member: Member, state: NodeState): void {
-    const before = member.state
-    member.state = state
-    if (this.#closed) return
-    tellChange(this.options.events, member, before, this.continuity.explained(member))
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#closed = true
-    this.#watch.close()
-    for (const { client } of this.members) client.disconnect()
+    super(members, options)
+    forgot.push((index) => this.forgot(index))
+    this.nodes = members.map(({ node }) => node)
+    this.script = script
   }
 }

@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import { PULSE_EVERY_MS, type Pulse } from '../core/nodes/continuity.ts'
-import type { Counters } from '../core/nodes/node-history.ts'
+import type { Life } from '../core/nodes/fitness.ts'
 import { EPOCH_KEY, PULSE_KEY } from './keys.ts'
 import { ownScript } from './own-script.ts'
 
@@ -16,9 +16,6 @@ const OF = 'of:'
 
 /** A field of the hash: the counter of the other node with this name. */
 const BEAT_OF = 'beat:'
-
-/** What a node's data say of its life. Undefined where it has none of it, or does not show it. */
-export type Life = { readonly pulse: Pulse | undefined; readonly counters: Counters | undefined }
 
 export async function readLife(client: Redis): Promise<Life> {
   const fields: Readonly<Record<string, string>> | undefined = await client

@@ -8,9 +8,6 @@
 
 import type { Redis } from 'ioredis'
 
-/** A server that answers, and that no setting of ours makes a node. Its message is the reason. */
-export class UnsuitableServer extends Error {}
-
 /** A field of a reply to INFO; empty where it has none. */
 export type InfoField = (name: string) => string
 

@@ -1,9 +1,9 @@
 /** A change of the list of nodes, of which some go away between the look at them and the writing. */
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
+import { standstillOf } from '../../src/core/nodes/loss.ts'
 import { changeMembers } from '../../src/redis/change-members.ts'
 import { CLUSTER_KEY, EPOCH_KEY, PULSE_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
-import { standstillOf } from '../../src/redis/loss.ts'
 import type { RedisNodes } from '../../src/redis/nodes.ts'
 import { openDoor } from '../support/door.ts'
 import { eventually } from '../support/eventually.ts'

@@ -1,9 +1,9 @@
 /** When a cluster may be founded, and what a process does whose cluster was founded anew. */
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
-import type { RedisNodesOptions } from '../../src/redis/cluster-nodes.ts'
+import { declareLoss } from '../../src/core/nodes/loss.ts'
 import { CLUSTER_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
-import { declareLoss } from '../../src/redis/loss.ts'
+import type { RedisNodesOptions } from '../../src/redis/nodes.ts'
 import { systemRandom } from '../../src/system/random.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'

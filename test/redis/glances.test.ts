@@ -2,10 +2,10 @@
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import type { Clock } from '../../src/core/clock.ts'
-import type { RedisNodesOptions } from '../../src/redis/cluster-nodes.ts'
-import { Glances } from '../../src/redis/glance.ts'
+import { Glances } from '../../src/core/nodes/glances.ts'
+import type { Member } from '../../src/core/nodes/member.ts'
 import { EPOCH_KEY } from '../../src/redis/keys.ts'
-import type { Member } from '../../src/redis/member.ts'
+import type { RedisNodesOptions } from '../../src/redis/nodes.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
 import { eventually } from '../support/eventually.ts'
@@ -202,7 +202,7 @@ test('the tenth look is at everything', async () => {
 })
 
 test('a node that refuses a command of a glance is looked at wholly', async () => {
-  const { members, glances } = stub(new Error('NOPERM'))
+  const { members, glances } = stub(true)
   const member = members[0] as Member
   glances.looked(member, BEGAN, true)
   expect(await glances.suffices(member, () => true)).toBe(false)
@@ -213,19 +213,13 @@ const BEGAN = { connection: 1, calls: 7 }
 
 const counted = (member: Member) => member.node as unknown as { calls: number }
 
-/** Two nodes that vote, whose pulse is fresh. */
-function stub(refusal: Error | null = null) {
-  const replies = [
-    [null, ['1000', '0']],
-    [null, EPOCH],
-    [null, '400'],
-    [refusal, { run: 'a1', ms: '999900' }],
-  ]
-  const pipeline = { exec: () => Promise.resolve(replies) } as Record<string, unknown>
-  for (const command of ['time', 'get', 'hget', 'hgetall']) pipeline[command] = () => pipeline
+/** Two nodes that vote, whose pulse is fresh. @param refused one of the commands of a glance */
+function stub(refused = false) {
+  const pulse = { runId: 'a1', nodeMs: 999_900 }
+  const seen = { nodeMs: 1_000_000, epoch: EPOCH, quarantineMs: 400, pulse }
   const members = [0, 1].map(() => ({
     node: { calls: 7 },
-    client: { status: 'ready', pipeline: () => pipeline, disconnect: () => {} },
+    link: { status: 'ready', glance: () => Promise.resolve(refused ? undefined : seen) },
     connection: 1,
     state: { kind: 'voting', facts: { runId: 'a1', epoch: EPOCH, cluster: { id: 'c', quarantineMs: 400 } } },
     invalidated: undefined,

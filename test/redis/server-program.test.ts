@@ -1,7 +1,8 @@
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
+import { UnsuitableServer } from '../../src/core/nodes/node-link.ts'
 import { inspectNode } from '../../src/redis/inspection.ts'
-import { fieldsOf, serverOf, UnsuitableServer, whyUnsuitable } from '../../src/redis/server-program.ts'
+import { fieldsOf, serverOf, whyUnsuitable } from '../../src/redis/server-program.ts'
 import { answering } from '../support/stand-in.ts'
 
 const infoOf = (lines: readonly string[]) => fieldsOf(`# Server\r\n${lines.join('\r\n')}\r\n`)

@@ -1,8 +1,8 @@
 /** Nodes whose data are set back while their process goes on: their epoch comes back with the data, and is no proof. */
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
+import type { Member } from '../../src/core/nodes/member.ts'
 import { EPOCH_KEY, PULSE_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
-import type { Member } from '../../src/redis/member.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster, keyOf, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'

@@ -2,7 +2,7 @@
  * What a sidecar runs against clock jumps of nodes: a look at each node about once a second, and the watch of
  * production over every sample of their clocks.
  *
- * Owns the looks, and what production's `redis/nodes.ts` does with a node that jumped: its answers stop counting, its
+ * Owns the looks, and what production's `core/nodes/node-driver.ts` does with a node that jumped: its answers stop counting, its
  * epoch is invalidated, and it is enrolled again. What a jump is, and of which node, is production code.
  */
 

@@ -1,7 +1,7 @@
 /**
  * The process on enrolment duty brings nodes that forgot back to voting, over a network that loses messages.
  *
- * Owns the port `EnrolmentNode` over simulated nodes, and the loop that production has in `redis/enroller.ts`. The
+ * Owns the port `EnrolmentNode` over simulated nodes, and the loop that production has in `core/nodes/enroller.ts`. The
  * steps and their order are production code.
  */
 
@@ -117,7 +117,7 @@ async function takeTurn(
   }
   const { quarantine, nodeMs } = member
   const { evictedKeys: evictedBefore = member.evictedKeys } = quarantine
-  // As in `redis/waiting.ts`.
+  // As in `catch-up.ts`.
   if (ports.told.isLacking(quarantine.nonce) || hasEvictedSince(evictedBefore, member.evictedKeys)) {
     await target.restart(quarantine.nonce, dice.hex(8))
     history.saw('told_once_more')

@@ -75,7 +75,7 @@ export class Keeper {
     })
   }
 
-  /** As production has it (`redis/glance.ts`): a restart breaks the connection, and the glance finds no answer. */
+  /** As production has it (`core/nodes/glances.ts`): a restart breaks the connection, and the glance finds no answer. */
   async #glance(node: SimulatedNode): Promise<boolean> {
     const { process, history } = this.#ports
     const known = this.#present[node.index]

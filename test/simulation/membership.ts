@@ -2,7 +2,7 @@
  * What a sidecar runs against nodes that are all new, or look new: it inspects each about once a second, keeps to the
  * cluster that it knows, objects to a second founding of that one, and founds a cluster where no sidecar objects.
  *
- * Owns the looks, and what production's `redis/nodes.ts` and `redis/enroller.ts` do with them. When and how a cluster
+ * Owns the looks, and what production's `node-driver.ts` and `enroller.ts` do with them. When and how a cluster
  * is founded, and which one a process accepts, is production code. Only in some plans: in others the cluster is founded
  * before the history begins.
  */
@@ -11,8 +11,8 @@ import { SILENT } from '../../src/core/events.ts'
 import { foundCluster } from '../../src/core/nodes/enrolment.ts'
 import { isEnrolled, isQuarantined, type Membership } from '../../src/core/nodes/enrolment-rules.ts'
 import { foundingWindowMs, type Proposal, proposedBy } from '../../src/core/nodes/founding.ts'
+import { KnownCluster } from '../../src/core/nodes/known-cluster.ts'
 import { pause } from '../../src/core/retry.ts'
-import { KnownCluster } from '../../src/redis/known-cluster.ts'
 import { CLUSTER, call, type EnrollerPorts, membershipOf, SimulatedEnrolmentNode } from './enroller.ts'
 import type { Link } from './link.ts'
 import type { SimulatedNode } from './node.ts'

@@ -623,7 +623,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'any-cluster-accepted',
     rule: 'a process works with one cluster for life',
-    file: 'src/redis/known-cluster.ts',
+    file: 'src/core/nodes/known-cluster.ts',
     from: 'if (known === undefined || found === undefined || known === found) return undefined',
     to: 'if (known !== found || known === found) return undefined',
     killedBy: ['F2'],

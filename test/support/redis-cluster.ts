@@ -8,7 +8,7 @@ import type { ClaimRequest, ClaimResult, Lease, Leases } from '../../src/core/po
 import { ANSWER_MAX_AGE_MS } from '../../src/core/quorum/answer-age.ts'
 import type { StoredOutcome } from '../../src/core/record/stored-outcome.ts'
 import { majorityOf } from '../../src/core/units.ts'
-import type { RedisNodesOptions } from '../../src/redis/cluster-nodes.ts'
+import type { RedisNodesOptions } from '../../src/redis/nodes.ts'
 import { RedisNodes } from '../../src/redis/nodes.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { systemClock } from '../../src/system/clock.ts'

@@ -8,7 +8,7 @@
  * finds a node empty, and writes on it that it forgot. So a founder waits until all of those have had their turn.
  *
  * Owns this judgement as pure functions. A sidecar that was cut off from every node for the whole window has not
- * objected, and finds its nodes in another cluster than its own, which it refuses (`redis/inspection.ts`).
+ * objected, and finds its nodes in another cluster than its own, which it refuses (`fitness.ts`).
  */
 
 import { isQuarantined, type Membership, type Quarantine } from './enrolment-rules.ts'

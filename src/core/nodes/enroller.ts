@@ -5,21 +5,21 @@
  * so that another goes on after a crash. What a step does is `core/nodes/enrolment.ts`.
  */
 
-import { errorText } from '../core/error-text.ts'
-import type { ContinuityTurn } from '../core/nodes/continuing.ts'
-import { hasOutlived, RESTART_EVERY_MS } from '../core/nodes/duplicate-server.ts'
-import { foundCluster, runIdsOf, type Turn, takeEnrolmentTurn } from '../core/nodes/enrolment.ts'
-import type { Peer } from '../core/nodes/enrolment-node.ts'
-import { isQuarantined, LONGEST_QUARANTINE_MS, nextEnrolmentStep } from '../core/nodes/enrolment-rules.ts'
-import { foundingWindowMs, type Proposal, proposedBy } from '../core/nodes/founding.ts'
-import { DOUBTS } from '../core/nodes/node-history.ts'
-import type { MergedKeys } from '../core/nodes/record-copying.ts'
-import { type Backoff, jitteredDelayMs, pause } from '../core/retry.ts'
-import { majorityOf } from '../core/units.ts'
+import { errorText } from '../error-text.ts'
+import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
+import { majorityOf } from '../units.ts'
 import type { ClusterNodes } from './cluster-nodes.ts'
-import type { NodeContinuity } from './continuity.ts'
-import type { NodeFacts } from './inspection.ts'
+import type { ContinuityTurn } from './continuing.ts'
+import { hasOutlived, RESTART_EVERY_MS } from './duplicate-server.ts'
+import { foundCluster, runIdsOf, type Turn, takeEnrolmentTurn } from './enrolment.ts'
+import type { Peer } from './enrolment-node.ts'
+import { isQuarantined, LONGEST_QUARANTINE_MS, nextEnrolmentStep } from './enrolment-rules.ts'
+import type { NodeFacts } from './fitness.ts'
+import { foundingWindowMs, type Proposal, proposedBy } from './founding.ts'
 import type { Member } from './member.ts'
+import type { NodeContinuity } from './node-continuity.ts'
+import { DOUBTS } from './node-history.ts'
+import type { MergedKeys } from './record-copying.ts'
 
 /**
  * Records read per second, for all nodes together: some 5 % of what a node can do beside its own work, and a quarter of

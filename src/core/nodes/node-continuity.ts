@@ -1,29 +1,24 @@
 /**
- * The continuity of Redis nodes: writes their pulses, and brings a node that comes back with its data back to voting.
+ * The continuity of the nodes of one cluster: writes their pulses, and brings a node that comes back with its data back to voting.
  *
- * Owns applying the rules of `core/nodes/continuity.ts` to the nodes of one cluster, and the reason why a node waits.
+ * Owns applying the rules of `continuity.ts`, and the reason why a node waits.
  */
 
-import { type ForwardJump, isForgotten } from '../core/nodes/clock-jumps.ts'
-import type { ClockSample } from '../core/nodes/clock-samples.ts'
-import { Continuing, type ContinuityTurn, judgeAt, type Watcher } from '../core/nodes/continuing.ts'
-import { type Continuity, lacksLastWrites } from '../core/nodes/continuity.ts'
-import { ContinuityMemory, type Present } from '../core/nodes/continuity-memory.ts'
-import { type DuplicateServer, showsDuplicate } from '../core/nodes/duplicate-server.ts'
-import type { EnrolmentNode } from '../core/nodes/enrolment-node.ts'
-import { type Cluster, isQuarantined } from '../core/nodes/enrolment-rules.ts'
-import { DOUBTS, NodeHistory, type Verdict } from '../core/nodes/node-history.ts'
-import type { CopyPorts } from '../core/nodes/record-copying.ts'
-import { ANSWER_MAX_AGE_MS } from '../core/quorum/answer-age.ts'
-import { majorityOf } from '../core/units.ts'
+import { ANSWER_MAX_AGE_MS } from '../quorum/answer-age.ts'
+import { majorityOf } from '../units.ts'
+import { type ForwardJump, isForgotten } from './clock-jumps.ts'
+import type { ClockSample } from './clock-samples.ts'
 import type { ClusterNodes } from './cluster-nodes.ts'
-import { inTime } from './in-time.ts'
-import { isMisnamed, type NodeFacts } from './inspection.ts'
+import { Continuing, type ContinuityTurn, judgeAt, type Watcher } from './continuing.ts'
+import { type Continuity, lacksLastWrites } from './continuity.ts'
+import { ContinuityMemory, type Present } from './continuity-memory.ts'
+import { type DuplicateServer, showsDuplicate } from './duplicate-server.ts'
+import type { EnrolmentNode } from './enrolment-node.ts'
+import { type Cluster, isQuarantined } from './enrolment-rules.ts'
+import { isMisnamed, type NodeFacts } from './fitness.ts'
 import type { Member, NodeState } from './member.ts'
-import { writeNotes, writePulse } from './pulse.ts'
-
-/** A late pulse is none: the next look writes one. */
-const PULSE_DEADLINE_MS = 1_000
+import { DOUBTS, NodeHistory, type Verdict } from './node-history.ts'
+import type { CopyPorts } from './record-copying.ts'
 
 const WHY = {
   intact: 'it has forgotten nothing, and votes in a moment',
@@ -121,15 +116,11 @@ export class NodeContinuity {
     if (pulse === undefined) {
       const noted = facts.counters?.others
       if ([...notes.keys()].some((other) => this.history.isBehind(other, noted?.get(other))))
-        await inTime(clock, PULSE_DEADLINE_MS, writeNotes(member.client, facts.epoch, notes), '').catch(
-          () => {},
-        )
+        await member.link.writeNotes(facts.epoch, notes).catch(() => {})
       return true
     }
-    const writing = writePulse(member.client, facts.epoch, pulse, notes)
-    const late = `no pulse within ${PULSE_DEADLINE_MS} ms`
     // A node that refuses it votes all the same: it is less certain what it remembers when it comes back.
-    const wrote = await inTime(clock, PULSE_DEADLINE_MS, writing, late).catch(() => undefined)
+    const wrote = await member.link.writePulse(facts.epoch, pulse, notes).catch(() => undefined)
     if (wrote === undefined) return false
     this.#memory.wrote(index, wrote.ms)
     this.history.wrote(pulse.name, facts.epoch, wrote.counter, clock.monoMs())

@@ -4,15 +4,15 @@
  * Owns the timer, and which nodes are due: those whose look before is over. What a look does is its user's.
  */
 
-import type { Timer } from '../core/clock.ts'
-import { nextLookMs } from '../core/nodes/glance.ts'
-import type { RedisNodesOptions } from './cluster-nodes.ts'
+import type { Timer } from '../clock.ts'
+import type { DriverOptions } from './cluster-nodes.ts'
+import { nextLookMs } from './glance.ts'
 import type { Member } from './member.ts'
 
 /** A change of role or policy counts for no longer than two looks. */
 const INSPECT_EVERY_MS = 1_000
 
-export type LookTimerPorts = Pick<RedisNodesOptions, 'clock' | 'random' | 'inspectEveryMs'> & {
+export type LookTimerPorts = Pick<DriverOptions, 'clock' | 'random' | 'inspectEveryMs'> & {
   /** Never rejects. */
   readonly look: (member: Member) => Promise<void>
   /** Whether the last looks say that the next ones may be further apart. */

@@ -1,32 +1,25 @@
 /**
- * The nodes of one cluster for those parts that maintain them: their options, and the calls that they may make.
+ * The nodes of one cluster for those parts that maintain them: the options, and the calls that they may make.
  *
- * Owns the options and the port. `nodes.ts` implements it; its users are `enroller.ts` (votes that are to come back)
- * and `continuity.ts` (what a restarted node still remembers).
+ * Owns the options and the port. `node-driver.ts` implements it; its users are `enroller.ts` (votes that are to come back) and
+ * `node-continuity.ts` (what a restarted node still remembers).
  */
 
-import type { Clock, Random } from '../core/clock.ts'
-import type { Events } from '../core/events.ts'
-import type { Cluster } from '../core/nodes/enrolment-rules.ts'
-import type { RedisAddress } from './connect.ts'
-import type { RedisEnrolmentNode } from './enrolment.ts'
-import type { NodeFacts } from './inspection.ts'
+import type { Clock, Random } from '../clock.ts'
+import type { Events } from '../events.ts'
+import type { Cluster } from './enrolment-rules.ts'
+import type { NodeFacts } from './fitness.ts'
 import type { Member } from './member.ts'
+import type { MemberActs } from './node-link.ts'
 
-export type RedisNodesOptions = {
-  readonly addresses: readonly RedisAddress[]
+export type DriverOptions = {
   /** The names of these nodes on all sidecars, in the same order; absent: they are called by their addresses, and other sidecars' lists are not checked. */
   readonly names?: readonly string[]
-  readonly deadlineMs: number
   readonly connectTimeoutMs: number
-  readonly maxTokenAheadMs: number
   /** How long a node that forgot must not vote, for this sidecar's longest lease; the cluster's longest counts. */
   readonly quarantineMs: number
-  readonly answerMaxAgeMs: number
   /** How far a node's clock may be stepped before its quarantine begins anew. */
   readonly clockStepMs: number
-  /** Share of a node's `maxmemory` beyond which it is sent no new claims. Default: all of it. */
-  readonly claimsMemoryShare?: number
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
@@ -36,14 +29,14 @@ export type RedisNodesOptions = {
   readonly group?: string
   /** Whether a brand-new cluster may be founded now. Default: yes. */
   readonly mayFound?: () => boolean
-  /** How long a brand-new cluster waits for objections before it is founded. Default: see `core/nodes/founding.ts`. */
+  /** How long a brand-new cluster waits for objections before it is founded. Default: see `founding.ts`. */
   readonly foundingWindowMs?: number
-  /** Mean time between looks at a node, where glances are not enough (`core/nodes/glance.ts`). Default: a second. */
+  /** Mean time between looks at a node, where glances are not enough (`glance.ts`). Default: a second. */
   readonly inspectEveryMs?: number
 }
 
 export type ClusterNodes = {
-  readonly options: RedisNodesOptions
+  readonly options: DriverOptions
   readonly members: readonly Member[]
   /** No new work may begin. */
   readonly closed: boolean
@@ -52,5 +45,5 @@ export type ClusterNodes = {
   /** The cluster as its voting nodes know it, or else as any node does. */
   cluster(): Cluster
   /** A node as enrolment sees it, on its current connection. */
-  enrolmentNode(member: Member, facts: NodeFacts): RedisEnrolmentNode
+  enrolmentNode(member: Member, facts: NodeFacts): MemberActs
 }

@@ -1,14 +1,13 @@
 /** A sidecar's state of one node: its connection, its current state and what is told of it, and what was seen before. */
 
-import type { Redis } from 'ioredis'
-import type { Events } from '../core/events.ts'
-import { placeOf } from '../core/node-status.ts'
-import { CatchUpCounter } from '../core/nodes/catch-up.ts'
-import type { ClockSample } from '../core/nodes/clock-samples.ts'
-import type { Verdict } from '../core/nodes/node-history.ts'
-import { majorityOf } from '../core/units.ts'
-import type { NodeFacts } from './inspection.ts'
-import type { RedisNode } from './node.ts'
+import type { Events } from '../events.ts'
+import { placeOf } from '../node-status.ts'
+import { majorityOf } from '../units.ts'
+import { CatchUpCounter } from './catch-up.ts'
+import type { ClockSample } from './clock-samples.ts'
+import type { NodeFacts } from './fitness.ts'
+import type { Verdict } from './node-history.ts'
+import type { NodeLink, Voter } from './node-link.ts'
 
 export type NodeState =
   | { readonly kind: 'down'; readonly reason: string }
@@ -62,8 +61,8 @@ export function tellChange(
 }
 
 export type Member = {
-  readonly node: RedisNode
-  readonly client: Redis
+  readonly node: Voter
+  readonly link: NodeLink
   /** Without credentials. */
   readonly address: string
   state: NodeState
@@ -79,10 +78,10 @@ export type Member = {
 }
 
 /** A node that was not dialled yet. */
-export function memberOf(node: RedisNode, client: Redis, address: string): Member {
+export function memberOf(node: Voter, link: NodeLink, address: string): Member {
   return {
     node,
-    client,
+    link,
     address,
     state: { kind: 'down', reason: 'not connected yet' },
     connection: 0,

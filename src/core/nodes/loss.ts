@@ -6,10 +6,10 @@
  * Copying the rest and the epochs follow from enrolment as always.
  */
 
-import { whyLastWritesLack } from '../core/nodes/continuity.ts'
-import { looksNew } from '../core/nodes/founding.ts'
-import { majorityOf } from '../core/units.ts'
-import type { RedisNodes } from './nodes.ts'
+import { majorityOf } from '../units.ts'
+import { whyLastWritesLack } from './continuity.ts'
+import { looksNew } from './founding.ts'
+import type { NodeDriver } from './node-driver.ts'
 
 export type LossDeclared =
   | { readonly kind: 'declared'; readonly clusterId: string; readonly nodes: readonly string[] }
@@ -28,7 +28,7 @@ export const NAMELESS = 'nothing-is-known'
  * @param by the operator, for the audit log that stays on the nodes
  */
 export async function declareLoss(
-  nodes: RedisNodes,
+  nodes: NodeDriver,
   confirmation: string | undefined,
   by: string,
 ): Promise<LossDeclared> {
@@ -64,12 +64,12 @@ export async function declareLoss(
 /**
  * Why no vote comes by itself, and what to do, for a viewer of the nodes; undefined where one may come.
  */
-export function standstillOf(nodes: RedisNodes): string | undefined {
+export function standstillOf(nodes: NodeDriver): string | undefined {
   return unfoundedOf(nodes) ?? lossOf(nodes)
 }
 
 /** A new cluster whose nodes do not all answer: no time that passes founds it. */
-function unfoundedOf({ members }: RedisNodes): string | undefined {
+function unfoundedOf({ members }: NodeDriver): string | undefined {
   const answering = members.flatMap(({ state }) =>
     state.kind === 'down' || state.kind === 'unfit' ? [] : [state],
   )
@@ -88,7 +88,7 @@ function unfoundedOf({ members }: RedisNodes): string | undefined {
  * It is too early to say so before the quarantine of each node that forgot is over, or while one comes back by its own
  * data: no operator should declare a loss that heals.
  */
-function lossOf(nodes: RedisNodes): string | undefined {
+function lossOf(nodes: NodeDriver): string | undefined {
   const { members, options } = nodes
   const { id, quarantineMs } = nodes.cluster()
   const required = majorityOf(members.length)

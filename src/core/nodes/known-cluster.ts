@@ -9,16 +9,11 @@
  * What one node says of its cluster takes no vote of another: two nodes have to say the same.
  */
 
-import type { Events } from '../core/events.ts'
-import {
-  type Cluster,
-  isEnrolled,
-  LONGEST_QUARANTINE_MS,
-  type Membership,
-} from '../core/nodes/enrolment-rules.ts'
-import { ANY, Hearsay } from '../core/nodes/hearsay.ts'
-import { sameMembers } from '../core/nodes/members.ts'
+import type { Events } from '../events.ts'
+import { type Cluster, isEnrolled, LONGEST_QUARANTINE_MS, type Membership } from './enrolment-rules.ts'
+import { ANY, Hearsay } from './hearsay.ts'
 import type { Member } from './member.ts'
+import { sameMembers } from './members.ts'
 
 type Shown = Pick<Membership, 'runId' | 'epoch' | 'cluster'>
 
