@@ -212,8 +212,12 @@ async function forwardAndSettle(
 
 async function endLease(fate: LeaseFate, renewer: LeaseRenewer, guard: Guard): Promise<void> {
   if (typeof fate === 'object') {
-    const { stillToRecord } = fate
-    const offered = guard.background.start(() => recordInBackground(stillToRecord, renewer, guard))
+    const offered = guard.background.start(async () => {
+      const end = 'passing' in fate ? await fate.passing : fate.stillToRecord
+      await (typeof end === 'string'
+        ? endLease(end, renewer, guard)
+        : recordInBackground(end, renewer, guard))
+    })
     // Otherwise it ends with the background recording.
     if (!offered) renewer.stop('abandoned')
     return

@@ -271,11 +271,18 @@ export type ApplicationResponse = {
   readonly headers: HeaderList
   readonly body: Buffer
   /**
-   * The body was longer than what may be stored; `body` is then empty and `stream` carries it. `over`: when the application has ended
-   * it, where that is seen.
+   * The body is passed on as a stream; `body` is then empty. `over`: when the application has ended it, where that is seen. `whole`: what is
+   * kept of it while it passes; without it nothing is.
    */
-  readonly oversized?: { readonly stream: AsyncIterable<Buffer>; readonly over?: Promise<void> }
+  readonly oversized?: {
+    readonly stream: AsyncIterable<Buffer>
+    readonly over?: Promise<void>
+    readonly whole?: Promise<PassedBody>
+  }
 }
+
+/** `too_long`: longer than what may be stored. `cut`: the application broke off. */
+export type PassedBody = Buffer | 'too_long' | 'cut'
 
 /**
  * The result of handing a request to the application. `never_sent`: no byte of it left (refused, no connection, its

@@ -9,12 +9,15 @@ import type { LeaseRenewer } from './claims/lease-renewer.ts'
 import { type RecordingPorts, recordWithRetry } from './claims/recording.ts'
 import type { LeaseEnd } from './events.ts'
 import { type Execution, type Outcome, type Protection, replay } from './outcome.ts'
-import type { ApplicationResponse } from './ports.ts'
+import type { ApplicationResponse, PassedBody } from './ports.ts'
 import type { StoredOutcome } from './record/stored-outcome.ts'
 import { dispositionOf, type StoringPolicy, storedOutcomeOf } from './routes/settlement.ts'
 
-/** How a lease ends: at once; or, handed over with the outcome still to be recorded, when that is. */
-export type LeaseFate = LeaseEnd | { readonly stillToRecord: StoredOutcome }
+/** How a lease ends: at once; or, handed over with the outcome still to be recorded, when that is; or as an answer that is passing on does. */
+export type LeaseFate =
+  | LeaseEnd
+  | { readonly stillToRecord: StoredOutcome }
+  | { readonly passing: Promise<'released' | 'abandoned' | StoredOutcome> }
 
 export type Settled = { readonly outcome: Outcome; readonly lease: LeaseFate }
 
@@ -43,9 +46,29 @@ export async function settle(
     }
     case 'release':
       return { outcome: { kind: 'released', response, ...executed }, lease: 'released' }
-    case 'store':
-      return record(response, executed, policy, renewer, ports)
+    case 'store': {
+      const whole = response.oversized?.whole
+      if (whole === undefined) return record(response, executed, policy, renewer, ports)
+      // What the end of it says counts (`dispositionOf` of gRPC-Web), so nothing is recorded before.
+      const passing = whole.then((body) => ofPassed(body, response, executed, policy, ports))
+      return { outcome: { kind: 'unstored', response, ...executed }, lease: { passing } }
+    }
   }
+}
+
+function ofPassed(
+  body: PassedBody,
+  response: ApplicationResponse,
+  { execution }: Executed,
+  policy: SettlePolicy,
+  { clock }: Pick<RecordingPorts, 'clock'>,
+): 'released' | 'abandoned' | StoredOutcome {
+  if (body === 'cut') return 'abandoned'
+  const { status, headers } = response
+  const passed = body === 'too_long' ? response : { status, headers, body }
+  const disposition = dispositionOf(passed, policy, execution.attempt)
+  if (disposition === 'store') return storedOutcomeOf(passed, policy, clock.wallMs())
+  return disposition === 'release' ? 'released' : 'abandoned'
 }
 
 /** The client gets the answer only where a majority holds it, or marked as unstored. */

@@ -11,7 +11,7 @@ import { BodyParts } from '../core/body-parts.ts'
 import type { Clock } from '../core/clock.ts'
 import { linesOf } from '../core/formats/header-lines.ts'
 import type { HeaderLine, HeaderList } from '../core/header-list.ts'
-import type { ForwardResult } from '../core/ports.ts'
+import type { ForwardResult, PassedBody } from '../core/ports.ts'
 import { takeSoundAnswers } from './answer-parser.ts'
 import { Connection } from './connection.ts'
 import { readPastFailedWrites } from './early-answer.ts'
@@ -209,17 +209,27 @@ async function keepParts(
   const parts = body[Symbol.asyncIterator]() as AsyncIterator<Buffer>
   const kept = new BodyParts()
   let bytes = 0
-  const asStream = (): ForwardResult => {
+  const asStream = (next?: Promise<IteratorResult<Buffer>>): ForwardResult => {
     reply.noDeadline()
     endUnread(body, limits, clock)
-    const stream = rest(kept.list(), parts)
-    const oversized = { stream, over: reply.body.over() }
+    const mayKeep = (part: Buffer): boolean => {
+      bytes += part.length
+      return fits(limits, part, bytes)
+    }
+    const passed = next && keepPassing(kept, next, parts, mayKeep)
+    const oversized = { stream: rest(kept.list(), parts), ...passed, over: reply.body.over() }
     return { kind: 'answered', response: { status, headers, body: Buffer.alloc(0), oversized } }
   }
   if (passesOn) return asStream()
+  const { promise: late, resolve } = Promise.withResolvers<'late'>()
+  // Where no client waits for it, it is awaited whole.
+  const isAwaited = limits.abandoned === undefined || linesOf(headers, 'content-length').length > 0
+  const timer = isAwaited ? undefined : clock.timer(STREAM_AFTER_MS, () => resolve('late'))
   try {
     for (;;) {
-      const part = await parts.next()
+      const next = parts.next()
+      const part = await Promise.race([next, late])
+      if (part === 'late') return asStream(next)
       if (part.done === true) return { kind: 'answered', response: { status, headers, body: kept.whole() } }
       kept.add(part.value)
       bytes += part.value.length
@@ -227,7 +237,38 @@ async function keepParts(
     }
   } catch (error) {
     return failureOf(error instanceof Error ? error : new Error(String(error)), true)
+  } finally {
+    timer?.cancel()
   }
+}
+
+/** How long an answer that does not state its length has for its end, before it is passed on as it comes. */
+const STREAM_AFTER_MS = 200
+
+/** What is passed on part by part is kept besides, until it is too long. */
+function keepPassing(
+  kept: BodyParts,
+  first: Promise<IteratorResult<Buffer>>,
+  parts: AsyncIterator<Buffer>,
+  mayKeep: (part: Buffer) => boolean,
+): { readonly stream: AsyncIterable<Buffer>; readonly whole: Promise<PassedBody> } {
+  const { promise: whole, resolve } = Promise.withResolvers<PassedBody>()
+  async function* passing(): AsyncGenerator<Buffer> {
+    try {
+      yield* kept.list()
+      let keeps = true
+      for (let part = await first; part.done !== true; part = await parts.next()) {
+        keeps &&= mayKeep(part.value)
+        if (keeps) kept.add(part.value)
+        else resolve('too_long')
+        yield part.value
+      }
+      resolve(kept.whole())
+    } finally {
+      resolve('cut')
+    }
+  }
+  return { stream: passing(), whole }
 }
 
 /**

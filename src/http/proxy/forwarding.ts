@@ -38,11 +38,11 @@ export function protectedCall(
   ports: ForwardPorts,
 ): ProtectedCall {
   const gone = abandoned(inbound.res)
-  const forward = (body: Buffer, claimed: Claimed | undefined) => {
+  const forward = async (body: Buffer, claimed: Claimed | undefined) => {
     const towards = towardsApplication(request.headers, hop, forwarded, claimed)
     const headers = ports.tracing.outgoing(towards, claimed)
     const { method, target } = request
-    return ports.application.forward(
+    const result = await ports.application.forward(
       { method, target, headers, body, peer: inbound.req.socket },
       {
         answerWithinMs: route.upstreamTimeoutMs,
@@ -53,6 +53,9 @@ export function protectedCall(
         mayBegin: claimed?.held,
       },
     )
+    // What is kept of an answer while it passes is let go behind it.
+    if (result.kind === 'answered') void result.response.oversized?.whole?.then(() => held[Symbol.dispose]())
+    return result
   }
   return {
     request,
