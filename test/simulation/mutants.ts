@@ -518,8 +518,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'rollback-not-noticed',
     rule: 'a node whose later pulse another one knows was set back, however its disk syncs',
     file: CONTINUITY,
-    from: 'some((known) => known > pulse.nodeMs)) return false',
-    to: 'some((known) => known > pulse.nodeMs + 86_400_000)) return false',
+    from: 'const isLater = (known: number) => known > pulse.nodeMs',
+    to: 'const isLater = (known: number) => known > pulse.nodeMs + 86_400_000',
     killedBy: ['S1', 'S2', 'S4', 'S5', 'S6'],
   },
   {

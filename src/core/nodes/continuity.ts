@@ -185,12 +185,13 @@ function isIntact(node: WaitingNode, view: ContinuityView): boolean {
   if (pulse === undefined || rememberedUntilMs(node, view.clusterId) === undefined) return false
   const sameRun = membership.epoch?.split(':')[1] === pulse.runId
   if (!sameRun || !pulse.durable || !node.durable) return false
-  if (pulsesKnownOf(node, view).some((known) => known > pulse.nodeMs)) return false
+  const isLater = (known: number) => known > pulse.nodeMs
+  if (pulsesKnownOf(node, view).some(isLater)) return false
   const notes = notesOf(node, view)
-  const lately = (known: number) => known >= pulse.nodeMs - WITNESS_LAG_MS && known <= pulse.nodeMs
+  const lately = (known: number) => known >= pulse.nodeMs - WITNESS_LAG_MS && !isLater(known)
   // Among so many witnesses at least one volume was not set back as well, or more failed than may at once. One that contradicts them lies.
   if (notes.filter(lately).length >= view.nodes.length - view.required) return true
-  return seenPulseMs !== undefined && lately(seenPulseMs) && !notes.some((known) => known > pulse.nodeMs)
+  return seenPulseMs !== undefined && lately(seenPulseMs) && !notes.some(isLater)
 }
 
 /** The newest pulses of the node that the others keep; one of a time to come is none. */
