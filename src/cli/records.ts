@@ -107,7 +107,7 @@ function command(parser: Parser, usage: string, what: string): Parser {
     .option('--key <key>', 'its idempotency key')
     .option(
       '--principal <hash>',
-      'whose request it was, as docs/reference/fingerprint.md writes it; default: anonymous',
+      'whose request it was, as docs/reference/identity.md writes it; default: anonymous',
     )
     .option(
       '--client <name>',

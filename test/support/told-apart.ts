@@ -18,7 +18,7 @@ export function namesBehind(heading: string): readonly string[] {
 const listed = namesBehind('## The closed list')
 const changing = listed.filter((name) => !name.startsWith('…'))
 const endings = listed.filter((name) => name.startsWith('…')).map((name) => name.slice(1))
-const withKey = namesBehind('### With a key')
+const withKey = namesBehind('## With a key')
 const some = fc.stringMatching(/^[a-z0-9]{1,8}$/)
 
 /** Connection names others, so it can't be tried with any value. */

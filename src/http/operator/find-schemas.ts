@@ -36,7 +36,7 @@ export const FindBody = Type.Object(
             Type.String({
               pattern: PRINCIPAL,
               description:
-                'Whose request it was: `anonymous`, or the hash of it (docs/reference/fingerprint.md). Where neither this nor `authorization` nor `client` is given: anonymous.',
+                'Whose request it was: `anonymous`, or the hash of it (docs/reference/identity.md). Where neither this nor `authorization` nor `client` is given: anonymous.',
             }),
           ),
           authorization: Type.Optional(
