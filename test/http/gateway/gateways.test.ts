@@ -271,6 +271,20 @@ describe.each(NAMES)('%s', (name) => {
     expect(seen()).toHaveLength(handedOn ? 1 : 0)
   })
 
+  // Gateways add ids, times and addresses of their own to each request that comes.
+  test('a retry is the same request by its content; with another header that counts it is another one', async () => {
+    if (!HANDS_ON_BODIES.includes(name)) return
+    const body = JSON.stringify({ order: randomUUID() })
+    const ask = async (headers: Record<string, string> = {}) => {
+      const asked = { 'content-type': 'application/json', ...headers }
+      return fetch(`${gateways.get(name)!.origin}/payments`, { method: 'POST', headers: asked, body })
+    }
+    expect((await ask({ 'x-request-id': 'a', traceparent: '00-a-b-01' })).status).toBe(201)
+    expect((await ask({ 'x-request-id': 'b', 'x-forwarded-for': '10.0.0.9' })).status).toBe(409)
+    expect((await ask({ 'x-invented-tomorrow': '1' })).status).toBe(201)
+    expect(seen()).toHaveLength(2)
+  })
+
   test('a large body is either ignored or refused, and never fingerprinted in part', async () => {
     const key = randomUUID()
     const large = 'x'.repeat(200_000)
