@@ -6,6 +6,7 @@ import {
   compileRules,
   DEFAULT_RULES,
   fingerprint,
+  type IdentifiedBy,
   type RequestHead,
 } from '../../src/core/request/fingerprint.ts'
 import { type KeyOptions, parseIdempotencyKey } from '../../src/core/request/idempotency-key.ts'
@@ -41,6 +42,7 @@ type RequestInput = {
   request: Omit<RequestHead, 'query'> & { query: string | null }
   bodyHex: string
   policy?: FingerprintPolicy
+  by?: IdentifiedBy
 }
 type Printed = { hash: string; scheme: string; form: string }
 
@@ -54,6 +56,8 @@ test.each(vectorsOf<RequestInput, Printed>('fingerprint.json'))(
       head,
       Buffer.from(input.bodyHex, 'hex'),
       compiled?.rules ?? DEFAULT_RULES,
+      undefined,
+      input.by,
     )
     if (result.kind !== 'fingerprint') throw new Error(result.kind)
     expect({ hash: result.hash, scheme: result.scheme, form: result.body.form }).toEqual(expected)
