@@ -13,6 +13,7 @@
  *     tracing           a span for each command, if configured; outside the breaker, so that a command that it kept
  *     from a
  *                       node shows as well
+ *     belief            no outcome counts past its end. Outside the encryption, which hides the end
  *     encryption        with a key ring, no node sees an outcome; layers further inside see only kind and time of a
  *     reply
  *     node breaker      spares a node that does not reply. Outside the clock watch: an unsent command says nothing of a
@@ -27,7 +28,7 @@
 import type { Config } from '../config/load.ts'
 import type { Background } from '../core/background.ts'
 import { withClaimDeadline } from '../core/claims/claim-deadline.ts'
-import { createLeases } from '../core/claims/leases.ts'
+import { createLeases, type LeasesOptions } from '../core/claims/leases.ts'
 import { type SharedLeases, shareLeases } from '../core/claims/shared-leases.ts'
 import type { WaitQueues } from '../core/claims/wait-queue.ts'
 import { createWriteBack, type WriteBack } from '../core/claims/write-back.ts'
@@ -35,6 +36,7 @@ import type { Clock, Random } from '../core/clock.ts'
 import type { AuditLog } from '../core/coordination/audit-log.ts'
 import { auditLogOverGroups } from '../core/coordination/group-audit-log.ts'
 import { type Events, SILENT } from '../core/events.ts'
+import { type BelievedNodes, believedNodes } from '../core/nodes/believed-nodes.ts'
 import { encryptedNode } from '../core/nodes/encrypted-node.ts'
 import { type Placement, routeLeases, routeWaitQueues } from '../core/nodes/groups.ts'
 import { withBreaker } from '../core/nodes/node-breaker.ts'
@@ -42,7 +44,7 @@ import { type WatchedNodes, watchNodeClocks } from '../core/nodes/node-clocks.ts
 import { quorumBreaker } from '../core/nodes/quorum-breaker.ts'
 import type { NodeReply } from '../core/operator/record-view.ts'
 import { sidecarMarkIn, sidecarMarkOf } from '../core/operator/sidecar-mark.ts'
-import type { Leases, Quorum, RecordNode } from '../core/ports.ts'
+import type { Leases, RecordNode } from '../core/ports.ts'
 import type { Owner } from '../core/record/record.ts'
 import { createEmbeddedNodes } from '../embedded/node.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
@@ -140,7 +142,7 @@ export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts):
   const [only] = guarded
   const redis = groups.flatMap((group) => group.redis ?? [])
   const unshared = rest.length === 0 && only !== undefined ? only : routed(guarded, () => nodes.agreed())
-  const readable = [first, ...rest].map((group) => encrypted(config, group.nodes))
+  const readable = [first, ...rest].map((group) => believed(config, group.nodes, ports).nodes)
   return {
     leases: shareLeases({
       leases: unshared,
@@ -188,7 +190,7 @@ export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts):
 
 /** For an operator's command, which sends one call and needs the nodes' current replies: no sharing, no breaker. */
 export function operatorLeases(config: Config, nodes: readonly RecordNode[], outside: Outside): Leases {
-  return createLeases({ ...outside, quorum: roundsOver(config, nodes, outside) })
+  return createLeases({ ...outside, ...roundsOver(config, nodes, outside) })
 }
 
 type GroupStack = Pick<NodeGroup, 'redis'> & {
@@ -203,31 +205,39 @@ function groupStack(
   own: Leases,
   { tracedNode, required, instance, lateClaims, ...outside }: StackPorts,
 ): GroupStack {
-  const quorum = roundsOver(config, nodes, outside, tracedNode)
-  const leases = createLeases({ ...outside, quorum, ownerMark: sidecarMarkOf(instance) })
+  const rounds = roundsOver(config, nodes, outside, tracedNode)
+  const leases = createLeases({ ...outside, ...rounds, ownerMark: sidecarMarkOf(instance) })
   const inTime = withClaimDeadline(leases, { ...outside, required, lateClaims })
   const behindBreaker = quorumBreaker({ ...outside, ...(name === '' ? {} : { group: name }), required })
   const guarded = behindBreaker(inTime)
   return {
     redis,
     guarded,
-    probed: behindBreaker(createLeases({ ...outside, quorum, events: SILENT })),
+    probed: behindBreaker(createLeases({ ...outside, ...rounds, events: SILENT })),
     writeBack: createWriteBack(own, { ...outside, leases: guarded }),
   }
 }
 
-/** Rounds, over tracing, over encryption. */
+/** Rounds, over tracing, over belief, over encryption. */
 function roundsOver(
   config: Config,
   nodes: readonly RecordNode[],
-  { clock, events }: Outside,
+  outside: Pick<Outside, 'clock' | 'events'>,
   tracedNode = (node: RecordNode) => node,
-): Quorum {
-  return createRedlockQuorum({ nodes: encrypted(config, nodes).map(tracedNode), clock, events })
+): Pick<LeasesOptions, 'quorum' | 'nodesMs' | 'clockStepMs'> {
+  const { clock, events } = outside
+  const { nodes: inTime, nowMs: nodesMs } = believed(config, nodes, outside)
+  const quorum = createRedlockQuorum({ nodes: inTime.map(tracedNode), clock, events })
+  return { quorum, nodesMs, clockStepMs: config.clockStepMs }
 }
 
-function encrypted({ keyRing }: Config, nodes: readonly RecordNode[]): readonly RecordNode[] {
-  return keyRing === undefined ? nodes : nodes.map((node) => encryptedNode(node, keyRing.ring))
+function believed(
+  { keyRing }: Config,
+  nodes: readonly RecordNode[],
+  outside: Pick<Outside, 'clock' | 'events'>,
+): BelievedNodes {
+  const readable = keyRing === undefined ? nodes : nodes.map((node) => encryptedNode(node, keyRing.ring))
+  return believedNodes(readable, outside)
 }
 
 /** As much as the write-back holds, at most: no other sidecar would ever learn of an execution beyond it. */

@@ -83,11 +83,13 @@ export type CoreEvent =
       readonly attempt: number
       readonly answered: number
     }
-  /** A stored outcome failed its digest or its shape and was not used. */
+  /** A stored outcome failed its digest or its shape, or was shown past its end, and was not used. */
   | {
       readonly kind: 'outcome_damaged'
       readonly recordKey: string
       readonly reason: string
+      /** Where one node alone showed it. */
+      readonly node?: string
       /** Where a claim or a completion found it. */
       readonly attempt?: number
       readonly answered?: number

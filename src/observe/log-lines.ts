@@ -80,6 +80,7 @@ const LINES: Lines<CoreEvent['kind']> = {
     get fields() {
       return {
         ...record(event.recordKey),
+        ...(event.node === undefined ? {} : { node: event.node }),
         attempt: event.attempt,
         ...reached(event.answered, nodeCount),
         error: event.reason,

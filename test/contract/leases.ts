@@ -5,10 +5,11 @@
 import { describe, expect, test } from 'vitest'
 import type { Clock } from '../../src/core/clock.ts'
 import type { ClaimRequest, ClaimResult, Lease, Leases } from '../../src/core/ports.ts'
-import { encodeOutcome, type StoredOutcome } from '../../src/core/record/stored-outcome.ts'
+import type { StoredOutcome } from '../../src/core/record/stored-outcome.ts'
 import { formatToken, millisecondOf, tokenAt } from '../../src/core/record/token.ts'
 import { pause } from '../../src/core/retry.ts'
 import type { Cluster } from '../support/cluster.ts'
+import { encodeOutcome } from '../support/encoded-outcome.ts'
 import { eventually } from '../support/eventually.ts'
 import { seededRandom } from '../support/seeded-random.ts'
 
@@ -498,8 +499,9 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
     })
 
     test('when the first copy is damaged, slow nodes are searched for the outcome of a minority, too', async () => {
-      const { accept, claim, pastToken, nodes, clock } = await start()
+      const { accept, claim, pastToken, nodes, clock, cluster } = await start()
       const token = pastToken()
+      cluster.set('deaf', 3)
       await accept(0, token, Buffer.from('damaged'))
       await accept(4, token, encodeOutcome(outcome('of a minority')))
       for (const slow of nodes.slice(3)) {

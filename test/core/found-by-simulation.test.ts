@@ -22,13 +22,14 @@ const HOUR_MS = 3_600_000
 
 describe('found by simulation', () => {
   test.each([
-    ['an hour behind', -HOUR_MS, 60_000],
-    ['an hour ahead', HOUR_MS, 1_000],
+    ['long before', -HOUR_MS, 60_000],
+    ['past its end', HOUR_MS, 1],
     ['right', 10_000, 50_000],
   ])(
-    'an outcome copied to a node that missed it outlives no requested retention: a clock %s',
+    'an outcome copied to a node that missed it outlives neither its end nor the requested retention: a time %s',
     async (_, wallMs, keyTtlMs) => {
-      const outcome = encodeOutcome({ kind: 'result', result: 1, completedAtWallMs: 0 })
+      const end = { atMs: 60_000, toleratedMs: 0 }
+      const outcome = encodeOutcome({ kind: 'result', result: 1, completedAtWallMs: 0 }, undefined, end)
       const held = { fingerprint: 'f', acceptedToken: 1, attempt: 1, outcome, nodeMs: 0 }
       const completed: NodeAnswer = { kind: 'completed', fence: 1, promised: true, ...held }
       const answers: NodeAnswer[] = [completed, completed, { kind: 'granted', attempt: 1, nodeMs: 0 }]

@@ -7,7 +7,7 @@
 import type { NodeAnswer } from '../../src/core/ports.ts'
 import type { NodeRecord, RecordCommand } from '../../src/core/record/record.ts'
 import { applyCommand } from '../../src/core/record/record-rules.ts'
-import { encodeOutcome } from '../../src/core/record/stored-outcome.ts'
+import { encodeOutcome } from '../support/encoded-outcome.ts'
 
 /** The one moment at which everything happens; tokens are far below it, so none is too far ahead. */
 const NODE_MS = 1_000_000

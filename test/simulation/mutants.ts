@@ -120,10 +120,10 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'no-adoption-of-a-single-sighting',
-    rule: 'as soon as any answer shows a completed record, its outcome is adopted',
+    rule: 'where any answer shows an outcome, no earlier attempt is taken over: the outcome is adopted',
     file: CLAIM,
-    from: 'if (round.majorityReached && bestCompleted(round.answers) === undefined)\n    return settleGrant',
-    to: 'if (round.majorityReached) return settleGrant',
+    from: 'if (isFirst || bestCompleted(round.answers) === undefined) return settleGrant',
+    to: 'return settleGrant',
     killedBy: ['adoption'],
   },
   {
@@ -442,8 +442,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'conflict-told-as-recorded',
     rule: 'where another outcome stands the local one is told as a conflict',
     file: WRITE_BACK,
-    from: "equals(encodeOutcome(outcome)) ? 'recorded' : 'conflict'",
-    to: "equals(encodeOutcome(outcome)) ? 'recorded' : 'recorded'",
+    from: "equals(contentOf(outcome)) ? 'recorded' : 'conflict'",
+    to: "equals(contentOf(outcome)) ? 'recorded' : 'recorded'",
     killedBy: ['W2'],
   },
   {

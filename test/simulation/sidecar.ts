@@ -12,6 +12,7 @@ import { shareLeases } from '../../src/core/claims/shared-leases.ts'
 import { createWaiters, type Waiters } from '../../src/core/claims/waiters.ts'
 import { createWriteBack, type WriteBack } from '../../src/core/claims/write-back.ts'
 import { type CoreEvent, type Events, SILENT } from '../../src/core/events.ts'
+import { believedNodes } from '../../src/core/nodes/believed-nodes.ts'
 import { placementOf, routeLeases } from '../../src/core/nodes/groups.ts'
 import type { WatchedNodes } from '../../src/core/nodes/node-clocks.ts'
 import { quorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
@@ -19,14 +20,15 @@ import type { NodeReply } from '../../src/core/operator/record-view.ts'
 import type { Lease, Leases, NodeAnswer, RecordNode, RenewResult } from '../../src/core/ports.ts'
 import { answerMaxAgeMs } from '../../src/core/quorum/answer-age.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'
-import { decodeOutcome, encodeOutcome, type StoredOutcome } from '../../src/core/record/stored-outcome.ts'
+import { decodeOutcome, type StoredOutcome } from '../../src/core/record/stored-outcome.ts'
 import { majorityOf } from '../../src/core/units.ts'
 import { createEmbeddedNodes } from '../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
+import { encodeOutcome } from '../support/encoded-outcome.ts'
 import { watchClocks } from './clock-watch.ts'
 import { streamOf } from './dice.ts'
 import { SIMULATED_ANSWER_MAX_AGE_MS } from './drains.ts'
-import { CLUSTER } from './enroller.ts'
+import { CLOCK_STEP_MS, CLUSTER } from './enroller.ts'
 import { type Grant, type History, renewUntil, type Shown } from './history.ts'
 import { Link } from './link.ts'
 import type { SimulatedNode } from './node.ts'
@@ -137,15 +139,17 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
   const random = streamOf(plan.seed, 'around the core', number)
   const required = majorityOf(plan.nodeCount)
   const groups = Array.from({ length: groupCount }, (_, group) => {
+    const { nodes: believed, nowMs: nodesMs } = believedNodes(
+      watched.nodes.slice(group * plan.nodeCount, (group + 1) * plan.nodeCount),
+      outside,
+    )
     const quorum = createRedlockQuorum({
-      nodes: watched.nodes
-        .slice(group * plan.nodeCount, (group + 1) * plan.nodeCount)
-        .map((node) => notingOutcomes(node, showedOutcome)),
+      nodes: believed.map((node) => notingOutcomes(node, showedOutcome)),
       clock,
       events,
     })
     const drawn = streamOf(plan.seed, 'core', number + 1_000 * group)
-    const core = createLeases({ quorum, clock, random: drawn, events })
+    const core = createLeases({ ...outside, quorum, nodesMs, clockStepMs: CLOCK_STEP_MS, random: drawn })
     const leases = plan.whole ? withClaimDeadline(core, { clock, required, lateClaims }) : core
     const observed = observeLeases(leases, { process, scheduler, history, votes, showedOutcome })
     const guarded = plan.whole ? quorumBreaker({ required, random, ...outside })(observed) : observed
@@ -354,8 +358,12 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
       history.saw('granted')
       history.step(grantedMs, 1, () => `${process.name} is granted ${lease.key}, token ${lease.token}`)
       votes.checkGrant(lease, grantedMs, process.clock.monoMs())
-      if (showedOutcome.has(`${lease.token} ${lease.owner}`)) {
-        history.violated('adoption', grantedMs, `token ${lease.token} was granted past a completed record`)
+      if (lease.attempt > 1 && showedOutcome.has(`${lease.token} ${lease.owner}`)) {
+        history.violated(
+          'adoption',
+          grantedMs,
+          `token ${lease.token} was granted over an attempt that has an outcome`,
+        )
       }
       return result
     },

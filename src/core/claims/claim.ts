@@ -13,9 +13,17 @@ import { type Instant, now } from '../clock-drift.ts'
 import type { Events } from '../events.ts'
 import type { ClaimRequest, ClaimResult, NodeAnswer, Quorum, Round } from '../ports.ts'
 import { explainRefusedClaim, type Refusal } from '../quorum/refused-claim.ts'
-import { answered, bestCompleted, isForWantOfRoom, timeOfMajority, wellBesides } from '../quorum/tally.ts'
+import {
+  answered,
+  attemptOf,
+  bestCompleted,
+  isForWantOfRoom,
+  mayHaveGranted,
+  timeOfMajority,
+  wellBesides,
+} from '../quorum/tally.ts'
 import type { Owner } from '../record/record.ts'
-import { decodeOutcome, saysOtherwise } from '../record/stored-outcome.ts'
+import { decodeOutcome, leftOf, saysOtherwise } from '../record/stored-outcome.ts'
 import { NO_TOKEN, type Token, type TokenSource } from '../record/token.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
 import { majorityOf } from '../units.ts'
@@ -30,6 +38,8 @@ export type ClaimPorts = {
   readonly quorum: Quorum
   readonly tokens: TokenSource
   readonly clock: Clock
+  /** Of the nodes' clocks, by which outcomes end. */
+  readonly nodesMs: () => number
   readonly random: Random
   readonly newOwner: () => Owner
   readonly events: Events
@@ -119,10 +129,13 @@ async function proposeOnce(
 /** A result, or the reason for another round. */
 async function stepFrom(proposal: Proposal, round: Round, ports: ClaimPorts): Promise<Step> {
   const { request } = proposal
-  // A takeover waits for every node: one beyond the majority may hold the outcome of the last attempt.
-  if (round.majorityReached && attemptOf(round.answers) > 1) await round.settled
-  if (round.majorityReached && bestCompleted(round.answers) === undefined)
-    return settleGrant(proposal, round, ports)
+  if (round.majorityReached) {
+    // A takeover waits for every node: one beyond the majority may hold the outcome of the last attempt. Where a majority knows
+    // of no attempt, nobody was granted any, and what fewer show is over or forged: it might as well be shown later.
+    const isFirst = attemptOf(round.answers) === 1
+    if (!isFirst) await round.settled
+    if (isFirst || bestCompleted(round.answers) === undefined) return settleGrant(proposal, round, ports)
+  }
 
   const refusal = await explain(round, request)
   if (refusal.kind === 'completed') {
@@ -212,7 +225,12 @@ async function adopt(proposal: Proposal, round: Round, leading: Completed, ports
   }
   // It replaces only the promise made to us: that expires with the record, and another claimant may hold the key now.
   const command = { kind: 'complete', key, token, acceptedToken: token, owner } as const
-  const adopted = { fingerprint, attempt, outcome, keyTtlMs: request.retentionMs }
+  const adopted = {
+    fingerprint,
+    attempt,
+    outcome,
+    keyTtlMs: leftOf(outcome, request.retentionMs, ports.nodesMs()),
+  }
   const written = await ports.quorum.run({ ...command, ...adopted })
   if (written.majorityReached) {
     ports.events.publish({
@@ -237,23 +255,10 @@ async function spread(proposal: Proposal, round: Round, chosen: Completed, ports
   if (others.length === ports.quorum.nodeCount) return
   const { request, owner, token } = proposal
   const { fingerprint, attempt, outcome, acceptedToken } = chosen
-  const decoded = decodeOutcome(outcome)
-  if (decoded.kind === 'damaged') return releaseGranted(proposal, round, ports)
-  const leftMs = Math.ceil(decoded.outcome.completedAtWallMs + request.retentionMs - ports.clock.wallMs())
-  // Our wall clock and the holder's may be an hour apart: never keep it longer than requested, nor forget it at once.
-  const ttlMs = Math.min(request.retentionMs, Math.max(request.leaseMs, leftMs))
-  const { key } = request
-  const command = {
-    kind: 'complete',
-    key,
-    token,
-    owner,
-    fingerprint,
-    attempt,
-    outcome,
-    acceptedToken,
-  } as const
-  await ports.quorum.run({ ...command, keyTtlMs: ttlMs }, new Set(others))
+  if (decodeOutcome(outcome).kind === 'damaged') return releaseGranted(proposal, round, ports)
+  const command = { kind: 'complete', key: request.key, token, acceptedToken, owner } as const
+  const keyTtlMs = leftOf(outcome, request.retentionMs, ports.nodesMs())
+  await ports.quorum.run({ ...command, fingerprint, attempt, outcome, keyTtlMs }, new Set(others))
 }
 
 function duplicate(request: ClaimRequest, chosen: Completed, round: Round, ports: ClaimPorts): Step {
@@ -286,6 +291,7 @@ function stepAfter(refusal: Exclude<Refusal, { kind: 'completed' }>, round: Roun
       return { kind: 'again', above: NO_TOKEN, atOnce: true, otherwise }
     }
     case 'minority_outcome':
+      return again(refusal.holder ?? CONTENDED, refusal.above)
     case 'contended':
       return again(CONTENDED, refusal.above)
     case 'unavailable': {
@@ -322,12 +328,6 @@ async function releaseGranted(proposal: Proposal, round: Round, ports: ClaimPort
   )
 }
 
-function mayHaveGranted(answer: NodeAnswer | undefined): boolean {
-  if (answer === undefined) return true
-  if (answer.kind === 'unreachable') return answer.reason !== 'refused'
-  return answer.kind === 'granted' || answer.kind === 'quarantined'
-}
-
 function backoffOf({ terms }: ClaimRequest): Backoff {
   if (terms === undefined) return CONTENTION_BACKOFF
   const { delayMs, jitter } = terms.retry
@@ -337,12 +337,4 @@ function backoffOf({ terms }: ClaimRequest): Backoff {
 /** The fence outlives the lease by as long as an outcome would be kept. */
 function keyTtlMs(request: Pick<ClaimRequest, 'retentionMs' | 'leaseMs'>): number {
   return request.retentionMs + request.leaseMs
-}
-
-/** The largest attempt that a node granted; a node that missed earlier claims counts fewer. */
-function attemptOf(answers: readonly (NodeAnswer | undefined)[]): number {
-  return answers.reduce(
-    (most, answer) => (answer?.kind === 'granted' ? Math.max(most, answer.attempt) : most),
-    1,
-  )
 }

@@ -7,7 +7,7 @@
  */
 
 import type { Clock, Random } from '../clock.ts'
-import { now } from '../clock-drift.ts'
+import { driftMs, now } from '../clock-drift.ts'
 import type { Events, FailedRenewal } from '../events.ts'
 import type {
   CompleteResult,
@@ -20,6 +20,7 @@ import type {
   RenewResult,
   Round,
 } from '../ports.ts'
+import { ANSWER_MAX_AGE_MS } from '../quorum/answer-age.ts'
 import { type ClaimedRead, type CompletedRecord, explainRead } from '../quorum/majority-read.ts'
 import { explainRefusedCompletion } from '../quorum/refused-completion.ts'
 import { explainRejected } from '../quorum/rejected-command.ts'
@@ -28,6 +29,7 @@ import {
   type DecodedOutcome,
   decodeOutcome,
   encodeOutcome,
+  type OutcomeEnd,
   type StoredOutcome,
 } from '../record/stored-outcome.ts'
 import { TokenSource } from '../record/token.ts'
@@ -41,24 +43,34 @@ export type LeasesOptions = {
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
+  /** Of the nodes' clocks, by which outcomes end. Default: our own. */
+  readonly nodesMs?: () => number
+  /** By how much a node's clock may be set without anybody minding. Default: not at all. */
+  readonly clockStepMs?: number
   /** Hex digits of whole bytes that the owner of each claim begins with; the rest of its 16 bytes is random. Default: none. */
   readonly ownerMark?: string
 }
 
 /** What a command needs beside its lease. */
-type LeasePorts = Omit<LeasesOptions, 'random' | 'ownerMark'>
+type LeasePorts = Pick<LeasesOptions, 'quorum' | 'clock' | 'events'>
+type Completing = LeasePorts & { readonly endAfter: (retentionMs: number) => OutcomeEnd }
 
 const OWNER_BYTES = 16
 
 export function createLeases(options: LeasesOptions): Leases {
-  const { clock, random, ownerMark = '' } = options
+  const { clock, random, ownerMark = '', nodesMs = clock.wallMs.bind(clock), clockStepMs = 0 } = options
   const newOwner = () => ownerMark + random.hex(OWNER_BYTES - ownerMark.length / 2)
-  const ports = { ...options, newOwner, tokens: new TokenSource(clock, random.fraction()) }
+  const ports = { ...options, nodesMs, newOwner, tokens: new TokenSource(clock, random.fraction()) }
+  // A node's record ends with its key, by the node's own clock, and its answer may have taken its time.
+  const endAfter = (retentionMs: number): OutcomeEnd => ({
+    atMs: Math.ceil(nodesMs()) + retentionMs,
+    toleratedMs: driftMs(retentionMs) + clockStepMs + ANSWER_MAX_AGE_MS,
+  })
   return {
     claim: (request) => claimIdentity(request, ports),
     renew: (lease) => renew(lease, options),
     raise: (lease) => renew(lease, options, { raises: true }),
-    complete: (lease, outcome) => complete(lease, outcome, options),
+    complete: (lease, outcome) => complete(lease, outcome, { ...options, endAfter }),
     release: (lease) => release(lease, options),
     withdraw: (lease) => release(lease, options, { withdraws: true }),
     forgetBelow: (lease) => release(lease, options, { forgets: true }),
@@ -121,7 +133,7 @@ async function unrenewed(round: Round): Promise<RenewResult> {
   return { kind: 'unavailable', ...(skewed ? { skewed } : {}) }
 }
 
-async function complete(lease: Lease, outcome: StoredOutcome, ports: LeasePorts): Promise<CompleteResult> {
+async function complete(lease: Lease, outcome: StoredOutcome, ports: Completing): Promise<CompleteResult> {
   const { clock, events } = ports
   const startedMonoMs = clock.monoMs()
   const result = await offer(lease, outcome, ports)
@@ -139,10 +151,10 @@ async function complete(lease: Lease, outcome: StoredOutcome, ports: LeasePorts)
 async function offer(
   lease: Lease,
   outcome: StoredOutcome,
-  { quorum, events }: LeasePorts,
+  { quorum, events, endAfter }: Completing,
 ): Promise<CompleteResult> {
   const { key, token, owner, fingerprint, attempt, retentionMs } = lease
-  const bytes = encodeOutcome(outcome, token)
+  const bytes = encodeOutcome(outcome, token, endAfter(retentionMs))
   const round = await quorum.run({
     kind: 'complete',
     key,

@@ -11,7 +11,7 @@
 import type { Clock, Random, Timer } from '../clock.ts'
 import type { Events, WriteBackEnd } from '../events.ts'
 import type { CompleteResult, Lease, Leases } from '../ports.ts'
-import { encodeOutcome, type StoredOutcome } from '../record/stored-outcome.ts'
+import { encodeOutcome, NO_END, type StoredOutcome } from '../record/stored-outcome.ts'
 import { type Backoff, jitteredDelayMs } from '../retry.ts'
 
 export type WriteBackOptions = {
@@ -60,6 +60,10 @@ export type WriteBack = Disposable & {
   pending(): number
 }
 
+function contentOf(outcome: StoredOutcome): Buffer {
+  return encodeOutcome(outcome, undefined, NO_END)
+}
+
 export function createWriteBack(local: Leases, options: WriteBackOptions): WriteBack {
   const { leases, clock, random, events, queueMax = QUEUE_MAX, queueMaxBytes = QUEUE_MAX_BYTES } = options
   /** In the order of their turns. */
@@ -73,7 +77,7 @@ export function createWriteBack(local: Leases, options: WriteBackOptions): Write
     events.publish({ kind: 'written_back', recordKey: key, token, attempt, result, pending: queue.size })
 
   function remember(lease: Lease, outcome: StoredOutcome): void {
-    const bytes = encodeOutcome(outcome).length
+    const bytes = contentOf(outcome).length
     if (closed || queue.size >= queueMax || queuedBytes + bytes > queueMaxBytes) {
       ended({ lease }, 'dropped')
       return
@@ -127,7 +131,7 @@ export function createWriteBack(local: Leases, options: WriteBackOptions): Write
       }
       case 'duplicate':
         // Including the completion time: another pod's outcome may have the same content.
-        return encodeOutcome(claimed.outcome).equals(encodeOutcome(outcome)) ? 'recorded' : 'conflict'
+        return contentOf(claimed.outcome).equals(contentOf(outcome)) ? 'recorded' : 'conflict'
       case 'mismatch':
       case 'damaged':
         return 'conflict'

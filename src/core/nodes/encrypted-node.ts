@@ -11,6 +11,7 @@ import type { NodeAnswer, RecordNode } from '../ports.ts'
 import { isOurs } from '../record/own-keys.ts'
 import type { RecordCommand } from '../record/record.ts'
 import { asAltered, asUnencrypted } from '../record/stored-outcome.ts'
+import type { Token } from '../record/token.ts'
 import { type KeyRing, open, seal } from './key-ring.ts'
 
 export function encryptedNode(node: RecordNode, ring: KeyRing): RecordNode {
@@ -21,21 +22,23 @@ export function encryptedNode(node: RecordNode, ring: KeyRing): RecordNode {
 }
 
 function encrypted(command: RecordCommand, ring: KeyRing): RecordCommand {
-  return command.kind === 'complete' && !ring.writesPlain
-    ? { ...command, outcome: seal(ring, command.key, command.outcome) }
-    : command
+  if (command.kind !== 'complete' || ring.writesPlain) return command
+  const { key, token, acceptedToken = token, outcome } = command
+  return { ...command, outcome: seal(ring, { key, acceptedToken }, outcome) }
 }
 
+type Accepted = { readonly acceptedToken: Token; readonly outcome: Buffer }
+
 function opened(answer: NodeAnswer, key: string, ring: KeyRing): NodeAnswer {
-  const plainOf = (bytes: Buffer): Buffer => {
-    const result = open(ring, key, bytes)
+  const plainOf = ({ acceptedToken, outcome: bytes }: Accepted): Buffer => {
+    const result = open(ring, { key, acceptedToken }, bytes)
     if (result.kind === 'opened') return result.plain
     if (result.kind === 'refused') return result.why === 'altered' ? asAltered(bytes) : bytes
     // Keys for our own use have no outcome of a request. The secret of reservation ids stays for years, and may be older than the ring.
     return ring.readsPlain || isOurs(key) ? bytes : asUnencrypted(bytes)
   }
-  if (answer.kind === 'completed') return { ...answer, outcome: plainOf(answer.outcome) }
+  if (answer.kind === 'completed') return { ...answer, outcome: plainOf(answer) }
   if (answer.kind === 'record' && answer.record?.state === 'completed')
-    return { ...answer, record: { ...answer.record, outcome: plainOf(answer.record.outcome) } }
+    return { ...answer, record: { ...answer.record, outcome: plainOf(answer.record) } }
   return answer
 }

@@ -5,10 +5,10 @@
  * believed. Only a ring that says so (a line `plain`) reads outcomes from before there was one. Where that line is the first, it writes
  * them so, too: sidecars that do not have the file yet can read nothing else.
  *
- * AES-256-GCM with the record key as associated data, so that an outcome can't be moved to another record. The nonce
- * follows from key, record and content: the same outcome encrypted twice is the same bytes (by which a node recognises
- * a repeated completion), and two different ones never share a nonce. Equal outcomes of one record look equal, which
- * reveals only what the record does.
+ * AES-256-GCM with the record key and the ballot at which it was accepted as associated data, so that an outcome can be
+ * moved neither to another record nor above a later outcome of its own. The nonce follows from key, record, ballot and
+ * content: the same outcome encrypted twice is the same bytes (by which a node recognises a repeated completion), and two
+ * different ones never share a nonce.
  *
  * Encrypted: version 2 (1 byte; `stored-outcome.ts` begins with 1), length of the key's name (1), the name, nonce (12),
  * tag (16), ciphertext.
@@ -19,6 +19,7 @@
 import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto'
 import { frame } from '../formats/framing.ts'
 import { KEY_NAME } from '../record/stored-outcome.ts'
+import { formatToken, type Token } from '../record/token.ts'
 
 export type RingKey = {
   readonly name: string
@@ -77,11 +78,14 @@ export function parseKeyRing(content: string): ParsedKeyRing {
     : { kind: 'ring', ring: { keys, readsPlain, writesPlain } }
 }
 
-export function seal({ keys }: KeyRing, recordKey: string, plain: Buffer): Buffer {
+/** Where an outcome belongs. */
+export type OutcomePlace = { readonly key: string; readonly acceptedToken: Token }
+
+export function seal({ keys }: KeyRing, place: OutcomePlace, plain: Buffer): Buffer {
   const [first] = keys
   if (first === undefined) throw new RangeError('a key ring has at least one key')
   const { name, key, nonceKey } = first
-  const bound = Buffer.from(recordKey)
+  const bound = boundTo(place)
   const nonce = createHmac('sha256', nonceKey)
     .update(frame([bound, plain]))
     .digest()
@@ -93,14 +97,18 @@ export function seal({ keys }: KeyRing, recordKey: string, plain: Buffer): Buffe
   return Buffer.concat([head, Buffer.from(name), nonce, cipher.getAuthTag(), ciphertext])
 }
 
+function boundTo({ key, acceptedToken }: OutcomePlace): Buffer {
+  return frame([Buffer.from(key), Buffer.from(formatToken(acceptedToken))])
+}
+
 export type Opened =
   | { readonly kind: 'opened'; readonly plain: Buffer }
   /** Not encrypted: written before there was a key ring, or by somebody who has none. */
   | { readonly kind: 'plain' }
-  /** `unknown_key`: sealed with one that is not in the ring. `altered`: or sealed for another record. */
+  /** `unknown_key`: sealed with one that is not in the ring. `altered`: or sealed for another record or ballot. */
   | { readonly kind: 'refused'; readonly why: 'unknown_key' | 'altered' }
 
-export function open({ keys }: KeyRing, recordKey: string, bytes: Buffer): Opened {
+export function open({ keys }: KeyRing, place: OutcomePlace, bytes: Buffer): Opened {
   if (bytes[0] !== VERSION) return { kind: 'plain' }
   const nameEnd = 2 + (bytes[1] ?? 0)
   const tagAt = nameEnd + NONCE_BYTES
@@ -112,7 +120,7 @@ export function open({ keys }: KeyRing, recordKey: string, bytes: Buffer): Opene
   const decipher = createDecipheriv('aes-256-gcm', found.key, bytes.subarray(nameEnd, tagAt), {
     authTagLength: TAG_BYTES,
   })
-  decipher.setAAD(Buffer.from(recordKey))
+  decipher.setAAD(boundTo(place))
   decipher.setAuthTag(bytes.subarray(tagAt, ciphertextAt))
   try {
     return {

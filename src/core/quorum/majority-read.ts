@@ -70,6 +70,10 @@ export function explainRead(answers: Answers, settled: boolean): MajorityRead {
   if (reads.length < needed)
     return settled ? { kind: 'unavailable', answered: reads.length } : { kind: 'undecided' }
 
+  // A majority knows of no claim: whatever fewer show was granted to nobody, or is over. They might as well answer later.
+  const blank = reads.filter(({ record }) => record === undefined || record.state === 'released')
+  if (blank.length >= needed) return withoutClaim(blank)
+
   const outcomes = reads.flatMap(({ record }) => (record?.state === 'completed' ? [record] : []))
   const leading = bestOf(outcomes, needed)
   if (leading !== undefined && leading.holders >= needed) return { kind: 'completed', record: leading.best }
@@ -163,6 +167,10 @@ function withoutClaimOfMajority(heard: Heard): MajorityRead {
     return speaker === undefined ? uncertain : { ...speaker, remainingMs: 0, leftovers: true }
   }
   if (lapsed > 0 && lapsed + silent >= needed) return uncertain
+  return withoutClaim(reads)
+}
+
+function withoutClaim(reads: readonly Read[]): MajorityRead {
   const fences = reads.flatMap(({ record }) => (record?.state === 'released' ? [record.fence] : []))
   return fences.length === 0 ? { kind: 'absent' } : { kind: 'released', fence: Math.max(...fences) }
 }

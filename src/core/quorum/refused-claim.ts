@@ -22,6 +22,8 @@ export type Refusal =
       readonly mayWriteBack: boolean
       /** No token up to this one gets the promises. */
       readonly above: Token
+      /** What a majority shows beside it. */
+      readonly holder?: Held
     }
   /** A majority holds one other request under this key, or leftovers of several do and no claimant races for it. */
   | { readonly kind: 'mismatch' }
@@ -29,7 +31,7 @@ export type Refusal =
    * A majority shows one holder. `retryAfterMs`: what is left of its lease; `heldForMs`: since its token, by a node's clock and that of
    * whoever made the token.
    */
-  | { readonly kind: 'held'; readonly retryAfterMs: number; readonly heldForMs: number }
+  | Held
   /** A majority answered and shows no single holder: a race without a winner, or leftovers of one. */
   | { readonly kind: 'contended'; readonly above: Token }
   /** Our token was too low, and a larger one would have won; no token up to `above` can. */
@@ -40,6 +42,8 @@ export type Refusal =
   | { readonly kind: 'unavailable'; readonly answered: number; readonly well: number; readonly full: number }
   /** Fewer than a majority have answered yet, and others still may. */
   | { readonly kind: 'undecided' }
+
+type Held = { readonly kind: 'held'; readonly retryAfterMs: number; readonly heldForMs: number }
 
 /**
  * Whether another intact outcome has the same ballot: a holder broke the rule and completed one lease in two ways, and
@@ -89,10 +93,8 @@ export function explainRefusedClaim(answers: Answers, settled: boolean): Refusal
   if (leading !== undefined && promises >= needed && !disputed) {
     return { kind: 'minority_outcome', best: leading.best, mayWriteBack: true, above }
   }
-  if (leading === undefined) {
-    const holder = majorityHolder(heard, needed)
-    if (holder !== undefined) return { kind: 'held', ...holder }
-  }
+  const holder = majorityHolder(heard, needed)
+  if (leading === undefined && holder !== undefined) return holder
   // Nodes that find our clock wrong say nothing about the record, and another request under this key that a minority shows so far may be
   // what a majority holds: the others decide what it amounts to. Hear them all.
   const otherSeen = heard.some(({ kind }) => kind === 'mismatch')
@@ -105,7 +107,13 @@ export function explainRefusedClaim(answers: Answers, settled: boolean): Refusal
   const nodeMs = larger ? undefined : (clocks[needed - 1] ?? clocks[needed - promises - 1])
   if (nodeMs !== undefined) return { kind: 'skewed', nodeMs }
   if (leading !== undefined)
-    return { kind: 'minority_outcome', best: leading.best, mayWriteBack: false, above }
+    return {
+      kind: 'minority_outcome',
+      best: leading.best,
+      mayWriteBack: false,
+      above,
+      ...(holder && { holder }),
+    }
   // Only where a larger token would have won. Else others are racing, and an immediate retry only prolongs the race.
   if (fences.length > 0 && promises + fences.length + skewed.length >= needed) return { kind: 'stale', above }
   return { kind: 'contended', above }
@@ -136,10 +144,7 @@ function otherContents(heard: readonly NodeAnswer[], needed: number): 'none' | '
 }
 
 /** The claim (by its fence and request) that a majority holds, with the time until the last node lets it lapse. */
-function majorityHolder(
-  heard: readonly NodeAnswer[],
-  needed: number,
-): { readonly retryAfterMs: number; readonly heldForMs: number } | undefined {
+function majorityHolder(heard: readonly NodeAnswer[], needed: number): Held | undefined {
   const claims = new Map<string, { count: number; remainingMs: number; heldForMs: number }>()
   for (const answer of heard) {
     if (answer.kind !== 'held') continue
@@ -150,5 +155,5 @@ function majorityHolder(
     claims.set(claim, { count: known.count + 1, remainingMs, heldForMs })
   }
   const holder = [...claims.values()].find(({ count }) => count >= needed)
-  return holder && { retryAfterMs: holder.remainingMs, heldForMs: holder.heldForMs }
+  return holder && { kind: 'held', retryAfterMs: holder.remainingMs, heldForMs: holder.heldForMs }
 }

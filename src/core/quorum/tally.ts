@@ -23,6 +23,20 @@ export function answered(answers: Answers): readonly NodeAnswer[] {
   )
 }
 
+/** The largest attempt that a node granted; a node that missed earlier claims counts fewer. */
+export function attemptOf(answers: Answers): number {
+  return answers.reduce(
+    (most, answer) => (answer?.kind === 'granted' ? Math.max(most, answer.attempt) : most),
+    1,
+  )
+}
+
+export function mayHaveGranted(answer: NodeAnswer | undefined): boolean {
+  if (answer === undefined) return true
+  if (answer.kind === 'unreachable') return answer.reason !== 'refused'
+  return answer.kind === 'granted' || answer.kind === 'quarantined'
+}
+
 /** The time that the clocks of a majority have reached; undefined where fewer have answered. */
 export function timeOfMajority(answers: Answers): number | undefined {
   const clocks = answered(answers).flatMap((answer) => ('nodeMs' in answer ? [answer.nodeMs] : []))

@@ -1,9 +1,12 @@
 /**
  * The stored outcome of a request, and its encoding.
  *
- * Owns the bytes: a version, a SHA-256 over all that follows, the head as JSON and the body as it was. A record that
- * was cut, altered or written by an unknown version is refused when it is read, with a reason; it is never replayed in
- * part. What may be stored (which statuses, which headers) is the proxy's decision.
+ * Owns the bytes: a version, a SHA-256 over all that follows, when the outcome ends, the head as JSON and the body as it
+ * was. A record that was cut, altered or written by an unknown version is refused when it is read, with a reason; it is
+ * never replayed in part. What may be stored (which statuses, which headers) is the proxy's decision.
+ *
+ * An outcome says itself when it ends, because the lifetime of its key is only what a node says: whoever writes kept
+ * bytes back gives them a new one. Who refuses it after its end is `core/nodes/believed-nodes.ts`.
  */
 
 import { hash } from 'node:crypto'
@@ -33,8 +36,19 @@ export type StoredOutcome =
   /** What a reservation's caller reported: any JSON value, or none. */
   | { readonly kind: 'result'; readonly result: unknown; readonly completedAtWallMs: number }
 
+/** Whoever completes decides it once and for all: neither a replay nor an adoption nor a copy moves it. */
+export type OutcomeEnd = {
+  /** On the nodes' clocks (`core/nodes/believed-nodes.ts`). */
+  readonly atMs: number
+  /** By how much later than that a node whose clock is in order may still show it. */
+  readonly toleratedMs: number
+}
+
+/** Of bytes that no node gets. */
+export const NO_END: OutcomeEnd = { atMs: 2 ** 48 - 1, toleratedMs: 0 }
+
 export type DecodedOutcome =
-  /** `token`: of the holder that completed it, not of one that adopted it. Absent where an older version wrote it. */
+  /** `token`: of the holder that completed it, not of one that adopted it. */
   | { readonly kind: 'intact'; readonly outcome: StoredOutcome; readonly token?: Token }
   | { readonly kind: 'damaged'; readonly reason: string }
 
@@ -46,26 +60,43 @@ const UNENCRYPTED_VERSION = 255
 /** Of one whose key is there and does not fit. No node has it but by {@link asAltered}. */
 const ALTERED_VERSION = 254
 const DIGEST_OFFSET = 1
-const HEAD_LENGTH_OFFSET = DIGEST_OFFSET + 32
+const END_OFFSET = DIGEST_OFFSET + 32
+/** Milliseconds since 1970 (6 bytes), and those tolerated (4). */
+const END_BYTES = 6 + 4
+const HEAD_LENGTH_OFFSET = END_OFFSET + END_BYTES
 const HEAD_OFFSET = HEAD_LENGTH_OFFSET + 4
 
 const NO_BODY = Buffer.alloc(0)
 
 /**
- * Version (1 byte), SHA-256 of the rest (32), length of the head (4, big-endian), head as JSON, body.
+ * Version (1 byte), SHA-256 of the rest (32), end (10), length of the head (4, big-endian), head as JSON, body.
  *
  * @param token of the holder that completes it: it distinguishes two executions with equal answers
  */
-export function encodeOutcome(outcome: StoredOutcome, token?: Token): Buffer {
+export function encodeOutcome(outcome: StoredOutcome, token: Token | undefined, end: OutcomeEnd): Buffer {
   const { body, ...head } = outcome.kind === 'response' ? outcome : { ...outcome, body: NO_BODY }
   const headBytes = Buffer.from(JSON.stringify(token === undefined ? head : { ...head, token }))
   const bytes = Buffer.allocUnsafe(HEAD_OFFSET + headBytes.length + body.length)
   bytes.writeUInt8(VERSION, 0)
+  bytes.writeUIntBE(Math.min(end.atMs, NO_END.atMs), END_OFFSET, 6)
+  bytes.writeUInt32BE(Math.min(end.toleratedMs, 2 ** 32 - 1), END_OFFSET + 6)
   bytes.writeUInt32BE(headBytes.length, HEAD_LENGTH_OFFSET)
   headBytes.copy(bytes, HEAD_OFFSET)
   body.copy(bytes, HEAD_OFFSET + headBytes.length)
   bytes.write(digestOf(bytes), DIGEST_OFFSET, 'latin1')
   return bytes
+}
+
+/** When an outcome ends that is not encrypted; undefined where the bytes are none, which {@link decodeOutcome} explains. */
+export function endOf(bytes: Buffer): OutcomeEnd | undefined {
+  return bytes.length < HEAD_OFFSET || bytes[0] !== VERSION
+    ? undefined
+    : { atMs: bytes.readUIntBE(END_OFFSET, 6), toleratedMs: bytes.readUInt32BE(END_OFFSET + 6) }
+}
+
+/** How long it may still answer: whoever writes it again prolongs nothing. @param maxMs that it is asked to be kept for */
+export function leftOf(bytes: Buffer, maxMs: number, nowMs: number): number {
+  return Math.min(maxMs, Math.max(1, Math.ceil((endOf(bytes)?.atMs ?? 0) - nowMs)))
 }
 
 /** An outcome in the clear where only encrypted ones are believed: whatever it says, it is damaged. */
@@ -87,8 +118,7 @@ export function decodeOutcome(bytes: Buffer): DecodedOutcome {
   if (bytes.length < HEAD_OFFSET) return damaged(`${bytes.length} bytes, at least ${HEAD_OFFSET} expected`)
   const version = bytes.readUInt8(0)
   if (version !== VERSION) return damaged(unknownVersion(version, bytes))
-  if (digestOf(bytes) !== bytes.toString('latin1', DIGEST_OFFSET, HEAD_LENGTH_OFFSET))
-    return damaged('wrong digest')
+  if (digestOf(bytes) !== bytes.toString('latin1', DIGEST_OFFSET, END_OFFSET)) return damaged('wrong digest')
   const bodyOffset = HEAD_OFFSET + bytes.readUInt32BE(HEAD_LENGTH_OFFSET)
   if (bodyOffset > bytes.length) return damaged('head is longer than the record')
   let head: unknown
@@ -128,7 +158,7 @@ function tokenFrom(head: unknown): Token | undefined | 'malformed' {
 
 /** As text of one character a byte: a buffer of its own takes `hash` twice as long. */
 function digestOf(bytes: Buffer): string {
-  return hash('sha256', bytes.subarray(HEAD_LENGTH_OFFSET), 'latin1')
+  return hash('sha256', bytes.subarray(END_OFFSET), 'latin1')
 }
 
 /** A digest proves that nothing was cut, not who wrote it: check the shape, and allow no header that splits. */
@@ -174,8 +204,8 @@ function isFieldValue(value: string): boolean {
 }
 
 /**
- * Whether two encoded outcomes are one: the same content, completed by the same holder as far as they name it. The
- * completion time does not count: a retrying holder completes at another moment.
+ * Whether two encoded outcomes are one: the same content, completed by the same holder as far as they name it. When it
+ * was completed and when it ends does not count: a retrying holder completes at another moment.
  */
 export function sameContent(one: Buffer, other: Buffer): boolean {
   return compared(one, other) === 'same'
@@ -196,6 +226,7 @@ function compared(one: Buffer, other: Buffer): 'same' | 'different' | 'damaged' 
   // The members of an object have no order: a caller that writes its result anew may write them in another one.
   if (first.outcome.kind === 'result' && second.outcome.kind === 'result')
     return isDeepStrictEqual(first.outcome.result, second.outcome.result) ? 'same' : 'different'
-  const atOneMoment = encodeOutcome({ ...second.outcome, completedAtWallMs })
-  return atOneMoment.equals(encodeOutcome(first.outcome)) ? 'same' : 'different'
+  const content = (outcome: StoredOutcome) =>
+    encodeOutcome({ ...outcome, completedAtWallMs }, undefined, NO_END)
+  return content(first.outcome).equals(content(second.outcome)) ? 'same' : 'different'
 }

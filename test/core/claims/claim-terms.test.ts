@@ -35,7 +35,15 @@ async function claimed(
   const random = { ...seededRandom(1), fraction: () => fraction }
   const claiming = claimIdentity(
     { ...request, ...(terms === undefined ? {} : { terms }) },
-    { quorum, tokens: tokens as never, clock, random, newOwner: () => random.hex(16), events: SILENT },
+    {
+      quorum,
+      tokens: tokens as never,
+      clock,
+      nodesMs: () => clock.wallMs(),
+      random,
+      newOwner: () => random.hex(16),
+      events: SILENT,
+    },
   )
   await clock.advance(budgetMs)
   return { result: await claiming, pausesMs: atMs.slice(1).map((at, index) => at - atMs[index]!) }

@@ -6,9 +6,9 @@ import type { Clock } from '../../../src/core/clock.ts'
 import { SILENT } from '../../../src/core/events.ts'
 import type { NodeAnswer } from '../../../src/core/ports.ts'
 import type { RecordCommand } from '../../../src/core/record/record.ts'
-import { encodeOutcome } from '../../../src/core/record/stored-outcome.ts'
 import { EmbeddedNode } from '../../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../../src/redlock/rounds.ts'
+import { encodeOutcome } from '../../support/encoded-outcome.ts'
 import { seededRandom } from '../../support/seeded-random.ts'
 
 const NOW_MS = 1_000_000
@@ -80,6 +80,7 @@ test('an outcome that is helped lasts as long as it does, and not as long as the
   const quorum = createRedlockQuorum({ nodes: states, clock, events: SILENT })
   const { read } = createLeases({ quorum, clock, random: seededRandom(1), events: SILENT })
   const [first, second] = states as [EmbeddedNode, EmbeddedNode]
+  for (const state of states) state.apply(CLAIM)
   // The others missed the outcome, and the claim of a duplicate that comes shortly before it ends.
   first.apply(COMPLETE)
   nowMs += COMPLETE.keyTtlMs - 100

@@ -7,7 +7,8 @@ import { explainRefusedCompletion } from '../../../src/core/quorum/refused-compl
 import { explainRejected } from '../../../src/core/quorum/rejected-command.ts'
 import { bestCompleted } from '../../../src/core/quorum/tally.ts'
 import { NO_OWNER, type NodeRecord } from '../../../src/core/record/record.ts'
-import { decodeOutcome, encodeOutcome } from '../../../src/core/record/stored-outcome.ts'
+import { decodeOutcome } from '../../../src/core/record/stored-outcome.ts'
+import { encodeOutcome } from '../../support/encoded-outcome.ts'
 import { casesOf, type Word, wordOf } from './case-table.ts'
 
 const nodeMs = 1_000

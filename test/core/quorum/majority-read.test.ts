@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import type { NodeAnswer } from '../../../src/core/ports.ts'
 import { type ClaimedRead, explainRead } from '../../../src/core/quorum/majority-read.ts'
 import type { NodeRecord } from '../../../src/core/record/record.ts'
-import { encodeOutcome } from '../../../src/core/record/stored-outcome.ts'
+import { encodeOutcome } from '../../support/encoded-outcome.ts'
 import { permutations, sequences } from '../../support/sequences.ts'
 
 // Rules over everything that nodes can answer. Single rounds are in tables/majority-read.txt.

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { NodeAnswer } from '../../../src/core/ports.ts'
 import { explainRefusedCompletion } from '../../../src/core/quorum/refused-completion.ts'
-import { encodeOutcome } from '../../../src/core/record/stored-outcome.ts'
+import { encodeOutcome } from '../../support/encoded-outcome.ts'
 import { sequences } from '../../support/sequences.ts'
 
 // Rules over everything that nodes can answer. Single rounds are in tables/refused-completion.txt.

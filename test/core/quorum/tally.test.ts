@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { bestOf } from '../../../src/core/quorum/tally.ts'
-import { encodeOutcome } from '../../../src/core/record/stored-outcome.ts'
+import { encodeOutcome } from '../../support/encoded-outcome.ts'
 
 function outcomeSaying(body: string): Buffer {
   return encodeOutcome({

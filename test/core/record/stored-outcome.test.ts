@@ -3,12 +3,12 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
   decodeOutcome,
-  encodeOutcome,
   type StoredOutcome,
   sameContent,
   saysOtherwise,
 } from '../../../src/core/record/stored-outcome.ts'
 import { storedOutcomeOf } from '../../../src/core/routes/settlement.ts'
+import { encodeOutcome } from '../../support/encoded-outcome.ts'
 
 const outcome: Extract<StoredOutcome, { kind: 'response' }> = {
   kind: 'response',
@@ -41,12 +41,15 @@ describe('an outcome comes back as it was', () => {
   })
 })
 
+/** When it ends: at no time. */
+const NEVER = Buffer.alloc(10, 0xff)
+
 /** Forged bytes with a digest that fits. */
 function forged(head: unknown, body = ''): Buffer {
   const headBytes = Buffer.from(typeof head === 'string' ? head : JSON.stringify(head))
   const length = Buffer.alloc(4)
   length.writeUInt32BE(headBytes.length)
-  const rest = Buffer.concat([length, headBytes, Buffer.from(body)])
+  const rest = Buffer.concat([NEVER, length, headBytes, Buffer.from(body)])
   return Buffer.concat([Buffer.of(1), createHash('sha256').update(rest).digest(), rest])
 }
 
@@ -59,7 +62,7 @@ describe('damage is refused with its reason, and never replayed in part', () => 
   })
 
   test.each<[string, Buffer, string]>([
-    ['no bytes', Buffer.alloc(0), '0 bytes, at least 37 expected'],
+    ['no bytes', Buffer.alloc(0), '0 bytes, at least 47 expected'],
     ['cut within the digest', bytes.subarray(0, 20), '20 bytes'],
     ['cut within the head', bytes.subarray(0, 60), 'wrong digest'],
     ['cut within the body', bytes.subarray(0, -1), 'wrong digest'],
@@ -116,7 +119,7 @@ describe('damage is refused with its reason, and never replayed in part', () => 
   })
 
   test('a head longer than the record', () => {
-    const rest = Buffer.concat([Buffer.of(0, 0, 1, 0), Buffer.from('{}')])
+    const rest = Buffer.concat([NEVER, Buffer.of(0, 0, 1, 0), Buffer.from('{}')])
     const long = Buffer.concat([Buffer.of(1), createHash('sha256').update(rest).digest(), rest])
     expect(decodeOutcome(long)).toEqual({ kind: 'damaged', reason: 'head is longer than the record' })
   })
