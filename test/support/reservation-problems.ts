@@ -54,6 +54,12 @@ export const reservationProblems = {
   'request-invalid': () => asked((api) => post(api, '/v1/reservations', { ...mine, surprise: 1 })),
   'reservation-id-invalid': () =>
     asked((api) => post(api, '/v1/reservations/r1_AAAA/extend', { fencing_token: 1 })),
+  'reservation-lost': () =>
+    asked(async (api) => {
+      await using other = await startReservationApi()
+      const { id, token } = await other.reserve(mine)
+      return post(api, `/v1/reservations/${id}/extend`, { fencing_token: token })
+    }),
   'token-required': () =>
     asked((api) => post(api, '/v1/reservations', mine), { options: { apiTokens: () => ['x'] } }),
   'page-refused': () =>

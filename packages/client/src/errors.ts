@@ -147,6 +147,8 @@ export function errorFrom(status: number, problem: ProblemDocument): FencepostEr
     case 'outcome-undecided':
       return new UndecidedError(message, status, problem)
     case 'lease-lost':
+    // The nodes lost what they knew, and with it the lease.
+    case 'reservation-lost':
       return new LeaseLostError(message, status, problem)
     case 'fenced':
       return new FencedError(message, status, problem)

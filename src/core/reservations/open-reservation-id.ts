@@ -13,6 +13,8 @@ export type OpenedId =
   /** `secret` signs the id anew. */
   | { readonly kind: 'reservation'; readonly reservation: Reservation; readonly secret: Buffer }
   | { readonly kind: 'foreign' }
+  /** A sidecar gave it out whose secret is gone, as with the nodes of before. */
+  | { readonly kind: 'lost' }
   /** Too few nodes answered to agree on the secret, or to look whether it has changed. */
   | { readonly kind: 'unavailable' }
 
@@ -22,7 +24,7 @@ const WITHIN_MS = 1_000
 export async function openReservationId(id: string, secret: ReservationSecret): Promise<OpenedId> {
   if (!hasFormOfReservationId(id)) return { kind: 'foreign' }
   const known = openedWith(await secret.current(WITHIN_MS), id)
-  if (known.kind !== 'foreign') return known
+  if (known.kind === 'reservation' || known.kind === 'unavailable') return known
   return openedWith((await secret.refreshed(WITHIN_MS)) ?? [], id)
 }
 
@@ -30,5 +32,5 @@ function openedWith(secrets: readonly Buffer[], id: string): OpenedId {
   const [secret] = secrets
   if (secret === undefined) return { kind: 'unavailable' }
   const verified = verifyReservationId(id, secrets)
-  return verified.kind === 'foreign' ? verified : { ...verified, secret }
+  return verified.kind === 'reservation' ? { ...verified, secret } : verified
 }

@@ -8,7 +8,9 @@
  * `r1_` and the base64url of: flags (1 byte), attempt (2), lease in ms (4), retention in ms (6), owner (16), token (8),
  * number of intents (1) and of entities (1), length of the scope (2), the scope, 32 bytes for each intent's hash (and
  * 32 for its fingerprint, with flag 1) and each entity's hash, trace and span of the claim (24, with flag 2), the
- * attempt of each intent (2 each, with flag 4; last, so that older versions read the rest), HMAC-SHA256 of it all (32).
+ * attempt of each intent (2 each, with flag 4), the mark of the secret (4), HMAC-SHA256 of it all (32).
+ *
+ * The mark tells an id that was signed with a secret that is gone, or of another cluster, from one that was changed.
  *
  * A flag that a version does not know stands for bytes after those that it knows, and it leaves them out. What earlier versions
  * must not leave out gets the prefix `r2_`, which they refuse.
@@ -24,6 +26,7 @@ export const RESERVATION_ID_CHARS_MAX = 4_096
 const PREFIX = 'r1_'
 const SIGNED_AS = 'fencepost-reservation-id/1'
 const MAC_BYTES = 32
+const MARK_BYTES = 4
 const HASH_BYTES = 32
 const FIXED_BYTES = 1 + 2 + 4 + 6 + 16 + 8 + 1 + 1 + 2
 /** The fingerprints follow from the names, and are not carried. */
@@ -38,7 +41,9 @@ const SPAN_ID_BYTES = 8
 
 export type VerifiedId =
   | { readonly kind: 'reservation'; readonly reservation: Reservation }
-  /** Not signed with the secret, or not whole. */
+  /** Signed with a secret that is none of these: what it was granted is known no more. */
+  | { readonly kind: 'lost' }
+  /** Changed, or no id. */
   | { readonly kind: 'foreign' }
 
 export function reservationIdOf(reservation: Reservation, secret: Buffer): string {
@@ -71,6 +76,7 @@ export function reservationIdOf(reservation: Reservation, secret: Buffer): strin
     ...entities.map(({ recordKey }) => hashOf(recordKey)),
     ...(trace === undefined ? [] : [Buffer.from(trace.traceId + trace.spanId, 'hex')]),
     ...attempts.map((one) => Buffer.from([one >> 8, one & 255])),
+    markOf(secret),
   ])
   return PREFIX + Buffer.concat([payload, macOf(payload, secret)]).toString('base64url')
 }
@@ -87,7 +93,10 @@ export function verifyReservationId(id: string, secrets: readonly Buffer[]): Ver
   if (bytes === undefined) return foreign
   const payload = bytes.subarray(0, -MAC_BYTES)
   const mac = bytes.subarray(-MAC_BYTES)
-  if (!secrets.some((secret) => timingSafeEqual(macOf(payload, secret), mac))) return foreign
+  if (!secrets.some((secret) => timingSafeEqual(macOf(payload, secret), mac))) {
+    const mark = payload.subarray(-MARK_BYTES)
+    return secrets.some((secret) => markOf(secret).equals(mark)) ? foreign : { kind: 'lost' }
+  }
   return { kind: 'reservation', reservation: reservationFrom(payload) }
 }
 
@@ -96,9 +105,14 @@ function signedBytesOf(id: string): Buffer | undefined {
   const encoded = id.slice(PREFIX.length)
   const bytes = Buffer.from(encoded, 'base64url')
   // Node's decoder is lenient; one id has one spelling.
-  if (bytes.length < FIXED_BYTES + MAC_BYTES || bytes.toString('base64url') !== encoded) return undefined
+  if (bytes.length < FIXED_BYTES + MARK_BYTES + MAC_BYTES || bytes.toString('base64url') !== encoded)
+    return undefined
   return bytes
 }
+
+/** What its caller is told of one that is lost. */
+export const WHY_LOST =
+  'was signed with a secret that this cluster does not have: its nodes lost what they knew, or another cluster gave it out. Nothing is held under it, and nothing was changed'
 
 /**
  * Why an id is foreign, for its caller. Whether a later version signed it can't be known, because what it signs is not known either.
@@ -155,6 +169,11 @@ function scopeOf(recordKey: string): string {
 
 function hashOf(recordKey: string): Buffer {
   return Buffer.from(recordKey.slice(-2 * HASH_BYTES), 'hex')
+}
+
+/** Says which secret it was, and nothing about it. */
+function markOf(secret: Buffer): Buffer {
+  return createHmac('sha256', secret).update(`${SIGNED_AS}/mark`).digest().subarray(0, MARK_BYTES)
 }
 
 function macOf(payload: Buffer, secret: Buffer): Buffer {

@@ -11,7 +11,7 @@ import type { Clock } from '../../core/clock.ts'
 import { linesOf } from '../../core/formats/header-lines.ts'
 import type { Leases } from '../../core/ports.ts'
 import { openReservationId } from '../../core/reservations/open-reservation-id.ts'
-import { whyForeign } from '../../core/reservations/reservation-id.ts'
+import { WHY_LOST, whyForeign } from '../../core/reservations/reservation-id.ts'
 import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'
 import { complete, type EndResult, type Reservation, release } from '../../core/reservations/reservations.ts'
 import { dispositionOf, type StoringPolicy, storedOutcomeOf } from '../../core/routes/settlement.ts'
@@ -109,6 +109,7 @@ async function opened(id: string, secret: ReservationSecret): Promise<Reservatio
   const of = await openReservationId(id, secret)
   if (of.kind === 'reservation') return of.reservation
   if (of.kind === 'unavailable') return ID_UNCHECKED
+  if (of.kind === 'lost') return { code: 'reservation-lost', detail: `Fencepost-Reservation-Id ${WHY_LOST}.` }
   return {
     code: 'reservation-id-invalid',
     detail: `Fencepost-Reservation-Id ${whyForeign(id)}. Nothing was changed.`,

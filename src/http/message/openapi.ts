@@ -69,6 +69,7 @@ const EXAMPLE_MEMBERS: Partial<Record<ProblemCode, Record<string, unknown>>> = {
     result: { payment_id: 'p-1' },
   },
   'lease-lost': { reservation_status: 'LEASE_LOST' },
+  'reservation-lost': { reservation_status: 'LEASE_LOST' },
   fenced: { reservation_status: 'FENCED' },
   'completion-undecided': { reservation_status: 'UNDECIDED' },
   'entity-busy': { entity: 'account-42' },

@@ -72,6 +72,7 @@ export const PROBLEMS = {
   'reservation-conflict': { status: 409, title: 'Somebody else holds it', retryable: true },
   'reservation-duplicate': { status: 409, title: 'It was completed earlier', retryable: false },
   'lease-lost': { status: 410, title: 'The lease is lost', retryable: false },
+  'reservation-lost': { status: 410, title: 'The reservation is lost', retryable: false },
   fenced: { status: 410, title: 'It is no longer yours to end', retryable: false },
   'completion-undecided': {
     status: 503,

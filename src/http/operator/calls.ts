@@ -150,6 +150,7 @@ export const OPERATOR_CALLS = {
       'digest-mismatch',
       'token-invalid',
       'reservation-id-invalid',
+      'reservation-lost',
     ],
   },
   listRecords: {

@@ -12,7 +12,7 @@ import { recordKey, type Scope } from '../../core/request/identity.ts'
 import { keyOf } from '../../core/request/key-parts.ts'
 import type { PrincipalRules } from '../../core/request/principal.ts'
 import { openReservationId } from '../../core/reservations/open-reservation-id.ts'
-import { whyForeign } from '../../core/reservations/reservation-id.ts'
+import { WHY_LOST, whyForeign } from '../../core/reservations/reservation-id.ts'
 import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'
 import {
   type ProtectedRoute,
@@ -175,6 +175,7 @@ async function ofReservation(id: string, secret: ReservationSecret): Promise<Loc
       code: 'reservation-id-invalid',
       detail: `The id ${whyForeign(id)}.`,
     })
+  if (of.kind === 'lost') return refused({ code: 'reservation-lost', detail: `The id ${WHY_LOST}.` })
   const { intents, entities } = of.reservation
   return certain([...intents, ...entities].map(({ recordKey: key }) => key))
 }

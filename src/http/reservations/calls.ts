@@ -46,7 +46,7 @@ export const PROBLEMS_OF_ALL: readonly ProblemCode[] = [
 ]
 
 const WITH_BODY: readonly ProblemCode[] = ['request-invalid', 'body-too-large', 'media-type-unsupported']
-const WITH_ID: readonly ProblemCode[] = ['reservation-id-invalid']
+const WITH_ID: readonly ProblemCode[] = ['reservation-id-invalid', 'reservation-lost']
 
 export const CALLS = {
   reserve: {

@@ -7,7 +7,7 @@
 
 import type { Leases, ReadResult } from '../../core/ports.ts'
 import { openReservationId } from '../../core/reservations/open-reservation-id.ts'
-import { reservationIdOf, whyForeign } from '../../core/reservations/reservation-id.ts'
+import { reservationIdOf, WHY_LOST, whyForeign } from '../../core/reservations/reservation-id.ts'
 import { complete, extend, type Reservation, read, release } from '../../core/reservations/reservations.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import type { Problem } from '../message/problems.ts'
@@ -120,6 +120,8 @@ async function opened(
   if (of.kind === 'unavailable') return refusal(ID_UNCHECKED)
   if (of.kind === 'foreign')
     return problem('reservation-id-invalid', `The id ${whyForeign(id)}. Nothing was changed.`)
+  if (of.kind === 'lost')
+    return problem('reservation-lost', `The id ${WHY_LOST}.`, { more: { reservation_status: 'LEASE_LOST' } })
   const { reservation, secret } = of
   const { trace, token } = reservation
   if (trace !== undefined)
