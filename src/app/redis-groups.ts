@@ -273,6 +273,7 @@ function redisNodesOf(
     deadlineMs: config.nodeDeadlineMs,
     connectTimeoutMs,
     foundingWindowMs: foundingWindowMs(config.redisConnectTimeoutMs),
+    outcomeBytesMax: largestOutcomeBytes(config),
     maxTokenAheadMs: config.tokenAheadMs,
     quarantineMs: config.quarantineMs,
     answerMaxAgeMs: answerMaxAgeMs(config.quarantineMs),
@@ -283,6 +284,11 @@ function redisNodesOf(
     events,
     watchOnly,
   })
+}
+
+function largestOutcomeBytes({ routes, storedResponseLimitBytes }: Config): number {
+  const limits = routes.flatMap((route) => (route.mode === 'bypass' ? [] : [route.storedResponseLimitBytes]))
+  return Math.max(storedResponseLimitBytes, ...limits)
 }
 
 function dialled(

@@ -6,6 +6,7 @@
 import { Command, type Redis } from 'ioredis'
 import { bulk, type Frame, latin1 } from './frames.ts'
 import { EPOCH_KEY } from './keys.ts'
+import type { AsksForRecords } from './reply-limit.ts'
 import type { Script } from './scripts.ts'
 import { type BatchReply, decodeBatch } from './wire.ts'
 
@@ -21,11 +22,13 @@ export type Batch = {
  * A command with prepared bytes. ioredis would look at each argument four times, and there are as many as keys: most of
  * the cost of a call of fifty commands. It still owns the connection, the order of replies and their decoding.
  */
-class PreparedCommand extends Command {
+class PreparedCommand extends Command implements AsksForRecords {
+  readonly records: number
   readonly #bytes: Buffer
 
-  constructor(name: string, bytes: Buffer) {
+  constructor(name: string, bytes: Buffer, records: number) {
     super(name, [], { replyEncoding: null })
+    this.records = records
     this.#bytes = bytes
   }
 
@@ -75,7 +78,7 @@ export async function callBatch(client: Redis, script: Script, batch: Batch): Pr
 /** @param script its digest or its source, by the command */
 function send(client: Redis, name: string, script: string, batch: Batch): unknown {
   const bytes = bytesOf({ ...batch, epoch: latin1(batch.epoch), name, script })
-  return client.sendCommand(new PreparedCommand(name, bytes))
+  return client.sendCommand(new PreparedCommand(name, bytes, batch.frames.length))
 }
 
 /** `epoch`: one character per byte. */

@@ -9,6 +9,7 @@ import type { Random } from '../core/clock.ts'
 import { Connector } from './connector.ts'
 import { type DialError, dialFault } from './dial-fault.ts'
 import type { NodeTls } from './node-tls.ts'
+import { limitReplies } from './reply-limit.ts'
 import { whyNoInfo } from './server-program.ts'
 
 export type RedisAddress = {
@@ -32,8 +33,18 @@ export function addressOf({ url }: RedisAddress): string {
 const RECONNECT_MAX_MS = 1_000
 const RECONNECT_INITIAL_MS = 50
 
-/** @param connectTimeoutMs for TCP and TLS together; below it a slow node counts as down */
-export function createRedisClient(address: RedisAddress, connectTimeoutMs: number, random: Random): Redis {
+export type DialOptions = {
+  /** For TCP and TLS together; below it a slow node counts as down. */
+  readonly connectTimeoutMs: number
+  readonly random: Random
+  /** The largest outcome that this sidecar stores; absent: what any may. */
+  readonly outcomeBytesMax?: number
+}
+
+export function createRedisClient(
+  address: RedisAddress,
+  { connectTimeoutMs, random, outcomeBytesMax }: DialOptions,
+): Redis {
   const { tls: current } = address
   const tls =
     current === undefined
@@ -74,6 +85,7 @@ export function createRedisClient(address: RedisAddress, connectTimeoutMs: numbe
   // ioredis copies what it is given, and reads its copy at each dial.
   if (address.password !== undefined)
     Object.defineProperty(client.options, 'password', { get: address.password, enumerable: true })
+  limitReplies(client, outcomeBytesMax)
   return client
 }
 

@@ -14,6 +14,8 @@ export type RedisNodesOptions = DriverOptions & {
   readonly deadlineMs: number
   readonly maxTokenAheadMs: number
   readonly answerMaxAgeMs: number
+  /** The largest outcome that this sidecar stores; absent: what any may. */
+  readonly outcomeBytesMax?: number
   /** Share of a node's `maxmemory` beyond which it is sent no new claims. Default: all of it. */
   readonly claimsMemoryShare?: number
 }
@@ -30,7 +32,7 @@ export class RedisNodes extends NodeDriver {
     const script = loadBatchScript()
     const forgot: ((index: number) => void)[] = []
     const members = options.addresses.map((address, index): RedisMember => {
-      const client = createRedisClient(address, options.connectTimeoutMs, options.random)
+      const client = createRedisClient(address, options)
       const at = addressOf(address)
       const name = options.names?.[index] ?? at
       const onForgot = () => forgot[0]?.(index)

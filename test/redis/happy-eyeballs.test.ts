@@ -19,7 +19,10 @@ function nameLeadsTo(...addresses: readonly string[]): void {
 }
 
 function clientOf(address: RedisAddress) {
-  const client = createRedisClient(address, CONNECT_TIMEOUT_MS, systemRandom).on('error', () => {})
+  const client = createRedisClient(address, {
+    connectTimeoutMs: CONNECT_TIMEOUT_MS,
+    random: systemRandom,
+  }).on('error', () => {})
   onTestFinished(() => client.disconnect())
   return client
 }
@@ -110,7 +113,10 @@ test('where no address works the reason names each of them', async () => {
 test('a client that is ended while it dials ends, and is not told as failed', async () => {
   await using _ = await swallow('127.0.0.2', [6379])
   nameLeadsTo('127.0.0.2')
-  const client = createRedisClient({ url: 'redis://node.test' }, 60_000, systemRandom)
+  const client = createRedisClient(
+    { url: 'redis://node.test' },
+    { connectTimeoutMs: 60_000, random: systemRandom },
+  )
   const told: unknown[] = []
   client.on('error', (error) => told.push(error))
   const dialled = client.connect().catch((error: Error) => error.message)

@@ -494,7 +494,10 @@ describe('credentials', () => {
     ['wrong ones', { password: () => 'wrong' }, /WRONGPASS/],
   ])('%s: the node is never ready, and says unreachable', async (_, credentials, reason) => {
     await using own = await startRedisServers(1, { config: ['requirepass secret'] })
-    const client = createRedisClient({ url: own.at(0).url, ...credentials }, 10_000, systemRandom)
+    const client = createRedisClient(
+      { url: own.at(0).url, ...credentials },
+      { connectTimeoutMs: 10_000, random: systemRandom },
+    )
     const errors: string[] = []
     client.on('error', (error: Error) => errors.push(error.message))
     const failed = await client.connect().then(

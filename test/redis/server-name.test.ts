@@ -26,8 +26,7 @@ test.each([
   const current = createNodeTls({ ca: authority.ca() })
   const client = createRedisClient(
     { url: `rediss://${host}:${port}`, tls: () => current },
-    2_000,
-    systemRandom,
+    { connectTimeoutMs: 2_000, random: systemRandom },
   )
   onTestFinished(() => client.disconnect())
   client

@@ -25,7 +25,7 @@ export async function openRedisNode(
   address: RedisAddress,
   { deadlineMs = PATIENT_DEADLINE_MS, maxTokenAheadMs = 60_000, enrol = true, clock = systemClock } = {},
 ): Promise<OpenNode> {
-  const client = createRedisClient(address, 2_000, systemRandom)
+  const client = createRedisClient(address, { connectTimeoutMs: 2_000, random: systemRandom })
   client.on('error', () => {}) // A test that breaks the connection judges the answers.
   await client.connect()
   if (enrol) await client.set(EPOCH_KEY, TEST_EPOCH)
