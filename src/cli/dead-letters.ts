@@ -164,8 +164,13 @@ function unknownLetter(id: string): string {
   return `No dead letter has the id ${JSON.stringify(id)}; \`fencepost dead-letters list\` shows them.`
 }
 
-function unavailable(io: Io, { answered, required }: { answered: number; required: number }): ExitCode {
-  io.stderr.write(`${answered} nodes answered and ${required} are needed.\n`)
+function unavailable(
+  io: Io,
+  { answered, required, why }: { answered: number; required: number; why?: string },
+): ExitCode {
+  io.stderr.write(
+    `${answered} nodes answered and ${required} are needed${why === undefined ? '' : `: ${why}`}.\n`,
+  )
   return EXIT.unavailable
 }
 

@@ -123,7 +123,10 @@ export function createSweeper(options: SweeperOptions) {
       recordKey,
       fields,
     })
-    if (!written) return
+    if (!written)
+      return onFailure(
+        new Error(`no majority of the nodes took the dead letter ${id}: the next sweep writes it`),
+      )
     if (reported.size >= REPORTED_MAX) reported.clear()
     reported.add(id)
   }

@@ -12,6 +12,7 @@ import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
 import type { AuditEntry, AuditKind, AuditLog, AuditStream } from '../core/coordination/audit-log.ts'
 import { type AuditPlace, inOrder } from '../core/coordination/audit-place.ts'
+import { errorText } from '../core/error-text.ts'
 import { within } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
 import { askingEach, type NodeClients } from './ask-each.ts'
@@ -75,9 +76,17 @@ export function createRedisAuditLog({ clients, deadlineMs, clock }: RedisAuditLo
   }
 
   /** The entries of each node; undefined without an answer. */
-  function readEach(stream: AuditStream, limit: number, before: AuditPlace | undefined) {
+  function readEach(
+    stream: AuditStream,
+    limit: number,
+    before: AuditPlace | undefined,
+    onFailure: (cause: unknown) => void,
+  ) {
     if (before === undefined)
-      return onEach(async (client) => (await entriesOf(client, stream, limit)).map(({ entry }) => entry))
+      return onEach(
+        async (client) => (await entriesOf(client, stream, limit)).map(({ entry }) => entry),
+        onFailure,
+      )
     return Promise.all(
       clients().map((client) => client && olderOn(client, stream, before).catch(() => undefined)),
     )
@@ -94,10 +103,14 @@ export function createRedisAuditLog({ clients, deadlineMs, clock }: RedisAuditLo
       return reachesMajority(answers)
     },
     read: async (stream, limit, before) => {
-      const answers = await readEach(stream, limit, before)
+      let why: string | undefined
+      const answers = await readEach(stream, limit, before, (cause) => {
+        why ??= errorText(cause)
+      })
       const answered = answers.filter((answer) => answer !== undefined).length
       const required = majorityOf(answers.length)
-      if (answered < required) return { kind: 'unavailable', answered, required }
+      if (answered < required)
+        return { kind: 'unavailable', answered, required, ...(why === undefined ? {} : { why }) }
       const byId = new Map<string, AuditEntry>()
       for (const entry of answers.flatMap((found) => found ?? [])) {
         const known = byId.get(entry.id)

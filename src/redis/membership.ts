@@ -2,6 +2,7 @@
 
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
+import { NEEDED_AS_LUA } from './commands.ts'
 import {
   CLUSTER_KEY,
   ENROLLER_KEY,
@@ -13,7 +14,10 @@ import {
 } from './keys.ts'
 import { ownScript } from './own-script.ts'
 
-const SOURCE = readFileSync(new URL('./lua/membership.lua', import.meta.url), 'utf8')
+const SOURCE = readFileSync(new URL('./lua/membership.lua', import.meta.url), 'utf8').replace(
+  'local COMMANDS = {}',
+  `local COMMANDS = ${NEEDED_AS_LUA}`,
+)
 const KEYS = [EPOCH_KEY, QUARANTINE_KEY, CLUSTER_KEY, FOUNDER_KEY, ENROLLER_KEY, NOTHING_KEY, PULSE_KEY]
 const call = ownScript(SOURCE, KEYS.length)
 

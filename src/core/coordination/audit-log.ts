@@ -35,7 +35,13 @@ export type AuditEntry = {
 
 export type AuditRead =
   | { readonly kind: 'entries'; readonly entries: readonly AuditEntry[] }
-  | { readonly kind: 'unavailable'; readonly answered: number; readonly required: number }
+  | {
+      readonly kind: 'unavailable'
+      readonly answered: number
+      readonly required: number
+      /** What a node that answered refuses it for. */
+      readonly why?: string
+    }
 
 /** Kept on the nodes. Never rejects. */
 export interface AuditLog {
