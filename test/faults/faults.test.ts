@@ -5,18 +5,18 @@ import { breaksNoPromise } from './checked-run.ts'
 import { ALL_FAULTS, faultsNamed } from './faults.ts'
 import { MUTANTS } from './mutants.ts'
 
-/** A node's memory; the network; late calls. `faults.long.test.ts` has one or two of every kind. */
-const SLICE = ['F5', 'F14a', 'F42'] as const
+/** A node's memory; the network; late calls; a stranger on a node. `faults.long.test.ts` has one or two of every kind. */
+const SLICE = ['F5', 'F14a', 'F42', 'F47a'] as const
 
 test('no promise is broken, and every fault bites', { timeout: 400_000 }, () => breaksNoPromise(SLICE))
 
-test('docs/internals/faults.md lists what clients see of all 46 faults, each with the command that runs it', () => {
+test('docs/internals/faults.md lists what clients see of all 47 faults, each with the command that runs it', () => {
   const page = sectionOf('What clients see')
   const rows = [...page.matchAll(/^\| (F\d+) \|.*\| `(.+)` \|$/gm)].map(([, id, command]) => ({
     id,
     command,
   }))
-  expect(rows.map(({ id }) => id)).toEqual(Array.from({ length: 46 }, (_, at) => `F${at + 1}`))
+  expect(rows.map(({ id }) => id)).toEqual(Array.from({ length: 47 }, (_, at) => `F${at + 1}`))
   for (const { id, command } of rows) {
     if (id === 'F36') expect(command).toBe('npm run campaign -- order-saga --broker rabbitmq')
     else expect(command).toBe(`npm run faults -- --only ${id}`)

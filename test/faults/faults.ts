@@ -10,6 +10,7 @@ import { FAULTS_OF_NODES } from './faults-of-nodes.ts'
 import { FAULTS_OF_PROCESSES } from './faults-of-processes.ts'
 import { FAULTS_OF_RECOVERY } from './faults-of-recovery.ts'
 import { FAULTS_OF_RESTARTS } from './faults-of-restarts.ts'
+import { FAULTS_OF_STRANGERS } from './faults-of-strangers.ts'
 import { FOUNDED_ANEW } from './founded-anew.ts'
 import { LOSS_OF_MEMORY } from './loss-of-memory.ts'
 
@@ -23,6 +24,7 @@ export const FAULTS: readonly Fault[] = [
   ...FAULTS_OF_RECOVERY,
   ...FAULTS_OF_RESTARTS,
   ...FAULTS_OF_NAMES,
+  ...FAULTS_OF_STRANGERS,
 ]
 
 /** Come last, in this order, because each makes earlier keys unusable. */
