@@ -25,6 +25,7 @@ import type { ReadFile } from './config/value.ts'
 import { createBackground } from './core/background.ts'
 import { createFairQueue } from './core/claims/fair-queue.ts'
 import { faultOf } from './core/fault.ts'
+import { createNearMisses } from './core/request/near-misses.ts'
 import { createTenantQuotas } from './core/request/tenant-quotas.ts'
 import { majorityOf } from './core/units.ts'
 import { createAdminServer } from './http/admin/server.ts'
@@ -134,6 +135,7 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
       localLeases: stack.local,
       fairQueue: createFairQueue({ waitQueues: stack.waitQueues, clock, random }),
       background,
+      nearMisses: createNearMisses(random.hex(16)),
     },
     answering: sagas === undefined ? core : { ...core, sagas: sagas.admin },
     operating: {
@@ -149,6 +151,7 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
           telemetry,
           size,
           traffic,
+          observations,
           config,
         ),
       sagas: sagas?.admin,
@@ -282,7 +285,7 @@ function adminOf(parts: Parts, state: State) {
     readiness: () => telemetry.readiness(watched()),
     started: () => state.phase !== 'starting',
     scrape: (accept) => telemetry.scrape(watched(), accept),
-    observed: () => ({ since, routes: observations.view() }),
+    observed: () => ({ since, ...observations.view() }),
     tls: secrets.tls('admin'),
   })
 }

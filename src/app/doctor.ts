@@ -7,6 +7,7 @@ import { certificatesIn } from '../config/certificates.ts'
 import type { Config } from '../config/load.ts'
 import { SILENT } from '../core/events.ts'
 import type { Installation, NodeAtSidecar, NodeSeen } from '../core/health/installation.ts'
+import type { ObservationsView } from '../core/health/observations.ts'
 import { policiesOf } from '../core/routes/route.ts'
 import { majorityOf } from '../core/units.ts'
 import { systemClock } from '../system/clock.ts'
@@ -59,6 +60,7 @@ export async function installation(
     application: await applicationOf(config),
     versions: { own: version, admin, sidecar: await versionAt(admin) },
     atSidecar: await nodesAt(admin),
+    nearMisses: await nearMissesAt(admin),
     rules: { names: guarded.map(({ name }) => name), builtIn },
   }
 }
@@ -118,6 +120,16 @@ async function nodesAt(admin: string): Promise<Installation['atSidecar']> {
     const answer = await fetch(new URL('/readyz', admin), { signal: AbortSignal.timeout(ADMIN_WITHIN_MS) })
     const { nodes } = (await answer.json()) as { readonly nodes?: unknown }
     return Array.isArray(nodes) && nodes.every(isNodeAtSidecar) ? nodes : undefined
+  } catch {
+    return undefined
+  }
+}
+
+async function nearMissesAt(admin: string): Promise<Installation['nearMisses']> {
+  try {
+    const answer = await fetch(new URL('/observed', admin), { signal: AbortSignal.timeout(ADMIN_WITHIN_MS) })
+    const { near_misses: all } = (await answer.json()) as Partial<ObservationsView>
+    return Array.isArray(all) ? all.map(({ says }) => String(says)) : undefined
   } catch {
     return undefined
   }

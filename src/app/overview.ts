@@ -2,7 +2,7 @@
 
 import type { Config } from '../config/load.ts'
 import type { Clock } from '../core/clock.ts'
-import { createObservations } from '../core/health/observations.ts'
+import { createObservations, type Observations } from '../core/health/observations.ts'
 import { createTraffic, type Traffic } from '../core/health/traffic.ts'
 import { createRecentDecisions } from '../core/operator/recent-decisions.ts'
 import type { OverviewFacts } from '../http/operator/overview.ts'
@@ -13,6 +13,7 @@ export function overviewFacts(
   telemetry: Pick<Telemetry, 'verdict'>,
   { required }: { readonly required: number },
   traffic: Traffic,
+  observations: Observations,
   config: Pick<Config, 'sagaDatabase'>,
 ): OverviewFacts {
   const { ready, reasons, sentences } = telemetry.verdict(watched)
@@ -28,6 +29,7 @@ export function overviewFacts(
     orphansOpen: sweeping?.orphansOpen,
     sagas: config.sagaDatabase === undefined ? undefined : (sagas ?? 'silent'),
     traffic: traffic.view(),
+    nearMisses: observations.view().near_misses.map(({ says }) => says),
   }
 }
 
@@ -37,7 +39,7 @@ export function requestsSeen(config: Config, telemetry: Pick<Telemetry, 'tell'>,
   const traffic = createTraffic(clock)
   const observations = createObservations()
   telemetry.tell((event) => {
-    if (event.kind === 'observed') observations.add(event)
+    if (event.kind === 'observed' || event.kind === 'near_miss') observations.add(event)
   })
   if (config.operatorListen.kind !== 'off') {
     telemetry.tell(recent.observe)

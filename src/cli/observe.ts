@@ -44,31 +44,41 @@ async function report(admins: readonly string[], { file, json }: Options, io: Io
   for (const admin of silent) io.stderr.write(`${printable(admin)} did not answer as a sidecar does.\n`)
   const known = answers.flatMap(({ seen }) => (seen === undefined ? [] : [seen]))
   if (known.length === 0) return EXIT.unavailable
-  const { since, routes: seen } = summed(known)
+  const { since, routes: seen, near_misses } = summed(known)
   const { config } = loaded
   const routes = enforcingRoutes(config.routes, config, seen)
   io.stdout.write(
     json === true
-      ? `${JSON.stringify({ since, sidecars: known.length, silent, observed: seen, routes }, undefined, 2)}\n`
-      : `${textOf(since, known.length, seen)}\n# To enforce: these routes in ${CONFIG_FILE_ENV}, and ${SETTINGS.mode.env} not set.\n${textOfRoutes(routes)}`,
+      ? `${JSON.stringify({ since, sidecars: known.length, silent, observed: seen, near_misses, routes }, undefined, 2)}\n`
+      : `${textOf(since, known.length, seen, near_misses)}\n# To enforce: these routes in ${CONFIG_FILE_ENV}, and ${SETTINGS.mode.env} not set.\n${textOfRoutes(routes)}`,
   )
   return silent.length === 0 ? EXIT.ok : EXIT.unavailable
 }
 
-function textOf(since: string, sidecars: number, seen: ObservedBySidecar['routes']): string {
+function textOf(
+  since: string,
+  sidecars: number,
+  seen: ObservedBySidecar['routes'],
+  nearMisses: ObservedBySidecar['near_misses'],
+): string {
   const head = `Observed by ${sidecars} ${sidecars === 1 ? 'sidecar' : 'sidecars'} since ${since}. Every request was executed.`
   const lines =
     seen.length === 0
       ? ['No route in mode observe had a request.']
       : seen.flatMap((view) => ['', ...linesOf(view)])
-  return `${[head, ...lines].map(printable).join('\n')}\n`
+  const missed =
+    nearMisses.length === 0 ? [] : ['', 'Near misses:', ...nearMisses.map(({ says }) => `  ${says}`)]
+  return `${[head, ...lines, ...missed].map(printable).join('\n')}\n`
 }
 
 async function observedAt(admin: string): Promise<ObservedBySidecar | undefined> {
   try {
     const answer = await fetch(new URL('/observed', admin), { signal: AbortSignal.timeout(WITHIN_MS) })
     const observed = (await answer.json()) as Partial<ObservedBySidecar>
-    return answer.ok && Array.isArray(observed.routes) && typeof observed.since === 'string'
+    return answer.ok &&
+      Array.isArray(observed.routes) &&
+      Array.isArray(observed.near_misses) &&
+      typeof observed.since === 'string'
       ? (observed as ObservedBySidecar)
       : undefined
   } catch {

@@ -86,3 +86,10 @@ export type ObservedEvent = Observation & {
   /** What would have been its key; absent where it has none, or was not seen whole. */
   readonly by?: 'key' | 'content'
 }
+
+/** Of a request that its content identifies. @property names as `fingerprint.ignore` takes them */
+export type NearMissEvent = {
+  readonly kind: 'near_miss'
+  readonly route: string
+  readonly names: readonly string[]
+}

@@ -5,7 +5,7 @@
  * the configuration says so.
  */
 
-import type { DecidedEvent, ObservedEvent } from './decision.ts'
+import type { DecidedEvent, NearMissEvent, ObservedEvent } from './decision.ts'
 import type { CompleteResult, NodeAnswer, Unreachable } from './ports.ts'
 import type { Fingerprint, RecordCommand } from './record/record.ts'
 import type { Token } from './record/token.ts'
@@ -141,6 +141,8 @@ export type CoreEvent =
     }
   | DecidedEvent
   | ObservedEvent
+  /** Two requests of a route were executed within a minute that were equal but for these headers or cookies. */
+  | NearMissEvent
   | NodeEvent
   /** The end of an outcome that was not recorded when its client was answered. */
   | ({ readonly kind: 'settled_late' } & RecordingEnd)

@@ -6,7 +6,7 @@
  * claims for itself (synthetic claims, the election) is no request's: while nobody sends any, it would be all that counts.
  */
 
-import type { ObservedEvent } from '../core/decision.ts'
+import type { NearMissEvent, ObservedEvent } from '../core/decision.ts'
 import type { ClaimEnd, CoreEvent } from '../core/events.ts'
 import type { ReadinessReason } from '../core/health/readiness.ts'
 import { provenOffsetMs } from '../core/nodes/clock-samples.ts'
@@ -87,9 +87,6 @@ export function countEvents(
         metrics.requests[routeLabel(event.route, metrics)]?.[codeClass(event.status)].add(1)
         metrics.requestDuration.observe(event.durationMs / 1000, traceId())
         return
-      case 'observed':
-        countObserved(event, metrics)
-        return
       case 'claim_ended':
         // Nobody waits for the claim of a request that is observed.
         if (isOurs(event.recordKey) || isObserved(event.recordKey)) return
@@ -149,7 +146,7 @@ export function countEvents(
         metrics.synthetic[event.result].add(1)
         return
       default:
-        return
+        if (event.kind === 'observed' || event.kind === 'near_miss') countBeside(event, metrics)
     }
   }
 }
@@ -195,9 +192,11 @@ export function recordStanding(metrics: Metrics, standing: Standing): void {
   metrics.sizing.record()
 }
 
-function countObserved({ route, would, ageMs }: ObservedEvent, metrics: Metrics): void {
-  metrics.observed?.total[routeLabel(route, metrics)]?.[would].add(1)
-  if (ageMs !== undefined) metrics.observed?.age.observe(ageMs / 1000)
+function countBeside(event: ObservedEvent | NearMissEvent, metrics: Metrics): void {
+  const route = routeLabel(event.route, metrics)
+  if (event.kind === 'near_miss') return void metrics.nearMisses[route]?.add(1)
+  metrics.observed?.total[route]?.[event.would].add(1)
+  if (event.ageMs !== undefined) metrics.observed?.age.observe(event.ageMs / 1000)
 }
 
 function countLeaseEnd(event: Extract<CoreEvent, { kind: 'lease_ended' }>, metrics: Metrics): void {

@@ -52,6 +52,7 @@ const LINES: Lines<CoreEvent['kind']> = {
   }),
   // One for each request; `fencepost observe report` sums them up.
   observed: () => undefined,
+  near_miss: () => undefined,
   node_answered: (event) => {
     if (event.answer !== 'unreachable') return undefined
     return {

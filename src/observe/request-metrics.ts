@@ -23,6 +23,11 @@ export function requestMetrics(
       'From the head of a request to the last byte of its answer, the application included.',
       BUCKETS_S.request,
     ),
+    nearMisses: counterBy(
+      'fencepost_near_misses_total',
+      'Pairs of requests that were executed within a minute and were equal but for some headers or cookies.',
+      { route },
+    ),
     requestsInFlight: gauge(
       'fencepost_http_requests_in_flight',
       'Requests under way in the proxy and through Envoy.',

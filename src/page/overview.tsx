@@ -32,6 +32,7 @@ export function OverviewView({ session }: { readonly session: Session }) {
             />
           ))}
           <Requests overview={overview} />
+          <NearMisses overview={overview} />
           <SlowCommandsOfNodes session={session} />
         </>
       )}
@@ -156,6 +157,20 @@ function Requests({ overview: { requests, claims } }: { readonly overview: Overv
             </li>
           )
         })}
+      </ul>
+    </section>
+  )
+}
+
+function NearMisses({ overview: { near_misses: all } }: { readonly overview: Overview }) {
+  if (all.length === 0) return undefined
+  return (
+    <section class="panel" aria-labelledby="near-misses">
+      <h2 id="near-misses">Near misses: executed, and equal but for some headers or cookies</h2>
+      <ul>
+        {all.map((says) => (
+          <li key={says}>{visible(says)}</li>
+        ))}
       </ul>
     </section>
   )

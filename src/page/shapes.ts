@@ -166,6 +166,7 @@ export type Overview = {
   }
   readonly claims: Quantiles
   readonly wrong: readonly { readonly what: string; readonly runbook: string }[]
+  readonly near_misses: readonly string[]
   readonly sagas?: Backlog
 }
 

@@ -6,6 +6,7 @@ import { doctor } from '../../src/cli/doctor.ts'
 import { startApplication } from '../support/application.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+import { PATIENT, startSidecar } from '../support/sidecar.ts'
 
 let servers: RedisServers
 beforeAll(async () => {
@@ -51,6 +52,26 @@ test('a node that votes and that the running sidecar does not count is named', a
   const { exitCode, stdout } = await run('--admin', at)
   expect(exitCode).toBe(1)
   expect(stdout).toMatch(/^failed {3}sidecar votes .* counts 1 of 3 nodes: 127\S+ .* is suspended there/m)
+})
+
+test('what the running sidecar executed twice but for one header is a warning with what to write', async () => {
+  await using application = await startApplication()
+  await using sidecar = await startSidecar({
+    ...PATIENT,
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    FENCEPOST_UPSTREAM: application.origin,
+  })
+  for (const turn of ['1', '2'])
+    await fetch(`${sidecar.proxy}/payments`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-turn': turn },
+      body: '{}',
+    })
+  expect(application.seen).toHaveLength(2)
+  const { stdout } = await run('--admin', sidecar.admin)
+  expect(stdout).toMatch(
+    /^warning {2}near misses {6}1 pair on `unsafe-by-content` differed only in `x-turn`: .*`fingerprint: \{ ignore: \[x-turn\] \}`$/m,
+  )
 })
 
 test('of the application it says whether it takes connections; without a proxy there is none', async () => {

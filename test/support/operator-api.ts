@@ -87,6 +87,7 @@ export async function startOperatorApi({
     sweeperElected: undefined,
     orphansOpen: undefined,
     sagas: undefined,
+    nearMisses: [],
     traffic: traffic.view(),
     ...overview,
   }

@@ -13,6 +13,7 @@ import { shareLeases } from '../../src/core/claims/shared-leases.ts'
 import type { Clock } from '../../src/core/clock.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
 import type { Leases } from '../../src/core/ports.ts'
+import { createNearMisses } from '../../src/core/request/near-misses.ts'
 import { createTenantQuotas, type TenantLimits } from '../../src/core/request/tenant-quotas.ts'
 import type { ProtectedRoute, Route } from '../../src/core/routes/route.ts'
 import { UNTRACED } from '../../src/core/tracing.ts'
@@ -167,6 +168,7 @@ export async function startProxy(
       tracing: UNTRACED,
       application,
       newInstance: randomUUID,
+      nearMisses: createNearMisses('of the test'),
       onFailure: (error) => void failures.push(error),
     },
   )

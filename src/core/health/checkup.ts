@@ -41,6 +41,7 @@ export function checkup(of: Installation): readonly Finding[] {
     ...application(of),
     sidecar(of),
     ...sidecarVotes(of),
+    ...(of.nearMisses ?? []).map((says) => finding('near misses', 'warning', says)),
   ]
 }
 

@@ -57,6 +57,8 @@ export type Installation = {
   readonly versions: { readonly own: string; readonly admin: string; readonly sidecar: string | undefined }
   /** The nodes as that sidecar sees them; undefined: it did not say. */
   readonly atSidecar?: readonly NodeAtSidecar[] | undefined
+  /** What it says of near misses: sentences. */
+  readonly nearMisses?: readonly string[] | undefined
   readonly rules: { readonly names: readonly string[]; readonly builtIn: boolean }
 }
 

@@ -1,13 +1,16 @@
 /** What sidecars have observed, as one report: their sums, and a line of each in words. */
 
 import { WOULD, type Would } from '../decision.ts'
-import { OBSERVED_AGES_S, type ObservedRouteView } from './observations.ts'
+import {
+  mostFrequent,
+  type NearMissView,
+  OBSERVED_AGES_S,
+  type ObservationsView,
+  type ObservedRouteView,
+} from './observations.ts'
 
 /** What one sidecar says of itself (`/observed` of its admin listener). */
-export type ObservedBySidecar = {
-  readonly since: string
-  readonly routes: readonly ObservedRouteView[]
-}
+export type ObservedBySidecar = ObservationsView & { readonly since: string }
 
 /** @returns the oldest start, and the sums of all of them */
 export function summed(all: readonly ObservedBySidecar[]): ObservedBySidecar {
@@ -18,7 +21,13 @@ export function summed(all: readonly ObservedBySidecar[]): ObservedBySidecar {
     sums.set(name, before === undefined ? view : { ...view, ...added(before, view) })
   }
   const since = all.map((one) => one.since).toSorted()[0] ?? ''
-  return { since, routes: [...sums.values()].sort((a, b) => a.route.localeCompare(b.route)) }
+  const pairs = new Map<string, NearMissView>()
+  for (const miss of all.flatMap(({ near_misses }) => near_misses)) {
+    const key = [miss.route, ...miss.names].join(' ')
+    pairs.set(key, { ...miss, pairs: miss.pairs + (pairs.get(key)?.pairs ?? 0) })
+  }
+  const routes = [...sums.values()].sort((a, b) => a.route.localeCompare(b.route))
+  return { since, routes, near_misses: mostFrequent([...pairs.values()]) }
 }
 
 function added(one: ObservedRouteView, other: ObservedRouteView) {

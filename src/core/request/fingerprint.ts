@@ -219,7 +219,11 @@ function queryComponent(text: string | undefined): string | undefined {
 }
 
 /** The headers that count, each with its lines. */
-function countedHeaders({ headers, clientStated }: RequestHead, rules: FingerprintRules, by: IdentifiedBy) {
+export function countedHeaders(
+  { headers, clientStated }: RequestHead,
+  rules: FingerprintRules,
+  by: IdentifiedBy,
+) {
   return by === 'key'
     ? countedWithKey(headers, rules)
     : countedByContent(headers, rules, clientStated === true)

@@ -97,6 +97,10 @@ export const Overview = Type.Object(
     wrong: Type.Array(Type.Object({ what: Type.String(), runbook: Type.String() }, closed), {
       description: 'What is wrong now, each with the runbook about it.',
     }),
+    near_misses: Type.Array(Type.String(), {
+      description:
+        'Requests that this sidecar executed within a minute of an equal one but for some headers or cookies: which, how many pairs, and what to do.',
+    }),
     sagas: Type.Optional(Backlog),
   },
   closed,

@@ -30,6 +30,8 @@ export type OverviewFacts = {
   /** Undefined without a configured database; `silent` where it did not answer. */
   readonly sagas: SagaBacklog | 'silent' | undefined
   readonly traffic: TrafficView
+  /** Sentences. */
+  readonly nearMisses: readonly string[]
 }
 
 export type OverviewOptions = {
@@ -68,6 +70,7 @@ export function overviewOf(facts: OverviewFacts, { instance, runbookUrl }: Overv
       what,
       runbook: `${runbookUrl}#${runbook.toLowerCase()}`,
     })),
+    near_misses: facts.nearMisses,
     ...(sagas === undefined ? {} : { sagas: backlogOf(sagas) }),
   }
 }

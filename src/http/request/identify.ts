@@ -12,6 +12,7 @@ import type { Fingerprint } from '../../core/record/record.ts'
 import {
   clientOf,
   compileRules,
+  countedHeaders,
   type FingerprintRules,
   fingerprint,
   hashByContent,
@@ -21,6 +22,7 @@ import {
 import type { ParsedKey } from '../../core/request/idempotency-key.ts'
 import { contentMarkOf, recordKey, type Scope } from '../../core/request/identity.ts'
 import { entityName, type KeyCarrier, keyOf } from '../../core/request/key-parts.ts'
+import type { CountedContent } from '../../core/request/near-misses.ts'
 import { opensUpload } from '../../core/request/opened-upload.ts'
 import {
   type Principal,
@@ -52,6 +54,8 @@ export type Identified = {
   readonly keys: KeysForApplication
   /** In mode `both`: the record of the key under which this content arrived. */
   readonly contentRecord?: { readonly recordKey: string; readonly fingerprint: Fingerprint }
+  /** Where the content is the key: what of it counted. */
+  readonly counted?: () => CountedContent
   /** Records of the entities that the request names. */
   readonly entityKeys: readonly string[]
 }
@@ -125,6 +129,9 @@ export async function identify(
     clientKey,
     entityKeys: entities.keys,
     keys: keysForApplication(subject, clientKey, record.recordKey),
+    ...(clientKey === undefined
+      ? { counted: () => ({ printed, headers: countedHeaders(head, rulesOf(route), 'content'), principal }) }
+      : {}),
     ...(content === undefined
       ? {}
       : {

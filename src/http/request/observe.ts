@@ -14,7 +14,7 @@ import type { ObservedRoute, ProtectedRoute } from '../../core/routes/route.ts'
 import type { Body } from '../server/inbound.ts'
 import type { AdmittedRequest } from './admission.ts'
 import { type Identification, identify, scopeOf } from './identify.ts'
-import { isNoCommand, type ProtectOptions, type ProtectPorts, policyOf } from './protect.ts'
+import { executed, isNoCommand, type ProtectOptions, type ProtectPorts, policyOf } from './protect.ts'
 
 /** Claims and renewals of theirs on the nodes, beside those of protected requests. */
 const OBSERVED_MAX = 1_000
@@ -65,6 +65,7 @@ export function createObserver(options: ProtectOptions, ports: ProtectPorts): Ob
         const { recordKey, fingerprint, contentRecord, clientKey } = identified
         const wanted = { recordKey, fingerprint, contentRecord, answered, policy: policyOf(policy, options) }
         const seen = await observe(wanted, { ...beside, waiters: ports.waitersOf(policy) })
+        if (seen.would === 'executed') executed(policy, identified, ports)
         return { ...seen, by: clientKey === undefined ? 'content' : 'key' }
       }
     }

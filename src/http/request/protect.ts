@@ -12,6 +12,7 @@ import { deduplicate } from '../../core/deduplicate.ts'
 import { type Found, foundWithoutMajority, type Outcome } from '../../core/outcome.ts'
 import type { ForwardContext, ForwardResult } from '../../core/ports.ts'
 import type { DedupPolicy, DedupPorts } from '../../core/protected-request.ts'
+import type { NearMisses } from '../../core/request/near-misses.ts'
 import type { TenantQuotas } from '../../core/request/tenant-quotas.ts'
 import { termsOf } from '../../core/routes/claim-terms.ts'
 import type { PathParameters } from '../../core/routes/path-pattern.ts'
@@ -29,6 +30,7 @@ export type ProtectPorts = Omit<DedupPorts, 'waiters' | 'fairQueue'> & {
   readonly waitersOf: (route: ProtectedRoute) => Waiters
   readonly quotas: TenantQuotas
   readonly newInstance: () => string
+  readonly nearMisses?: NearMisses
 }
 
 export type ProtectOptions = {
@@ -114,6 +116,7 @@ export async function protect(
         const context = { idempotencyKey: identified.clientKey, recordKey: identified.recordKey, instance }
         const outcome = await once(call, identified, body.bytes, options, ports)
         if (!madeNewRecord(outcome)) place.notNew()
+        if ('execution' in outcome) executed(route, identified, ports)
         const { recordKey, clientKey } = identified
         const about = { recordKey, tenant, clientKey, found: foundOf(outcome) }
         const answer = answerFor(outcome, context, call.answerWithinMs)
@@ -131,6 +134,17 @@ export function isNoCommand(
   body: Body,
 ): body is Body & { readonly begun: Buffer } {
   return match.body === 'command' && body.kind === 'refused' && body.begun !== undefined
+}
+
+/** Where its content is its key, it may be a try of the one before, and only its headers made two of them. */
+export function executed(
+  route: ProtectedRoute,
+  { counted }: Identified,
+  { nearMisses, clock, events }: Pick<ProtectPorts, 'nearMisses' | 'clock' | 'events'>,
+): void {
+  if (counted === undefined) return
+  const names = nearMisses?.executed(route, counted(), clock.monoMs())
+  if (names !== undefined) events.publish({ kind: 'near_miss', route: route.name, names })
 }
 
 /** What its event says of the claim of a request that was not executed. */
