@@ -47,3 +47,11 @@ export function linesReadAs(headers: HeaderList, name: string): readonly string[
   const read = readName(name)
   return headers.filter(([header]) => readName(header) === read).map(([, value]) => value)
 }
+
+/** Whether an application may read `name`, which is in lower case as `names` are, by one of them. */
+export function isReadAsOneOf(names: readonly string[], name: string): boolean {
+  return (
+    names.includes(name) ||
+    names.some((one) => one.length === name.length && readName(one) === readName(name))
+  )
+}

@@ -8,7 +8,7 @@
  */
 
 import { trimOws } from '../formats/field-value.ts'
-import { readName } from '../formats/header-lines.ts'
+import { isReadAsOneOf, readName } from '../formats/header-lines.ts'
 import type { HeaderList } from '../header-list.ts'
 import { lastingCookies } from './lasting-cookies.ts'
 
@@ -102,7 +102,7 @@ export function countedByContent(
   { headers: chosen, ignored }: HeaderRules,
   clientStated: boolean,
 ): CountedHeaders {
-  if (chosen !== 'all') return collect(headers, (name) => chosen.includes(name), ignored, chosen)
+  if (chosen !== 'all') return collect(headers, (name) => isReadAsOneOf(chosen, name), ignored, chosen)
   const nominated = new Set(
     headers.flatMap(([name, value]) =>
       name.toLowerCase() === 'connection' ? value.toLowerCase().split(',').map(trimOws) : [],
@@ -120,7 +120,12 @@ export function countedWithKey(
   { headers: chosen, ignored }: HeaderRules,
 ): CountedHeaders {
   const named = chosen === 'all' ? [] : chosen
-  return collect(headers, (name) => named.includes(name) || isComparedWithKey(readName(name)), ignored, named)
+  return collect(
+    headers,
+    (name) => isReadAsOneOf(named, name) || isComparedWithKey(readName(name)),
+    ignored,
+    named,
+  )
 }
 
 function collect(

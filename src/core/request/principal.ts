@@ -14,7 +14,7 @@
 
 import { writeCanonical } from '../formats/canonical-json.ts'
 import { sha256Hex, wireBytes } from '../formats/framing.ts'
-import { linesOf } from '../formats/header-lines.ts'
+import { linesOf, linesReadAs } from '../formats/header-lines.ts'
 import { type Member, parseJson } from '../formats/json.ts'
 import type { HeaderList } from '../header-list.ts'
 import type { PrincipalSource, ProtectedRoute, VerifiedJwt } from '../routes/route.ts'
@@ -137,7 +137,7 @@ function stated(principal: string): NamedPrincipal {
 }
 
 function namedBy(header: string, headers: HeaderList): string | undefined {
-  const all = linesOf(headers, header)
+  const all = linesReadAs(headers, header)
   const lines = header === 'cookie' ? all.flatMap((line) => lastingCookies(line) ?? []) : all
   return lines.length === 0 ? undefined : `header:${hashOf([header, ...lines])}`
 }

@@ -7,7 +7,7 @@
 
 import { hash } from 'node:crypto'
 import { codingsOf, decodeBody } from '../../core/formats/content-coding.ts'
-import { linesOf } from '../../core/formats/header-lines.ts'
+import { linesOf, linesReadAs } from '../../core/formats/header-lines.ts'
 import type { Fingerprint } from '../../core/record/record.ts'
 import {
   clientOf,
@@ -244,7 +244,7 @@ export function scopeOf({ headers }: AdmittedRequest, rules: ScopeRules): Scope 
   const { defaults, tenantHeader, versionHeader } = rules
   if (!rules.trusted) return defaults
   for (const name of [tenantHeader, versionHeader]) {
-    const lines = linesOf(headers, name).length
+    const lines = linesReadAs(headers, name).length
     if (lines > 1)
       return {
         code: 'scope-invalid',
@@ -252,9 +252,9 @@ export function scopeOf({ headers }: AdmittedRequest, rules: ScopeRules): Scope 
       }
   }
   return {
-    tenant: linesOf(headers, tenantHeader)[0] ?? defaults.tenant,
+    tenant: linesReadAs(headers, tenantHeader)[0] ?? defaults.tenant,
     env: defaults.env,
-    apiVersion: linesOf(headers, versionHeader)[0] ?? defaults.apiVersion,
+    apiVersion: linesReadAs(headers, versionHeader)[0] ?? defaults.apiVersion,
   }
 }
 

@@ -151,3 +151,14 @@ test('what is ignored is part of the scheme', () => {
   expect(new Set([scheme([]), scheme(['x-a']), scheme(['x-b']), scheme(['x-a', 'x-b'])]).size).toBe(4)
   expect(scheme(['x-b', 'x-a', 'x-b'])).toBe(scheme(['x-a', 'x-b']))
 })
+
+// Bug: what an application behind CGI reads as a header that the route named did not count.
+test('a header that a route names counts in every spelling', () => {
+  const named: HeaderRules = { headers: ['x-mode'], ignored: new Set() }
+  const of = (headers: HeaderList) => [
+    countedByContent(headers, named, false),
+    countedWithKey(headers, named),
+  ]
+  expect(of([['X_Mode', 'live']])).not.toEqual(of([['X_Mode', 'test']]))
+  expect(of([['X-Moded', 'live']])).toEqual(of([]))
+})

@@ -25,6 +25,12 @@ test('the principal of one Authorization line is the SHA-256 of its bytes', () =
   expect(principalOf([])).toBe(ANONYMOUS)
 })
 
+// Bug: two users whom the application knew by X_User were one to us, and got each other's answers.
+test('a header that names the client names it in every spelling', () => {
+  const user = (name: string) => principalFrom({ kind: 'header', name: 'x-user' }, [['X_User', name]])
+  expect(user('ann')).not.toBe(user('ben'))
+})
+
 test('no two principals collide', () => {
   const header = (name: string, ...values: string[]) =>
     principalFrom(
