@@ -21,6 +21,7 @@ import type { LookListener } from '../core/nodes/member.ts'
 import { groupList } from '../core/nodes/members.ts'
 import type { Leases } from '../core/ports.ts'
 import { answerMaxAgeMs } from '../core/quorum/answer-age.ts'
+import { policiesOf } from '../core/routes/route.ts'
 import { majorityOf } from '../core/units.ts'
 import { createRedisAuditLog } from '../redis/audit-log.ts'
 import { changeGroups, type GroupsChanged } from '../redis/change-groups.ts'
@@ -287,7 +288,7 @@ function redisNodesOf(
 }
 
 function largestOutcomeBytes({ routes, storedResponseLimitBytes }: Config): number {
-  const limits = routes.flatMap((route) => (route.mode === 'bypass' ? [] : [route.storedResponseLimitBytes]))
+  const limits = routes.flatMap(policiesOf).map((route) => route.storedResponseLimitBytes)
   return Math.max(storedResponseLimitBytes, ...limits)
 }
 
