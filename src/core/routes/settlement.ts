@@ -209,9 +209,7 @@ export function storedHeadersOf(
   headers: HeaderList,
   { storedHeaders, omittedHeaders }: HeaderPolicy,
 ): HeaderList {
-  const connection = new Set(
-    linesOf(headers, 'connection').flatMap((value) => value.toLowerCase().split(/\s*,\s*/)),
-  )
+  const connection = namedByConnection(headers)
   return headers.filter(([name, value]) => {
     const lower = name.toLowerCase()
     if (NEVER_STORED.has(lower) || connection.has(lower) || lower.startsWith('fencepost-')) return false
@@ -224,11 +222,19 @@ export function storedHeadersOf(
   })
 }
 
+function namedByConnection(headers: HeaderList): ReadonlySet<string> {
+  return new Set(linesOf(headers, 'connection').flatMap((value) => value.toLowerCase().split(/\s*,\s*/)))
+}
+
 /** Says which credentials, and which of the route's, a replay lacks. */
 function omission(headers: HeaderList, kept: HeaderList, { omittedHeaders }: HeaderPolicy): HeaderList {
-  const isLeftOut = (name: string) => omittedHeaders.includes(name) || CREDENTIAL.test(readName(name))
+  const isLeftOut = (name: string) =>
+    !name.startsWith('fencepost-') && (omittedHeaders.includes(name) || CREDENTIAL.test(readName(name)))
   const names = new Set(headers.map(([name]) => name.toLowerCase()).filter(isLeftOut))
   for (const [name] of kept) names.delete(name.toLowerCase())
+  // These the first client did not get either.
+  for (const name of ['proxy-authenticate', 'proxy-authorization', ...namedByConnection(headers)])
+    names.delete(name)
   return names.size === 0 ? [] : [[OMITTED_HEADER, [...names].join(', ')]]
 }
 

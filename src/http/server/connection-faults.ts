@@ -156,16 +156,20 @@ function problemOf(error: NodeJS.ErrnoException, limits: FaultLimits): Problem |
   }
 }
 
-const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}) [^ ]+ HTTP\/1\.[01]\r?\n/
+const REQUEST_LINE = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64} [^ ]+ HTTP\/1\.[01]\r?\n/
 
 /** Node's parser reads a closed list of methods, and of a request with another one nothing more. */
 function unknownMethod(error: NodeJS.ErrnoException & Partial<ParserFault>): Problem | undefined {
   const { code, rawPacket, bytesParsed = 0 } = error
   if (code !== 'HPE_INVALID_METHOD' || rawPacket === undefined) return undefined
   const text = rawPacket.toString('latin1')
-  const method = REQUEST_LINE.exec(text.slice(text.lastIndexOf('\n', bytesParsed - 1) + 1))?.[1]
-  const detail = `The parser of Node.js does not read the method ${method}, so it can't be passed on. Nothing was carried out.`
-  return method === undefined ? undefined : { code: 'method-refused', detail }
+  if (!REQUEST_LINE.test(text.slice(text.lastIndexOf('\n', bytesParsed - 1) + 1))) return undefined
+  // Not by its name: a client may have sent a secret in its place.
+  return {
+    code: 'method-refused',
+    detail:
+      "The parser of Node.js does not read this method, so it can't be passed on. Nothing was carried out.",
+  }
 }
 
 /** What Node adds to an error of its parser. */
