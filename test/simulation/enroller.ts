@@ -239,6 +239,7 @@ export class SimulatedEnrolmentNode implements EnrolmentNode {
       const { quarantine, voting } = this.#node
       if (voting) return
       const stays = quarantine?.runId === runIdOf(this.#node)
+      if (origin === 'forgot' && quarantine?.origin === 'new') this.#ports.history.saw('founding_objected')
       if (stays && (origin === 'new' || quarantine.origin === 'forgot')) return
       this.#begin(nonce, origin)
     })

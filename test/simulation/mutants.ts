@@ -591,9 +591,9 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'nobody-objects',
     rule: 'who knows the cluster of a node says so on it before it can be founded anew',
-    file: 'test/simulation/membership.ts',
-    from: 'const forgot = wasVoting[at] || knew',
-    to: 'const forgot = (wasVoting[at] && !knew)',
+    file: 'src/core/nodes/catch-up.ts',
+    from: 'const forgot = wasVoting || clusterIsKnown || knows',
+    to: 'const forgot = (wasVoting && clusterIsKnown && knows)',
     killedBy: ['F1'],
   },
   {

@@ -8,6 +8,7 @@
 
 import type { Pulse } from '../../src/core/nodes/continuity.ts'
 import { type Cluster, epochFor, isEnrolled, type Quarantine } from '../../src/core/nodes/enrolment-rules.ts'
+import type { Counters } from '../../src/core/nodes/node-history.ts'
 import type { NodeAnswer } from '../../src/core/ports.ts'
 import type { NodeRecord, RecordCommand } from '../../src/core/record/record.ts'
 import { applyCommand } from '../../src/core/record/record-rules.ts'
@@ -31,7 +32,7 @@ type Logged =
   | { readonly kind: 'epoch'; readonly epoch: string; readonly cluster: Cluster | undefined }
   | { readonly kind: 'revoked' }
   | { readonly kind: 'quarantine'; readonly quarantine: Quarantine }
-  | { readonly kind: 'pulse'; readonly pulse: Pulse }
+  | { readonly kind: 'pulse'; readonly pulse: Pulse | undefined; readonly counters: Counters }
   | { readonly kind: 'evicted'; readonly keys: ReadonlySet<string> }
 
 /** One executed command, with the record before and after. */
@@ -45,6 +46,7 @@ export type Executed = {
 }
 
 const FULL = 'memory is full'
+const NO_COUNTERS: Counters = { own: 0, others: new Map() }
 
 export class SimulatedNode {
   readonly index: number
@@ -55,6 +57,11 @@ export class SimulatedNode {
   epoch: string | undefined
   quarantine: Quarantine | undefined
   pulse: Pulse | undefined
+  /** Of its heartbeats, and as it notes those of others. */
+  counters: Counters = NO_COUNTERS
+  /** Called where the run of its process ends. */
+  readonly onGone = new Set<() => void>()
+  #occupied = { by: '', untilMs: 0 }
   /** It syncs each write before its answer. */
   durable = false
   startedNodeMs: number
@@ -245,6 +252,7 @@ export class SimulatedNode {
 
   crash(): void {
     this.up = false
+    for (const gone of this.onGone) gone()
   }
 
   /** Another run of the process, which reads the first `memory` of the log. */
@@ -258,14 +266,34 @@ export class SimulatedNode {
   }
 
   /** @returns the pulse that stands; undefined where it does not vote under this epoch. As `lua/pulse.lua` has it. */
-  beat(epoch: string | undefined, pulse: Pick<Pulse, 'name' | 'durable' | 'others'>): number | undefined {
+  beat(
+    epoch: string | undefined,
+    pulse: Pick<Pulse, 'name' | 'durable' | 'others'>,
+    noted: ReadonlyMap<string, string> = new Map(),
+  ): number | undefined {
     if (!this.voting || this.epoch !== epoch) return undefined
     const others = new Map(this.pulse?.others)
     for (const [name, ms] of pulse.others) if (ms > (others.get(name) ?? 0)) others.set(name, ms)
     const nodeMs = Math.floor(this.nodeMs)
     this.pulse = { ...pulse, others, nodeMs, runId: String(this.runId) }
-    this.#write({ kind: 'pulse', pulse: this.pulse })
+    this.counters = { own: this.counters.own + 1, others: new Map([...this.counters.others, ...noted]) }
+    this.#write({ kind: 'pulse', pulse: this.pulse, counters: this.counters })
     return nodeMs
+  }
+
+  /** What is known of the counters of others. */
+  note(epoch: string, noted: ReadonlyMap<string, string>): void {
+    if (!this.voting || this.epoch !== epoch) return
+    this.counters = { ...this.counters, others: new Map([...this.counters.others, ...noted]) }
+    this.#write({ kind: 'pulse', pulse: this.pulse, counters: this.counters })
+  }
+
+  /** Whoever took the work on it first has it for so long. */
+  occupy(who: string, ms: number): boolean {
+    const { by, untilMs } = this.#occupied
+    if (by !== who && untilMs > this.#scheduler.nowMs) return false
+    this.#occupied = { by: who, untilMs: this.#scheduler.nowMs + ms }
+    return true
   }
 
   #write(entry: Logged): void {
@@ -282,6 +310,7 @@ export class SimulatedNode {
     this.#forget()
     this.runId += 1
     this.up = true
+    for (const gone of this.onGone) gone()
     this.startedNodeMs = Math.floor(this.nodeMs)
     this.evictedKeys = 0
     this.#stoppedUntilMs = 0
@@ -325,6 +354,7 @@ export class SimulatedNode {
         return
       case 'pulse':
         this.pulse = entry.pulse
+        this.counters = entry.counters
         return
       case 'evicted':
         this.#lose(entry.keys)
@@ -337,6 +367,7 @@ export class SimulatedNode {
     this.epoch = undefined
     this.quarantine = undefined
     this.pulse = undefined
+    this.counters = NO_COUNTERS
     this.cluster = undefined
     this.founder = undefined
   }

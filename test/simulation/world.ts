@@ -470,7 +470,6 @@ export class World {
       healed: () => this.#healed,
       counts: saw,
       onFounded: (_, cluster) => this.#founded(cluster),
-      onForgot: (node) => this.#enrolSoon(node),
     })
   }
 
