@@ -153,7 +153,7 @@ console.log(
 )
 const watched = {
   phase: 'serving',
-  nodes: NODES.map((name) => ({ name, address: name, state: 'voting' })),
+  nodes: NODES.map((name) => ({ name, address: name, state: 'voting' as const })),
   agreed: true,
   standstills: [],
   inFlight: 1,

@@ -5,16 +5,15 @@
 import type { Config } from '../config/load.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
-import { isEnrolled, isQuarantined } from '../core/nodes/enrolment-rules.ts'
-import type { NodeFacts } from '../core/nodes/fitness.ts'
+import { troubleOf } from '../core/node-faults.ts'
+import type { NodeStatus } from '../core/node-status.ts'
 import { placementOf } from '../core/nodes/groups.ts'
 import { standstillOf } from '../core/nodes/loss.ts'
 import type { LookListener } from '../core/nodes/member.ts'
-import { shareOfMemory } from '../core/nodes/node-memory.ts'
+import { statusesOf } from '../core/nodes/shown-nodes.ts'
 import { majorityOf } from '../core/units.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../embedded/node.ts'
 import { createEmbeddedWaitQueues } from '../embedded/wait-queues.ts'
-import type { NodeView } from '../http/admin/server.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
 import { createRedisWaitQueues } from '../redis/wait-queues.ts'
 import {
@@ -36,7 +35,7 @@ export type OpenNodes = AsyncDisposable &
   NodeGroups & {
     /** Nodes that must not be used, each with its reason. With any of them the sidecar must not start. */
     readonly refused: readonly string[]
-    views(): readonly NodeView[]
+    views(): readonly NodeStatus[]
     /** For each group that cannot recover by itself: why, and what to do. */
     standstills(): readonly string[]
     /** For each group: the id of the cluster that its nodes are, empty while none is known. Embedded nodes are one that nobody shares. */
@@ -117,7 +116,7 @@ function votingGroup(
   name: string,
   redis: RedisNodes,
   { clock, random, events }: Ports,
-): NodeGroup & { readonly onLook: LookListener; views(): readonly NodeView[] } {
+): NodeGroup & { readonly onLook: LookListener; views(): readonly NodeStatus[] } {
   const guarded = guardNodes(config, redis, { clock, random, events })
   return {
     name,
@@ -131,28 +130,11 @@ function votingGroup(
     redis: { nodes: redis, auditLog: auditLogOn(redis, clock), names: sidecarNamesOn(redis, clock) },
     onLook: guarded.saw,
     views: () =>
-      redis.states().map(({ name: node, address, state }, index) => {
-        const of = name === '' ? {} : { group: name }
-        const started = 'facts' in state ? { startedWallMs: state.facts.startedNodeMs } : {}
-        const share = 'facts' in state ? shareOfMemory(state.facts.memory) : undefined
-        const quarantine = 'facts' in state ? quarantineRemainingMs(state.facts, redis) : undefined
-        const known = {
-          ...started,
-          ...(share === undefined ? {} : { memoryShare: share }),
-          ...(quarantine === undefined ? {} : { quarantineRemainingMs: quarantine }),
-        }
-        if (state.kind === 'voting' && clock.monoMs() < guarded.suspendedUntilMonoMs(index))
-          return {
-            ...of,
-            name: node,
-            address,
-            state: 'suspended',
-            reason: 'its clock was stepped, or is not that of the others',
-            ...known,
-          }
-        return 'reason' in state
-          ? { ...of, name: node, address, state: state.kind, reason: state.reason, ...known }
-          : { ...of, name: node, address, state: state.kind, ...known }
+      statusesOf(redis).map((status, index) => {
+        const suspension = status.state === 'voting' ? guarded.suspension(index) : undefined
+        const clock = guarded.clockOf(index)
+        const seen = clock === undefined ? status : { ...status, clock }
+        return suspension === undefined ? seen : { ...seen, state: 'suspended', ...troubleOf(suspension) }
       }),
   }
 }
@@ -161,13 +143,4 @@ function lossyOf(redis: RedisNodes): readonly string[] {
   const lossy = redis.states().filter(({ state }) => 'facts' in state && !state.facts.durable)
   const { length } = redis.members
   return lossy.length > length - majorityOf(length) ? lossy.map(({ name }) => name) : []
-}
-
-/** As of the last look at the node; undefined where it is in none that ends by time. */
-function quarantineRemainingMs(facts: NodeFacts, redis: RedisNodes): number | undefined {
-  if (isEnrolled(facts) || !isQuarantined(facts)) return undefined
-  // It waits for the other nodes, and no time brings it a vote.
-  if (facts.quarantine.origin === 'new') return undefined
-  const { quarantineMs } = redis.cluster()
-  return Math.max(0, quarantineMs - (facts.nodeMs - facts.quarantine.sinceNodeMs))
 }

@@ -6,8 +6,9 @@ import { withoutBrackets } from '../config/addresses.ts'
 import { certificatesIn } from '../config/certificates.ts'
 import type { Config } from '../config/load.ts'
 import { SILENT } from '../core/events.ts'
-import type { Installation, NodeAtSidecar, NodeSeen } from '../core/health/installation.ts'
+import type { Installation } from '../core/health/installation.ts'
 import type { ObservationsView } from '../core/health/observations.ts'
+import type { NodeStatus } from '../core/node-status.ts'
 import { policiesOf } from '../core/routes/route.ts'
 import { majorityOf } from '../core/units.ts'
 import { systemClock } from '../system/clock.ts'
@@ -29,21 +30,16 @@ export async function installation(
   await clusters?.connect()
   const groups = await Promise.all(
     (clusters?.groups ?? []).map(async (group) => {
-      const [states, details] = [group.states(), await group.details()]
+      const [statuses, details] = [group.statuses(), await group.details()]
       return {
         name: group.name,
         standstill: group.standstill(),
         nodes: await Promise.all(
-          states.map(async ({ name, address, state }, at): Promise<NodeSeen> => {
-            return {
-              name,
-              address,
-              ips: await ipsOf(address),
-              state: state.kind,
-              reason: 'reason' in state ? state.reason : undefined,
-              details: details[at],
-            }
-          }),
+          statuses.map(async (status, at) => ({
+            ...status,
+            ips: await ipsOf(status.address),
+            details: details[at],
+          })),
         ),
       }
     }),
@@ -119,7 +115,7 @@ async function nodesAt(admin: string): Promise<Installation['atSidecar']> {
   try {
     const answer = await fetch(new URL('/readyz', admin), { signal: AbortSignal.timeout(ADMIN_WITHIN_MS) })
     const { nodes } = (await answer.json()) as { readonly nodes?: unknown }
-    return Array.isArray(nodes) && nodes.every(isNodeAtSidecar) ? nodes : undefined
+    return Array.isArray(nodes) && nodes.every(isNodeStatus) ? nodes : undefined
   } catch {
     return undefined
   }
@@ -136,6 +132,6 @@ async function nearMissesAt(admin: string): Promise<Installation['nearMisses']> 
 }
 
 /** Another program may answer there. */
-function isNodeAtSidecar(node: Partial<NodeAtSidecar> | null): node is NodeAtSidecar {
+function isNodeStatus(node: Partial<NodeStatus> | null): node is NodeStatus {
   return typeof node?.name === 'string' && typeof node.state === 'string'
 }

@@ -4,12 +4,11 @@
  */
 
 import type { ReadinessFacts } from '../core/health/readiness.ts'
-import { takesWrites } from '../core/health/takes-writes.ts'
-import type { NodeView } from '../http/admin/server.ts'
+import { type NodeStatus, takesWrites } from '../core/node-status.ts'
 
 export type NodesSeen = {
   readonly phase: ReadinessFacts['phase']
-  readonly nodes: readonly NodeView[]
+  readonly nodes: readonly NodeStatus[]
   /** Every quorum group confirmed the configured groups. */
   readonly agreed: boolean
   /** For each group whose votes do not come back by themselves: why, and what to do. */
@@ -22,24 +21,20 @@ export type QuorumSize = {
   readonly required: number
 }
 
-/** What events told. */
-export type QuorumHeard = {
-  /** Names of the nodes whose clocks are off by more than tolerated; undefined if that refuses no claim. */
-  readonly skewed: ReadonlySet<string> | undefined
-  /** Groups whose claims end without a majority, whatever their nodes are. */
-  readonly unanswered: ReadonlySet<string>
-}
-
+/**
+ * @param clockEnforce clocks that are off by more than tolerated refuse claims
+ * @param unanswered groups whose claims end without a majority, whatever their nodes are
+ */
 export function readinessFacts(
   { phase, nodes, agreed, standstills }: NodesSeen,
-  { skewed, unanswered }: QuorumHeard,
+  { clockEnforce, unanswered }: { readonly clockEnforce: boolean; readonly unanswered: ReadonlySet<string> },
   { nodeCount, required }: QuorumSize,
 ): ReadinessFacts {
-  const groups = groupsOf(nodes, skewed)
+  const groups = groupsOf(nodes)
   const voting = Math.max(...groups.map((group) => group.voting))
   const writable = Math.max(...groups.map((group) => group.writable))
   const lost = groups.filter(({ name, writable: able }) => able < required || unanswered.has(name))
-  const clockRefusal = refusalFor(groups, voting, skewed !== undefined, { nodeCount, required })
+  const clockRefusal = refusalFor(groups, voting, clockEnforce, { nodeCount, required })
   return {
     phase,
     voting,
@@ -62,14 +57,14 @@ type Group = {
   readonly skewed: number
 }
 
-function groupsOf(nodes: readonly NodeView[], skewed: ReadonlySet<string> | undefined): readonly Group[] {
+function groupsOf(nodes: readonly NodeStatus[]): readonly Group[] {
   const byName = Object.entries(Object.groupBy(nodes, ({ group = '' }) => group))
   return byName.map(([name, all = []]) => ({
     name,
     voting: all.filter(({ state }) => state === 'voting').length,
     writable: all.filter(takesWrites).length,
     suspended: all.filter(({ state }) => state === 'suspended').length,
-    skewed: all.filter((node) => skewed?.has(node.name)).length,
+    skewed: all.filter(({ clock }) => clock?.skewed === true).length,
   }))
 }
 
@@ -87,5 +82,5 @@ function refusalFor(
     (group) => group.voting < required && group.voting + group.suspended >= required,
   )
   if (voting >= required || stepped === undefined) return undefined
-  return `${stepped.suspended} nodes are not counted because their clocks were stepped`
+  return `${stepped.suspended} nodes are not counted for their clocks`
 }

@@ -7,6 +7,7 @@ import type { Config } from '../config/load.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import type { CoreEvent, Events } from '../core/events.ts'
 import { createReadinessGate, type ReadinessVerdict } from '../core/health/readiness.ts'
+import { told as withRemedy } from '../core/node-faults.ts'
 import { placeOf } from '../core/node-status.ts'
 import type { Leases } from '../core/ports.ts'
 import { protects } from '../core/routes/route.ts'
@@ -40,14 +41,12 @@ export function watchReadiness(config: Config, ports: ReadinessWatchPorts): Read
   const { nodeNames, size, log, clock } = ports
   const gate = createReadinessGate({ ...config, quorumGate: quorumGateOf(config) }, ports)
   const quorum = watchQuorum(nodeNames, size, gate.quorum, config.redisNodes.kind !== 'embedded')
-  /** Nodes whose clocks are off by more than tolerated. */
-  const skewed = new Set<string>()
   /** As it was told last; undefined before the sidecar serves. */
   let told: { readonly ready: boolean; readonly why: string; readonly sinceMonoMs: number } | undefined
   let timers: Disposable | undefined
 
   function verdict(seen: NodesSeen): ReadinessVerdict {
-    const heard = { skewed: config.clockEnforce ? skewed : undefined, unanswered: quorum.unanswered }
+    const heard = { clockEnforce: config.clockEnforce, unanswered: quorum.unanswered }
     const judged = gate.verdict(readinessFacts(seen, heard, size))
     if (told !== undefined && told.ready !== judged.ready) tell(judged, seen, told)
     return judged
@@ -60,8 +59,8 @@ export function watchReadiness(config: Config, ports: ReadinessWatchPorts): Read
     const seconds = ((monoMs - before.sinceMonoMs) / 1_000).toFixed(1)
     const fields = { event: 'readiness_changed', ready, reasons }
     if (ready) return log.info(fields, `ready again after ${seconds} s: it was not, because ${before.why}`)
-    const nodes = seen.nodes.flatMap(({ state, reason, ...node }) =>
-      reason === undefined ? [] : [`${placeOf(node)} is ${state}: ${reason}`],
+    const nodes = seen.nodes.flatMap(({ state, reason, remedy, ...node }) =>
+      reason === undefined ? [] : [`${placeOf(node)} is ${state}: ${withRemedy({ reason, remedy })}`],
     )
     const message = `not ready: ${[why, ...nodes].join('; ')}`
     if (seen.phase === 'serving') log.warn(fields, message)
@@ -76,9 +75,6 @@ export function watchReadiness(config: Config, ports: ReadinessWatchPorts): Read
       if (event.kind === 'claim_ended' && event.rounds > 0)
         gate.observe(event.durationMs, event.result === 'unavailable' ? 'unavailable' : undefined)
       if (event.kind === 'node_state' || event.kind === 'clock_stepped') gate.disturbed()
-      if (event.kind !== 'clock_offset') return
-      if (event.skewed) skewed.add(event.node)
-      else skewed.delete(event.node)
     },
     start: (groups, seen, events) => {
       told = { ready: true, why: '', sinceMonoMs: clock.monoMs() }

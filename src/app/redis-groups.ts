@@ -12,13 +12,15 @@ import { auditLogOverGroups } from '../core/coordination/group-audit-log.ts'
 import type { DecisionTerms } from '../core/coordination/settle-orphan.ts'
 import type { Events } from '../core/events.ts'
 import type { NodeDetails } from '../core/health/installation.ts'
-import { type ClockSample, type Offset, offsetOf } from '../core/nodes/clock-samples.ts'
+import type { ClockOffset, NodeStatus } from '../core/node-status.ts'
+import { type ClockSample, judgeOffset, offsetOf } from '../core/nodes/clock-samples.ts'
 import type { Cluster } from '../core/nodes/enrolment-rules.ts'
 import { foundingWindowMs, mayBeFounded } from '../core/nodes/founding.ts'
 import { placementOf, routeLeases } from '../core/nodes/groups.ts'
 import { declareLoss, type LossDeclared, standstillOf } from '../core/nodes/loss.ts'
 import type { LookListener } from '../core/nodes/member.ts'
 import { groupList } from '../core/nodes/members.ts'
+import { statusesOf } from '../core/nodes/shown-nodes.ts'
 import type { Leases } from '../core/ports.ts'
 import { answerMaxAgeMs } from '../core/quorum/answer-age.ts'
 import { policiesOf } from '../core/routes/route.ts'
@@ -151,8 +153,7 @@ export type OpenCluster = {
   /** How long its nodes, if they are new, wait for objections before they are founded. */
   readonly foundingWindowMs: number
   states(): ReturnType<RedisNodes['states']>
-  /** How far the clock of a node is ahead of this machine's, as its last look showed. */
-  clockOffset(index: number): Offset | undefined
+  statuses(): readonly NodeStatus[]
   cluster(): Cluster
   /** Of each node besides its vote; undefined where it does not answer. */
   details(): Promise<readonly (NodeDetails | undefined)[]>
@@ -209,11 +210,13 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
   const placement = placementOf(opened.map(({ name }) => name))
   const leasesOf = ({ nodes: { nodes } }: RedisGroupNodes) =>
     operatorLeases(config, nodes, { clock, random, events })
-  const offsets = opened.map(() => new Map<number, Offset>())
+  const offsets = opened.map(() => new Map<number, ClockOffset>())
   const watching = opened.map(({ nodes }, at) => ({
     nodes,
     onLook: (index: number, { nodeMs, sentMonoMs, receivedMonoMs }: ClockSample, sentWallMs: number) => {
-      offsets[at]?.set(index, offsetOf(nodeMs, sentWallMs, receivedMonoMs - sentMonoMs))
+      const offset = offsetOf(nodeMs, sentWallMs, receivedMonoMs - sentMonoMs)
+      const skewed = judgeOffset(offset, config.clockMaxSkewMs) ?? false
+      offsets[at]?.set(index, { ...offset, skewed })
       return true
     },
   }))
@@ -222,7 +225,11 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
       name,
       foundingWindowMs: foundingWindowMs(config.redisConnectTimeoutMs),
       states: () => nodes.states(),
-      clockOffset: (index) => offsets[at]?.get(index),
+      statuses: () =>
+        statusesOf(nodes).map((status, index) => {
+          const clock = offsets[at]?.get(index)
+          return clock === undefined ? status : { ...status, clock }
+        }),
       cluster: () => nodes.cluster(),
       details: () => Promise.all(nodes.members.map(({ client }) => readNodeDetails(client, clock))),
       standstill: () => standstillOf(nodes),

@@ -10,7 +10,6 @@ import type { CollectedStats } from '../coordination/node-collector.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
 import type { ReadinessVerdict } from '../core/health/readiness.ts'
-import { refusesWrites } from '../core/health/takes-writes.ts'
 import type { Leases, RecordNode } from '../core/ports.ts'
 import { protects } from '../core/routes/route.ts'
 import type { SagaBacklog } from '../core/saga-admin.ts'
@@ -125,14 +124,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
       return { ready, reasons, ...p95, nodes: watched.nodes }
     },
     scrape: (watched, accept) => {
-      const nodes = watched.nodes.map((view) => ({
-        ...view,
-        voting: view.state === 'voting',
-        quarantined: view.state === 'quarantined',
-        down: view.state === 'down',
-        refusesWrites: refusesWrites(view),
-      }))
-      recordStanding(metrics, { ...watched, nodes, readiness: watch.verdict(watched) })
+      recordStanding(metrics, { ...watched, readiness: watch.verdict(watched) })
       recordSagaBacklog(metrics.sagas, watched.sagas)
       recordNodeStats(metrics.nodeStats, watched.nodeStats)
       recordCertificates(metrics.certificates, watched.certificates)

@@ -1,6 +1,7 @@
 /** The output of `fencepost nodes` for the nodes of each quorum group, on the terminal and as JSON. */
 
 import type { OpenCluster } from '../app/redis-groups.ts'
+import { told } from '../core/node-faults.ts'
 import { placeOf } from '../core/node-status.ts'
 import { looksNew } from '../core/nodes/founding.ts'
 import { printDuration } from '../core/quantity.ts'
@@ -44,38 +45,14 @@ export function table(groups: readonly OpenCluster[]): string {
 
 function describedGroup(cluster: OpenCluster) {
   const { id, quarantineMs } = cluster.cluster()
-  const states = cluster.states()
+  const nodes = cluster.statuses()
   return {
     cluster: id === '' ? null : id,
     quarantineMs,
-    required: majorityOf(states.length),
+    required: majorityOf(nodes.length),
     standstill: cluster.standstill() ?? null,
-    nodes: states.map(({ name, address, state }, index) => ({
-      ...clockOf(cluster, index),
-      name,
-      address,
-      state: state.kind,
-      ...('reason' in state ? { reason: state.reason } : {}),
-      ...('facts' in state
-        ? { runId: state.facts.runId, program: state.facts.program, version: state.facts.version }
-        : {}),
-      ...(state.kind === 'quarantined' && state.facts.quarantine !== undefined
-        ? {
-            quarantinedForMs: state.facts.nodeMs - state.facts.quarantine.sinceNodeMs,
-            recordsCopied: state.facts.quarantine.progress.copied,
-            sourcesDone: state.facts.quarantine.progress.done.length,
-          }
-        : {}),
-    })),
+    nodes,
   }
-}
-
-/** Of a node that answered. */
-function clockOf(cluster: OpenCluster, index: number) {
-  const offset = cluster.clockOffset(index)
-  if (offset === undefined) return {}
-  const { offsetMs, uncertaintyMs } = offset
-  return { clockOffsetMs: tenths(offsetMs), clockUncertaintyMs: tenths(uncertaintyMs) }
 }
 
 function tenths(ms: number): number {
@@ -88,17 +65,19 @@ function groupTable(cluster: OpenCluster): string {
   // No time that passes enrols these, so none is shown.
   const founding = isUnfounded(cluster)
   const lines = rows.map((row) => {
-    const quarantine =
-      'quarantinedForMs' in row && !founding
-        ? `, for ${printDuration(Math.max(0, Math.round(row.quarantinedForMs / 1_000) * 1_000))}, ${row.recordsCopied} records copied`
-        : ''
-    const detail =
-      'reason' in row ? `${row.reason}${quarantine}` : `run ${row.runId}, ${row.program} ${row.version}`
-    const clock =
-      row.clockOffsetMs === undefined
+    const { state, reason, remedy, run, server, clock, quarantine } = row
+    const waits =
+      quarantine === undefined || founding
         ? ''
-        : `, clock ${row.clockOffsetMs < 0 ? '' : '+'}${row.clockOffsetMs} ms (± ${row.clockUncertaintyMs})`
-    return `${placeOf(row).padEnd(width)}  ${row.state.padEnd(11)}  ${detail}${clock}`
+        : `, for ${printDuration(Math.max(0, Math.round(quarantine.forMs / 1_000) * 1_000))}, ${quarantine.recordsCopied} records copied`
+    const offset =
+      clock === undefined
+        ? ''
+        : `, clock ${clock.offsetMs < 0 ? '' : '+'}${tenths(clock.offsetMs)} ms (± ${tenths(clock.uncertaintyMs)})`
+    // What a whole cluster waits for is said once, below.
+    const todo = state === 'quarantined' ? undefined : remedy
+    const detail = reason === undefined ? `run ${run}, ${server}` : told({ reason, remedy: todo })
+    return `${placeOf(row).padEnd(width)}  ${state.padEnd(11)}  ${detail}${waits}${offset}`
   })
   const voting = rows.filter(({ state }) => state === 'voting').length
   const of = cluster.name === '' ? '' : `group ${cluster.name}, `

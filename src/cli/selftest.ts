@@ -11,6 +11,7 @@ import { randomUUID } from 'node:crypto'
 import { StartRefused } from '../app/start-refused.ts'
 import { createApp } from '../app.ts'
 import { loadConfig } from '../config/load.ts'
+import { type NodeStatus, placeOf } from '../core/node-status.ts'
 import {
   type Command,
   EXIT,
@@ -160,15 +161,11 @@ async function call(target: Target, path: string, expected: number, body: Reply)
 
 async function nodesOf(admin: string) {
   const { json } = await request(`${admin}/readyz`, {})
-  const nodes = (json.nodes ?? []) as readonly {
-    name: string
-    state: string
-    reason?: string
-    group?: string
-  }[]
+  const nodes = (json.nodes ?? []) as readonly NodeStatus[]
   const silent = nodes.filter(({ state }) => state !== 'voting')
   const others = silent.map(
-    ({ name, state, reason }) => `; ${name} is ${state}${reason ? `: ${reason}` : ''}`,
+    ({ state, reason, ...node }) =>
+      `; ${placeOf(node)} is ${state}${reason === undefined ? '' : `: ${reason}`}`,
   )
   const groups = Object.values(Object.groupBy(nodes, ({ group = '' }) => group))
   const shares = groups.map((all = []) => all.filter(({ state }) => state === 'voting').length / all.length)

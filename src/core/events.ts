@@ -207,14 +207,13 @@ export type DegradationEvent =
       readonly stepMs: number
       readonly suspendedMs: number
     }
-  /** How far a node's clock is ahead of ours; once per second and node, and where the judgement changes. */
+  /** A node's clock is further off ours than tolerated, or no longer. */
   | {
       readonly kind: 'clock_offset'
       readonly node: string
       readonly offsetMs: number
       readonly uncertaintyMs: number
       readonly skewed: boolean
-      readonly changed: boolean
     }
   | {
       readonly kind: 'breaker_changed'

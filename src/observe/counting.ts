@@ -9,6 +9,7 @@
 import type { NearMissEvent, ObservedEvent } from '../core/decision.ts'
 import type { ClaimEnd, CoreEvent } from '../core/events.ts'
 import type { ReadinessReason } from '../core/health/readiness.ts'
+import { type NodeStatus, refusesWrites, takesWrites } from '../core/node-status.ts'
 import { provenOffsetMs } from '../core/nodes/clock-samples.ts'
 import { isOurs } from '../core/record/own-keys.ts'
 import { isObserved } from '../core/request/identity.ts'
@@ -18,7 +19,7 @@ import type { Metrics } from './metrics.ts'
 
 /** The state at the moment of a scrape, as opposed to events. */
 export type Standing = {
-  readonly nodes: readonly NodeStandingNow[]
+  readonly nodes: readonly NodeStatus[]
   readonly inFlight: number
   /** Of bodies of requests and answers. */
   readonly bodyBytes: number
@@ -42,20 +43,6 @@ type SweepingNow = {
   readonly leading: boolean
   readonly filled: boolean
   readonly orphansOpen: number | undefined
-}
-
-type NodeStandingNow = {
-  readonly name: string
-  /** Absent if there is only one quorum. */
-  readonly group?: string
-  readonly voting: boolean
-  readonly quarantined: boolean
-  /** It can't be asked. */
-  readonly down?: boolean
-  /** It votes, and only reads count on it. */
-  readonly refusesWrites?: boolean
-  readonly startedWallMs?: number
-  readonly memoryShare?: number
 }
 
 /** @param traceId of the active span, if it is recorded: becomes the exemplar of the observation */
@@ -116,9 +103,6 @@ export function countEvents(
       case 'outcome_damaged':
         metrics.damaged.add(1)
         return
-      case 'clock_offset':
-        metrics.clockSkew.set({ node: event.node }, provenOffsetMs(event) / 1000)
-        return
       case 'cluster_replaced':
         metrics.clusterReplaced.set(1)
         return
@@ -164,19 +148,19 @@ export function recordStanding(metrics: Metrics, standing: Standing): void {
   } = standing
   const groups = Object.values(Object.groupBy(nodes, ({ group = '' }) => group))
   // The quorum with the fewest nodes is the first to be lost.
-  const reachable = groups.map(
-    (all = []) => all.filter(({ voting, refusesWrites = false }) => voting && !refusesWrites).length,
-  )
+  const reachable = groups.map((all = []) => all.filter(takesWrites).length)
   metrics.reachableNodes.set(reachable.length === 0 ? 0 : Math.min(...reachable))
-  for (const { name: node, voting, refusesWrites = false, startedWallMs, memoryShare, down } of nodes) {
+  for (const status of nodes) {
+    const { name: node, state, clock, startedWallMs, memoryShare } = status
     // What it showed before it hung is no longer known.
-    if (down === true) metrics.clockSkew.set({ node }, Number.NaN)
-    metrics.nodeUp.set({ node }, voting ? 1 : 0)
-    metrics.nodeRefusesWrites.set({ node }, refusesWrites ? 1 : 0)
+    const offsetMs = state === 'down' || clock === undefined ? Number.NaN : provenOffsetMs(clock)
+    metrics.clockSkew.set({ node }, offsetMs / 1000)
+    metrics.nodeUp.set({ node }, state === 'voting' ? 1 : 0)
+    metrics.nodeRefusesWrites.set({ node }, refusesWrites(status) ? 1 : 0)
     metrics.nodeStart.set({ node }, (startedWallMs ?? Number.NaN) / 1000)
     metrics.nodeMemory.set({ node }, memoryShare ?? Number.NaN)
   }
-  metrics.nodesQuarantined.set(nodes.filter(({ quarantined }) => quarantined).length)
+  metrics.nodesQuarantined.set(nodes.filter(({ state }) => state === 'quarantined').length)
   metrics.requestsInFlight.set(inFlight)
   metrics.bodyMemory.set(bodyBytes)
   metrics.bodyMemoryLimit.set(bodyLimitBytes)

@@ -24,23 +24,20 @@ export const NODE_LINES: Lines<
     message: `the clock of ${event.node} was stepped; its votes do not count until the longest lease is over`,
     fields: { node: event.node, step_ms: rounded(event.stepMs), suspended_ms: event.suspendedMs },
   }),
-  clock_offset: (event) => {
-    if (!event.changed) return undefined
-    return {
-      level: event.skewed ? 'warn' : 'info',
-      message: `the clock of ${event.node} is ${event.skewed ? 'further off ours than tolerated' : 'near ours again'}`,
-      fields: {
-        node: event.node,
-        offset_ms: rounded(event.offsetMs),
-        uncertainty_ms: rounded(event.uncertaintyMs),
-      },
-    }
-  },
+  clock_offset: (event) => ({
+    level: event.skewed ? 'warn' : 'info',
+    message: `the clock of ${event.node} is ${event.skewed ? 'further off ours than tolerated' : 'near ours again'}`,
+    fields: {
+      node: event.node,
+      offset_ms: rounded(event.offsetMs),
+      uncertainty_ms: rounded(event.uncertaintyMs),
+    },
+  }),
   breaker_changed: (event) => {
     if (isATry(event.from, event.to)) return undefined
     return {
       level: event.to === 'open' ? 'warn' : 'info',
-      message: `${event.node} ${event.to === 'open' ? 'does not answer and is left alone for a moment' : 'answers again'}`,
+      message: `${event.node} ${event.to === 'open' ? 'is not responding; its circuit breaker is open' : 'responds again'}`,
       fields: { node: event.node, from: event.from, to: event.to },
     }
   },
@@ -66,7 +63,7 @@ export const NODE_LINES: Lines<
   }),
   slow_command: ({ node, command, durationMs, atWallMs }) => ({
     level: 'warn',
-    message: `${node} worked on ${command} for ${rounded(durationMs)} ms, and on nothing else meanwhile`,
+    message: `${command} blocked ${node} for ${rounded(durationMs)} ms`,
     fields: {
       node,
       command,
@@ -91,17 +88,17 @@ export const NODE_LINES: Lines<
   }),
   enrolment_blocked: (event) => ({
     level: 'error',
-    message: `${event.node} can't be enrolled: ${event.voting} other nodes vote, ${event.required} must; too many forgot for the rest to know everything. See \`fencepost nodes declare-loss\`.`,
+    message: `${event.node} can't be enrolled: ${event.voting} other nodes vote, ${event.required} must. \`fencepost nodes status\` says what ends that.`,
     fields: { node: event.node, voting: event.voting, required: event.required },
   }),
   enrolment_stumbled: (event) => ({
     level: 'warn',
-    message: `a step of the enrolment of ${event.node} failed and is taken again`,
+    message: `an enrolment step failed on ${event.node}; retrying`,
     fields: { node: event.node, error: event.reason },
   }),
   loss_declared: (event) => ({
     level: 'error',
-    message: `${event.by} declared the loss of what ${event.node} forgot: requests of before may be carried out again`,
+    message: `${event.by} declared the data of ${event.node} lost: earlier requests may be executed again`,
     fields: { node: event.node, declared_by: event.by },
   }),
   node_enrolled: (event) => ({

@@ -108,6 +108,7 @@ function Seat({ node }: { readonly node: OverviewNode }) {
           ],
           ['Address', node.address === node.name ? undefined : visible(node.address)],
           ['Why', node.reason === undefined ? undefined : visible(node.reason)],
+          ['To do', node.remedy === undefined ? undefined : visible(node.remedy)],
           [
             'Clock',
             clock === undefined

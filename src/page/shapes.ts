@@ -137,7 +137,9 @@ export type OverviewNode = {
   readonly address: string
   readonly group?: string
   readonly state: string
+  readonly fault?: string
   readonly reason?: string
+  readonly remedy?: string
   readonly memory_share?: number
   readonly started_at?: string
   readonly quarantine_remaining_ms?: number

@@ -9,6 +9,7 @@
  * Records are not moved: an identity that another group keeps from now on is new there.
  */
 
+import { told } from '../core/node-faults.ts'
 import { isEnrolled } from '../core/nodes/enrolment-rules.ts'
 import { groupList, markIn, memberList, nodesIn, sameMembers } from '../core/nodes/members.ts'
 import { whyNewer } from '../core/nodes/node-format.ts'
@@ -128,7 +129,7 @@ function placedAmong({ name, known }: Looked): readonly string[] {
 function whyNot(group: Looked, configured: readonly string[]): string | undefined {
   const { name, known, nodeNames } = group
   const later = known.find(({ newer }) => newer !== undefined)
-  if (later !== undefined) return `${later.name}: ${later.newer}`
+  if (later?.newer !== undefined) return `${later.name}: ${told(later.newer)}`
   const others = known.find(({ list }) => !sameMembers(nodesIn(list), nodeNames))
   if (others !== undefined)
     return `the nodes of group ${name} are ${nodesIn(others.list).join(', ')}, and this configuration has ${memberList(nodeNames).join(', ')}: see \`fencepost nodes change-members\``

@@ -7,6 +7,7 @@
  */
 
 import type { Clock } from '../core/clock.ts'
+import { told } from '../core/node-faults.ts'
 import { enrolledAtNodeMs } from '../core/nodes/enrolment-rules.ts'
 import { memberList, nodesIn, sameMark, sameMembers, whyNotChange } from '../core/nodes/members.ts'
 import { whyNewer } from '../core/nodes/node-format.ts'
@@ -61,7 +62,8 @@ export async function changeMembers(
   const known = looked.flatMap((node) => (node.list === undefined ? [] : [node]))
   const [one] = known
   if (one === undefined) return { kind: 'no_cluster' }
-  for (const { node, newer } of known) if (newer !== undefined) return { kind: 'newer', node, reason: newer }
+  for (const { node, newer } of known)
+    if (newer !== undefined) return { kind: 'newer', node, reason: told(newer) }
   const ids = [...new Set(known.map(({ id }) => id))]
   if (ids.length > 1) return { kind: 'several', what: `clusters: ${ids.join(', ')}` }
   const unchanged = known.filter(({ list }) => !sameMembers(list, to))

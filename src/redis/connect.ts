@@ -6,8 +6,9 @@
 
 import { Redis } from 'ioredis'
 import type { Random } from '../core/clock.ts'
+import type { Trouble } from '../core/node-faults.ts'
 import { Connector } from './connector.ts'
-import { type DialError, dialFault } from './dial-fault.ts'
+import { type DialError, dialFault } from './node-fault.ts'
 import type { NodeTls } from './node-tls.ts'
 import { limitReplies } from './reply-limit.ts'
 import { whyNoInfo } from './server-program.ts'
@@ -89,8 +90,6 @@ export function createRedisClient(
   return client
 }
 
-const REFUSED_LOGIN = /^(WRONGPASS|NOAUTH)/
-
 /**
  * Tells why there is no connection, each time: a wrong password or an unknown host ends it, and the end itself says less than that.
  *
@@ -99,25 +98,29 @@ const REFUSED_LOGIN = /^(WRONGPASS|NOAUTH)/
 export function onDown(
   client: Redis,
   { tls, login }: RedisAddress,
-  tell: (reason: string, isUnsuitable: boolean) => void,
+  tell: (trouble: Trouble, isUnsuitable: boolean) => void,
 ): void {
-  let failure: string | undefined
+  let failure: Trouble | undefined
   // Connected, and not yet ready: the first answer is awaited.
   let connected = false
-  const faultOf = (error?: DialError) => {
-    const fault = dialFault(error, { tls: tls?.(), stream: client.stream, connected })
-    return login !== undefined && REFUSED_LOGIN.test(fault) ? `${fault} (${login})` : fault
+  let wasReady = false
+  const faultOf = (error?: DialError): Trouble => {
+    const trouble = dialFault(error, { tls: tls?.(), stream: client.stream, connected, wasReady })
+    const isLogin = trouble.fault === 'wrong_password' || trouble.fault === 'no_password'
+    return login !== undefined && isLogin ? { ...trouble, reason: `${trouble.reason}: ${login}` } : trouble
   }
   client.on('connect', () => {
     connected = true
   })
   client.on('ready', () => {
     connected = false
+    wasReady = true
   })
   client.on('close', () => {
     tell(failure ?? faultOf(), false)
     failure = undefined
     connected = false
+    wasReady = false
   })
   // Without a listener a refused connection would end the process.
   client.on('error', (error: DialError) => {

@@ -12,11 +12,11 @@ import type { Glance } from '../core/nodes/glance.ts'
 import { type Dialled, INSPECT_DEADLINE_MS, type NodeLink, type SeenRun } from '../core/nodes/node-link.ts'
 import { within } from '../core/retry.ts'
 import { onDown, type RedisAddress } from './connect.ts'
-import { ANSWERS_NOTHING } from './dial-fault.ts'
 import { RedisEnrolmentNode } from './enrolment.ts'
 import { glanceAt } from './glance.ts'
 import { inTime } from './in-time.ts'
 import { inspectNode } from './inspection.ts'
+import { unreadyFault } from './node-fault.ts'
 import { writeNotes, writePulse } from './pulse.ts'
 import type { Script } from './scripts.ts'
 
@@ -54,7 +54,7 @@ export class RedisLink implements NodeLink {
     // A suspended process accepts the connection and never gets ready.
     const readyMs = connectTimeoutMs + INSPECT_DEADLINE_MS
     await within(clock, readyMs, client.connect(), 'not ready in time').catch(() => {
-      if (this.status === 'open') down(ANSWERS_NOTHING, false)
+      if (this.status === 'open') down(unreadyFault({ tls: address.tls?.(), stream: client.stream }), false)
     })
   }
 

@@ -7,6 +7,7 @@
  */
 
 import type { Redis } from 'ioredis'
+import { type Trouble, troubleOf } from '../core/node-faults.ts'
 
 /** A field of a reply to INFO; empty where it has none. */
 export type InfoField = (name: string) => string
@@ -37,8 +38,6 @@ export function serverOf(field: InfoField): {
 
 const OLDEST_REDIS = 7
 
-const USE = `use Redis ${OLDEST_REDIS}.0 or later, or Valkey`
-
 /** Programs that call themselves some Redis in `redis_version`, by the field in which they say what they are. */
 const OTHERS: Readonly<Record<string, string>> = {
   dragonfly_version: 'Dragonfly',
@@ -47,18 +46,15 @@ const OTHERS: Readonly<Record<string, string>> = {
 }
 
 /** @param field of the section `server` at least */
-export function whyUnsuitable(field: InfoField): string | undefined {
+export function whyUnsuitable(field: InfoField): Trouble | undefined {
   const { program, version } = serverOf(field)
   const other = otherProgram(field)
-  if (other !== undefined)
-    return `it is ${other}, which speaks Redis' protocol and keeps its data by other rules: ${USE}`
+  if (other !== undefined) return troubleOf('other_program', other)
   const mode = field('redis_mode') || field('server_mode')
-  if (mode === 'sentinel')
-    return 'it is a Sentinel, which keeps no data: use the address of an independent master'
-  if (mode === 'cluster')
-    return `it is a node of a ${program} Cluster, or a proxy before one, which shares keys out among servers that follow each other: use an independent master`
+  if (mode === 'sentinel') return troubleOf('sentinel')
+  if (mode === 'cluster') return troubleOf('cluster_mode', program)
   if (program === 'Redis' && Number.parseInt(version, 10) < OLDEST_REDIS)
-    return `it is Redis ${version}, and fencepost needs ${OLDEST_REDIS}.0 or later: upgrade it`
+    return troubleOf('old_redis', version)
   return undefined
 }
 
@@ -75,7 +71,7 @@ function otherProgram(field: InfoField): string | undefined {
 }
 
 /** Asks a server that refused a look, in words that say nothing of why, what it is. */
-export async function askWhyUnsuitable(client: Redis): Promise<string | undefined> {
+export async function askWhyUnsuitable(client: Redis): Promise<Trouble | undefined> {
   try {
     return whyUnsuitable(fieldsOf(await client.info('server')))
   } catch (cause) {
@@ -84,7 +80,7 @@ export async function askWhyUnsuitable(client: Redis): Promise<string | undefine
 }
 
 /** Of Redis and Valkey only one that loads, is busy, has no connection to spare or demands a password refuses INFO: in other words. */
-export function whyNoInfo(cause: unknown): string | undefined {
+export function whyNoInfo(cause: unknown): Trouble | undefined {
   if (!(cause instanceof Error) || cause.name !== 'ReplyError') return undefined
   const { command, message } = cause as ReplyError
   if (
@@ -92,7 +88,7 @@ export function whyNoInfo(cause: unknown): string | undefined {
     !/\b(unknown|(un|not )supported|wrong number)\b/i.test(message)
   )
     return undefined
-  return `it does not answer INFO as Redis does (${message.trim()}): a proxy, a stand-in for tests, or a command that was renamed; ${USE}, by its own address`
+  return troubleOf('no_info', message.trim())
 }
 
 type ReplyError = Error & { readonly command?: { readonly name: string } }

@@ -51,7 +51,7 @@ async function idlePod(env: Record<string, string> = {}) {
       return took({ kind: nodes.released })
     },
   } as unknown as Pick<Leases, 'claim' | 'release'>
-  const watched: Watched = {
+  let watched: Watched = {
     phase: 'serving',
     nodes: ['a', 'b', 'c'].map((name) => ({ name, state: 'voting' }) as Watched['nodes'][number]),
     agreed: true,
@@ -89,15 +89,13 @@ async function idlePod(env: Record<string, string> = {}) {
       to: 'voting',
       reason: 'it is enrolled',
     })
-  const seenOff = (node: string, skewed: boolean) =>
-    telemetry.events.publish({
-      kind: 'clock_offset',
-      node,
-      offsetMs: skewed ? 200 : 0,
-      uncertaintyMs: 1,
-      skewed,
-      changed: true,
-    })
+  const seenOff = (node: string, skewed: boolean) => {
+    const clock = { offsetMs: skewed ? 200 : 0, uncertaintyMs: 1, skewed }
+    watched = {
+      ...watched,
+      nodes: watched.nodes.map((one) => (one.name === node ? { ...one, clock } : one)),
+    }
+  }
   return {
     clock,
     nodes,

@@ -72,7 +72,7 @@ test.each(['nodes', 'file'] as const)(
       await admin.call('CLIENT', 'KILL', 'USER', 'sidecar')
       admin.disconnect()
     }
-    const refused = `down: WRONGPASS invalid username-password pair or user is disabled. (user sidecar, password of FENCEPOST_REDIS_PASSWORD_FILE, ${file})`
+    const refused = `down: it refuses user or password (WRONGPASS invalid username-password pair or user is disabled): user sidecar, password of FENCEPOST_REDIS_PASSWORD_FILE, ${file}`
     await eventually(
       'the refused node says whose password it refuses',
       async () => (await nodes())[0] === refused,
@@ -98,7 +98,7 @@ test('the password of a URL goes before that of the file, and is named as such',
     const { nodes } = (await answer.json()) as { nodes: { state: string; reason?: string }[] }
     const [ofUrl, ...ofFile] = nodes
     return (
-      ofUrl?.reason?.endsWith('(user default, password of its URL)') === true &&
+      ofUrl?.reason?.endsWith(': user default, password of its URL') === true &&
       ofFile.every(({ reason }) => reason?.includes('WRONGPASS') !== true)
     )
   })

@@ -75,8 +75,8 @@ test('status shows each node, the name of the cluster and the majority', async (
     nodes: [{ name: sidecar.name(0), address: sidecar.name(0), state: 'voting' }, {}, {}],
   })
   // Of one machine; the uncertainty is half a round trip.
-  for (const { clockOffsetMs, clockUncertaintyMs } of JSON.parse(json).nodes)
-    expect(Math.abs(clockOffsetMs)).toBeLessThanOrEqual(clockUncertaintyMs + 2)
+  for (const { clock } of JSON.parse(json).nodes)
+    expect(Math.abs(clock.offsetMs)).toBeLessThanOrEqual(clock.uncertaintyMs + 2)
   expect(stdout).toMatch(/^127\.\S+ .*, clock [+-][0-9.]+ ms \(± [0-9.]+\)/)
 })
 

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
+import { told } from '../../src/core/node-faults.ts'
 import { declareLoss } from '../../src/core/nodes/loss.ts'
 import { EPOCH_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import { eventually } from '../support/eventually.ts'
@@ -423,7 +424,7 @@ test('a server listed twice, an evicting one and a replica are unfit from the st
   const reasons = () =>
     sidecar.nodes
       .states()
-      .flatMap(({ name, state }) => (state.kind === 'unfit' ? [`${name}: ${state.reason}`] : []))
+      .flatMap(({ name, state }) => (state.kind === 'unfit' ? [`${name}: ${told(state)}`] : []))
   // At the start, unless a node did not answer the first look in time.
   await eventually('three are unfit', () => reasons().length === 3)
   expect(reasons()).toEqual([
@@ -441,7 +442,7 @@ test('a server that is too old and a node of a Redis Cluster are unfit from the 
   const reasons = () =>
     sidecar.nodes
       .states()
-      .flatMap(({ name, state }) => (state.kind === 'unfit' ? [`${name}: ${state.reason}`] : []))
+      .flatMap(({ name, state }) => (state.kind === 'unfit' ? [`${name}: ${told(state)}`] : []))
   await eventually('two are unfit', () => reasons().length === 2)
   expect(reasons()).toEqual([
     expect.stringMatching(/: it is a node of a Redis Cluster, .* use an independent master$/),

@@ -29,7 +29,8 @@ test('a node that refuses every write says why, and is well again when it takes 
     () => reasons()[0] !== 'well' && reasons()[1] !== 'well',
   )
   const why = 'NOREPLICAS Not enough good replicas to write.'
-  expect(reasons()).toEqual([`it refuses every write: ${why}`, `it refuses every write: ${why}`, 'well'])
+  const shown = `it takes no writes, because replicas are missing (${why.slice(0, -1)})`
+  expect(reasons()).toEqual([shown, shown, 'well'])
   expect(told()).toEqual([why])
   expect(await sidecar.claim('new', { budgetMs: 100 })).toMatchObject({ kind: 'unavailable', required: 2 })
 

@@ -52,11 +52,11 @@ test.each(REPLIES)(
     const reasons: string[] = []
     const client = createRedisClient({ url }, { connectTimeoutMs: 2_000, random: systemRandom })
     onTestFinished(() => client.disconnect())
-    onDown(client, { url }, (reason) => void reasons.push(reason))
+    onDown(client, { url }, ({ reason }) => void reasons.push(reason))
     client.connect().catch(() => {})
     await eventually('the connection is ended', () => reasons.length > 0)
     client.disconnect()
-    expect(reasons[0]).toBe('its reply to info is longer than 1048576 bytes, and it has no end so far')
+    expect(reasons[0]).toContain('its reply to info is longer than 1048576 bytes, and it has no end so far')
     // What the kernel holds of both sides is sent, too.
     expect(sent()).toBeLessThan(16 * KIB * KIB)
   },

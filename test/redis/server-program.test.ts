@@ -26,8 +26,8 @@ test.each([
   { program: 'KeyDB 6.3.4', lines: ['redis_version:6.3.4', 'redis_mode:standalone'] },
   { program: 'someotherstore', lines: ['redis_version:8.0.0', 'server_name:someotherstore'] },
 ])('$program is not taken for a Redis', async ({ program, lines }) => {
-  const reason = `it is ${program}, which speaks Redis' protocol and keeps its data by other rules: use Redis 7.0 or later, or Valkey`
-  expect(whyUnsuitable(infoOf(lines))).toBe(reason)
+  const reason = `it is ${program}, which speaks Redis' protocol and keeps its data by other rules: use Redis 7.0 or later, or Valkey, by its own address`
+  expect(whyUnsuitable(infoOf(lines))?.fault).toBe('other_program')
   const info = `# Server\r\n${lines.join('\r\n')}\r\n`
   expect(await refusalOf(await answering(`$${info.length}\r\n${info}\r\n`))).toBe(reason)
 })

@@ -4,6 +4,7 @@
  * Owns the judgement and its sentences, one for each check. What could not be read is `unknown` and never `ok`.
  */
 
+import { told } from '../node-faults.ts'
 import { placeOf } from '../node-status.ts'
 import type { Installation, NodeDetails, NodeSeen } from './installation.ts'
 
@@ -78,42 +79,19 @@ function majority(group: Group, required: number): Finding {
     : finding('quorum', 'ok', says)
 }
 
-function reachable({ state, reason = '', ...node }: NodeSeen, { standstill }: Group): Finding[] {
-  switch (state) {
-    case 'voting':
-      return reason === ''
-        ? []
-        : [
-            finding(
-              'node',
-              'failed',
-              `${placeOf(node)} answers reads alone (${reason}): look at its disk, its log and its replicas`,
-            ),
-          ]
-    case 'quarantined':
-      return [
-        finding(
-          'node',
-          'warning',
-          standstill === undefined
-            ? `${placeOf(node)} answers and does not vote yet (${reason}): wait, or see \`fencepost nodes status\``
-            : `${placeOf(node)} answers and does not vote (${reason}), and no time that passes gives it a vote: see quorum`,
-        ),
-      ]
-    case 'unfit':
-      return [finding('node', 'failed', `${placeOf(node)} must not vote: ${reason}`)]
-    case 'down':
-      return [finding('node', 'failed', `${placeOf(node)} is down (${reason}): ${mendOf(reason)}`)]
-  }
-}
-
-/** @param reason what the node said, or its connection */
-function mendOf(reason: string): string {
-  if (/^(NOPERM|RENAMED)/.test(reason))
-    return 'give its user the rights of docs/operations/nodes.md, "What the node\'s user must be allowed"'
-  if (/^(WRONGPASS|NOAUTH)/.test(reason))
-    return 'its user and password are not those of its URL, or of FENCEPOST_REDIS_USERNAME and FENCEPOST_REDIS_PASSWORD_FILE: give both sides the same'
-  return 'start it, or check name, port, network policy and certificates'
+function reachable({ state, reason = '', remedy, ...node }: NodeSeen, { standstill }: Group): Finding[] {
+  const says = `${placeOf(node)} ${state === 'voting' ? 'takes no writes' : `is ${state}`}: ${told({ reason, remedy })}`
+  if (state === 'voting') return reason === '' ? [] : [finding('node', 'failed', says)]
+  if (state !== 'quarantined') return [finding('node', 'failed', says)]
+  return [
+    finding(
+      'node',
+      'warning',
+      standstill === undefined
+        ? `${placeOf(node)} answers and does not vote yet: ${told({ reason, remedy })}`
+        : `${placeOf(node)} answers and does not vote (${reason}), and no time that passes gives it a vote: see quorum`,
+    ),
+  ]
 }
 
 /** From here a machine shows by its address alone: two nodes behind different addresses may still share one. */

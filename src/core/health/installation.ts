@@ -4,14 +4,12 @@
  * Owns the shapes only; `checkup.ts` judges them.
  */
 
+import type { NodeStatus } from '../node-status.ts'
+
 /** NaN and undefined: not known. */
-export type NodeSeen = {
-  readonly name: string
-  readonly address: string
+export type NodeSeen = NodeStatus & {
   /** Addresses of its host; empty where the name does not resolve. */
   readonly ips: readonly string[]
-  readonly state: 'voting' | 'quarantined' | 'unfit' | 'down'
-  readonly reason: string | undefined
   readonly details: NodeDetails | undefined
 }
 
@@ -56,16 +54,8 @@ export type Installation = {
   /** This program's version, and the one of the sidecar at the admin address; undefined: it did not answer. */
   readonly versions: { readonly own: string; readonly admin: string; readonly sidecar: string | undefined }
   /** The nodes as that sidecar sees them; undefined: it did not say. */
-  readonly atSidecar?: readonly NodeAtSidecar[] | undefined
+  readonly atSidecar?: readonly NodeStatus[] | undefined
   /** What it says of near misses: sentences. */
   readonly nearMisses?: readonly string[] | undefined
   readonly rules: { readonly names: readonly string[]; readonly builtIn: boolean }
-}
-
-export type NodeAtSidecar = {
-  readonly name: string
-  /** Of several groups. */
-  readonly group?: string | undefined
-  readonly state: string
-  readonly reason?: string | undefined
 }

@@ -1,6 +1,6 @@
 /**
  * What became of the requests of the last two minutes, for an operator who looks now: counts by the second, quantiles,
- * and what the nodes' clocks and the breakers said last.
+ * and what the breakers said last.
  *
  * Owns the window and what counts as what. Everything is of this process alone, and bounded: metrics are what is kept.
  */
@@ -31,12 +31,6 @@ const FATE_OF: Readonly<Record<Decision, Fate | undefined>> = {
 
 export type Quantiles = { readonly count: number; readonly p50Ms?: number; readonly p95Ms?: number }
 
-export type ClockReading = {
-  readonly offsetMs: number
-  readonly uncertaintyMs: number
-  readonly skewed: boolean
-}
-
 export type TrafficView = {
   /** For each whole second of the window, oldest first. */
   readonly perSecond: Readonly<Record<Fate, readonly number[]>>
@@ -44,7 +38,6 @@ export type TrafficView = {
   readonly requests: Quantiles
   /** Claims on the nodes. */
   readonly claims: Quantiles
-  readonly clocks: ReadonlyMap<string, ClockReading>
   /** Groups whose claims are refused without a round; the only group is the empty name. */
   readonly openBreakers: readonly string[]
 }
@@ -59,7 +52,6 @@ export function createTraffic(clock: Pick<Clock, 'monoMs'>): Traffic {
   >
   const requests = createLatencyWindow([])
   const claims = createLatencyWindow([])
-  const clocks = new Map<string, ClockReading>()
   const breakers = new Set<string>()
   let second = Math.floor(clock.monoMs() / 1_000)
 
@@ -93,11 +85,6 @@ export function createTraffic(clock: Pick<Clock, 'monoMs'>): Traffic {
           // Without a round it was answered from memory, and says nothing of the nodes.
           if (event.rounds > 0) claims.add(event.durationMs)
           return
-        case 'clock_offset': {
-          const { offsetMs, uncertaintyMs, skewed } = event
-          clocks.set(event.node, { offsetMs, uncertaintyMs, skewed })
-          return
-        }
         case 'quorum_breaker_changed':
           if (event.to === 'closed') breakers.delete(event.group ?? '')
           else breakers.add(event.group ?? '')
@@ -114,7 +101,6 @@ export function createTraffic(clock: Pick<Clock, 'monoMs'>): Traffic {
         perSecond: Object.fromEntries(perSecond),
         requests: quantilesOf(requests),
         claims: quantilesOf(claims),
-        clocks: new Map(clocks),
         openBreakers: [...breakers],
       }
     },

@@ -4,23 +4,12 @@
  * Pure. It says what one sidecar sees; alerts say what lasts, and what all of them see.
  */
 
-import { type NodePlace, placeOf } from '../node-status.ts'
+import { told } from '../node-faults.ts'
+import { type NodeStatus, placeOf, refusesWrites, takesWrites } from '../node-status.ts'
 import type { ReadinessReason } from './readiness.ts'
-import { refusesWrites, takesWrites } from './takes-writes.ts'
-
-export type NodeSeenNow = NodePlace & {
-  /** Of several quorum groups: its own. */
-  readonly group?: string
-  /** voting, suspended, quarantined, unfit or down. */
-  readonly state: string
-  readonly reason?: string
-  readonly memoryShare?: number
-  /** Its clock is further off than tolerated. */
-  readonly skewed?: boolean
-}
 
 export type SeenNow = {
-  readonly nodes: readonly NodeSeenNow[]
+  readonly nodes: readonly NodeStatus[]
   /** Votes of one group that are a majority. */
   readonly required: number
   /** Why this sidecar is not ready, or would not be, as `/readyz` says it. */
@@ -67,7 +56,10 @@ function aboutVotes({ nodes, required }: SeenNow): Trouble[] {
   })
 }
 
-const OF_STATE: Readonly<Record<string, { readonly what: string; readonly runbook: string }>> = {
+const OF_STATE: Readonly<
+  Record<NodeStatus['state'], { readonly what: string; readonly runbook: string } | undefined>
+> = {
+  voting: undefined,
   down: { what: 'is down', runbook: 'FencepostRedisNodeDown' },
   unfit: { what: 'is unfit', runbook: 'FencepostRedisNodeDown' },
   quarantined: { what: 'is in quarantine', runbook: 'FencepostRedisNodeQuarantined' },
@@ -76,11 +68,11 @@ const OF_STATE: Readonly<Record<string, { readonly what: string; readonly runboo
 
 const READS_ONLY = { what: 'answers reads alone', runbook: 'FencepostRedisNodeDown' }
 
-function aboutNode(node: NodeSeenNow): Trouble[] {
-  const { state, reason, memoryShare = 0, skewed } = node
+function aboutNode(node: NodeStatus): Trouble[] {
+  const { state, reason, remedy, memoryShare = 0, clock } = node
   const name = placeOf(node)
   const known = refusesWrites(node) ? READS_ONLY : OF_STATE[state]
-  const why = reason === undefined ? '.' : `: ${reason}.`
+  const why = reason === undefined ? '.' : `: ${told({ reason, remedy })}.`
   return [
     ...(known === undefined ? [] : [{ what: `${name} ${known.what}${why}`, runbook: known.runbook }]),
     ...(memoryShare > MEMORY_SHARE_HIGH
@@ -91,7 +83,7 @@ function aboutNode(node: NodeSeenNow): Trouble[] {
           },
         ]
       : []),
-    ...(skewed === true
+    ...(clock?.skewed === true
       ? [
           {
             what: `The clock of ${name} is off by more than is tolerated.`,

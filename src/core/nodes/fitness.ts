@@ -4,6 +4,7 @@
  * Owns what a look shows of a node, and the judgement of its fitness. Whether a fit node may vote is `enrolment-rules.ts`.
  */
 
+import { type Trouble, troubleOf } from '../node-faults.ts'
 import type { Pulse } from './continuity.ts'
 import { isEnrolled, type Membership } from './enrolment-rules.ts'
 import { markIn, membersDiffer, sameMembers } from './members.ts'
@@ -32,34 +33,20 @@ export type NodeFacts = Membership &
     readonly refusal: string | undefined
   }
 
-export type Fitness = { readonly kind: 'fit' } | { readonly kind: 'unfit'; readonly reason: string }
-
 /** Whether it has evicted what it promised to remember: then its epoch must not outlive the policy. */
 export function hasEvicted({ evictionPolicy, evictedKeys }: NodeFacts): boolean {
   return evictionPolicy !== 'noeviction' && evictedKeys > 0
 }
 
-/** Whether a node is usable at all. */
-export function fitnessOf(facts: NodeFacts): Fitness {
-  const unfit = (reason: string): Fitness => ({ kind: 'unfit', reason })
+/** What makes a node unusable by itself. */
+export function unfitnessOf(facts: NodeFacts): Trouble | undefined {
   const hidden = [
     ...(facts.role === '' ? ['role'] : []),
     ...(facts.evictionPolicy === '' ? ['maxmemory_policy'] : []),
   ]
-  if (hidden.length > 0)
-    return unfit(
-      `INFO shows no ${hidden.join(' and no ')}, so it may be a replica or forget records: use a server that shows them`,
-    )
-  if (facts.role !== 'master')
-    return unfit(
-      `its role is ${facts.role}, and a replica loses what was not copied yet: use an independent master`,
-    )
-  if (facts.evictionPolicy !== 'noeviction') {
-    return unfit(
-      `its maxmemory-policy is ${facts.evictionPolicy}, which silently forgets records: set noeviction`,
-    )
-  }
-  return { kind: 'fit' }
+  if (hidden.length > 0) return troubleOf('hidden', hidden.join(' and no '))
+  if (facts.role !== 'master') return troubleOf('replica', facts.role)
+  return facts.evictionPolicy === 'noeviction' ? undefined : troubleOf('evicts', facts.evictionPolicy)
 }
 
 /** Another node as this sidecar knows it. */
@@ -86,24 +73,23 @@ export function whyForeign(
   names: readonly string[] | undefined,
   name: string | undefined,
   clusterId: string | undefined,
-): string | undefined {
+): Trouble | undefined {
   const newer = whyNewer(facts)
   if (newer !== undefined) return newer
   const twin = others.find((other) => other.facts.runId === facts.runId)
-  if (twin !== undefined)
-    return `it is the same server as ${twin.name} (run_id ${facts.runId}): each node must be a process of its own`
+  if (twin !== undefined) return troubleOf('same_server', twin.name, facts.runId)
   const members = facts.cluster?.members
   if (names !== undefined && members !== undefined && !sameMembers(members, names))
     return membersDiffer(members, names)
   if (names !== undefined && name !== undefined && isMisnamed(facts, name, names))
-    return `it is the node ${facts.pulse?.name} of this list to sidecars that have used it, and ${name} here: give FENCEPOST_REDIS_NODE_NAMES in the order of FENCEPOST_REDIS_NODES, or set the addresses right. Where the server is to have this name from now on, restart it: it is enrolled under it then`
+    return troubleOf('other_name', facts.pulse?.name ?? '', name)
   // With a single group the first sidecar writes the list; here others may place identities without these.
   if (names !== undefined && members === undefined && markIn(names) !== undefined && isEnrolled(facts))
-    return `it does not say among which groups its cluster places identities, and this configuration has ${markIn(names)?.groups.join(', ')}: see \`fencepost nodes change-groups\``
+    return troubleOf('no_groups', markIn(names)?.groups.join(', ') ?? '')
   const known = others.find(({ voting, facts: its }) => voting && its.cluster !== undefined)
   const theirs = known?.facts.cluster?.id
   const own = facts.cluster?.id
   if (isEnrolled(facts) && own !== clusterId && theirs !== undefined && own !== undefined && own !== theirs)
-    return `it belongs to the cluster ${own}, and ${known?.name} to ${theirs}: a node votes in one cluster only`
+    return troubleOf('two_clusters', own, known?.name ?? '', theirs)
   return undefined
 }

@@ -10,6 +10,7 @@
  */
 
 import type { Events } from '../events.ts'
+import { type Trouble, troubleOf } from '../node-faults.ts'
 import { type Cluster, isEnrolled, LONGEST_QUARANTINE_MS, type Membership } from './enrolment-rules.ts'
 import { ANY, Hearsay } from './hearsay.ts'
 import type { Member } from './member.ts'
@@ -95,13 +96,12 @@ export class KnownCluster {
    *
    * @param clusterLives other nodes vote in the known one
    */
-  refusal(node: string, { cluster }: Shown, clusterLives: boolean): string | undefined {
+  refusal(node: string, { cluster }: Shown, clusterLives: boolean): Trouble | undefined {
     const [known, found] = [this.#id, cluster?.id]
     if (known === undefined || found === undefined || known === found) return undefined
-    if (clusterLives)
-      return `it belongs to the cluster ${found}, and the nodes that vote to ${known}: restart it empty`
+    if (clusterLives) return troubleOf('other_cluster', found, known)
     if (!this.#told.has(found)) this.#events.publish({ kind: 'cluster_replaced', node, known, found })
     this.#told.add(found)
-    return `it belongs to the cluster ${found}, and this sidecar has worked with ${known}: founded anew beside it, the nodes have forgotten what they promised. Find out which cluster is the right one, then restart this sidecar (docs/operations/nodes.md, "Founded anew beside a running sidecar")`
+    return troubleOf('founded_anew', found, known)
   }
 }

@@ -1,8 +1,10 @@
 /** A sidecar's state of one node: its connection, its current state and what is told of it, and what was seen before. */
 
 import type { Events } from '../events.ts'
+import { type Trouble, told, troubleOf } from '../node-faults.ts'
 import { placeOf } from '../node-status.ts'
 import { majorityOf } from '../units.ts'
+import { answerFault } from './answer-fault.ts'
 import { CatchUpCounter } from './catch-up.ts'
 import type { ClockSample } from './clock-samples.ts'
 import type { NodeFacts } from './fitness.ts'
@@ -10,37 +12,28 @@ import type { Verdict } from './node-history.ts'
 import type { NodeLink, Voter } from './node-link.ts'
 
 export type NodeState =
-  | { readonly kind: 'down'; readonly reason: string }
+  | ({ readonly kind: 'down' } & Trouble)
   /**
    * `wasEnrolled`: it shows that a cluster was founded on it, so that another one is not awaited there. `byItsData`: the server would
    * do, and what is written there says that it is not one of these nodes.
    */
-  | {
-      readonly kind: 'unfit'
-      readonly reason: string
-      readonly wasEnrolled: boolean
-      readonly byItsData: boolean
-    }
+  | ({ readonly kind: 'unfit'; readonly wasEnrolled: boolean; readonly byItsData: boolean } & Trouble)
   | { readonly kind: 'quarantined'; readonly facts: NodeFacts; readonly reason: string }
   /** `reason`: it refuses every write, so only reads count on it. */
-  | { readonly kind: 'voting'; readonly facts: NodeFacts; readonly reason?: string }
+  | ({ readonly kind: 'voting'; readonly facts: NodeFacts } & Partial<Trouble>)
 
 export function votingState(facts: NodeFacts): NodeState {
   const { refusal } = facts
   return {
     kind: 'voting',
     facts,
-    ...(refusal === undefined ? {} : { reason: `it refuses every write: ${refusal}` }),
+    ...(refusal === undefined ? {} : answerFault(new Error(refusal), 'no_writes')),
   }
 }
 
-/**
- * Its connection was lost, which says nothing of why, and the next one is refused: its password was changed. Other reasons of a node
- * that stays down come and go with each dial.
- */
-function isRefusedNow(before: NodeState, state: NodeState): boolean {
-  if (before.kind !== 'down' || state.kind !== 'down' || before.reason === state.reason) return false
-  return /^(WRONGPASS|NOAUTH|NOPERM)\b/.test(state.reason)
+/** Its connection was lost, which says nothing of why, and the next dial does. Other reasons of a node that stays down come and go. */
+function isExplained(before: NodeState, state: NodeState): boolean {
+  return before.kind === 'down' && before.fault === 'lost' && state.kind === 'down' && state.fault !== 'lost'
 }
 
 /** Publishes what others have to know of it. */
@@ -50,8 +43,8 @@ export function tellChange(
   before: NodeState,
   state: NodeState,
 ): void {
-  if (before.kind !== state.kind || isRefusedNow(before, state)) {
-    const reason = state.kind === 'voting' ? 'it is enrolled' : state.reason
+  if (before.kind !== state.kind || isExplained(before, state)) {
+    const reason = state.kind === 'voting' ? 'it is enrolled' : told(state)
     events.publish({ kind: 'node_state', node, address, from: before.kind, to: state.kind, reason })
   }
   if (state.kind !== 'voting') return
@@ -83,7 +76,7 @@ export function memberOf(node: Voter, link: NodeLink, address: string): Member {
     node,
     link,
     address,
-    state: { kind: 'down', reason: 'not connected yet' },
+    state: { kind: 'down', ...troubleOf('not_dialled') },
     connection: 0,
     unreadyLooks: 0,
     wasVoting: false,
@@ -95,12 +88,12 @@ export function memberOf(node: Voter, link: NodeLink, address: string): Member {
 /** The unusable nodes, each with its reason. What is written on a single one, where a majority votes without it, is no reason. */
 export function whyNotStart(members: readonly Member[]): readonly string[] {
   const unfit = members.flatMap(({ node: { name }, address, state }) =>
-    state.kind === 'unfit' ? [{ place: placeOf({ name, address }), ...state }] : [],
+    state.kind === 'unfit' ? [{ ...state, place: placeOf({ name, address }) }] : [],
   )
   const voting = members.filter(({ state }) => state.kind === 'voting').length
   const [only] = unfit
   if (unfit.length === 1 && only?.byItsData === true && voting >= majorityOf(members.length)) return []
-  return unfit.map(({ place, reason }) => `${place}: ${reason}`)
+  return unfit.map((node) => `${node.place}: ${told(node)}`)
 }
 
 /** Called with a reading of a node's clock; returns whether its votes count. */

@@ -9,6 +9,7 @@
  * among different groups would keep one identity on two of them.
  */
 
+import { type Trouble, troubleOf } from '../node-faults.ts'
 import { majorityOf } from '../units.ts'
 
 /** In the one order in which lists are written and compared. */
@@ -24,13 +25,8 @@ export function sameMembers(one: readonly string[], other: readonly string[]): b
 }
 
 /** For the operator who must decide which of the two lists is wrong. */
-export function membersDiffer(known: readonly string[], own: readonly string[]): string {
-  return (
-    `the nodes of its cluster are ${memberList(known).join(', ')}, and this configuration has ${memberList(own).join(', ')}: ` +
-    'majorities of two lists need not meet. Give every sidecar the same FENCEPOST_REDIS_NODES (or the same FENCEPOST_REDIS_NODE_NAMES, ' +
-    'where addresses differ and the servers do not), or change the list with `fencepost nodes change-members`, ' +
-    'and the groups with `fencepost nodes change-groups`'
-  )
+export function membersDiffer(known: readonly string[], own: readonly string[]): Trouble {
+  return troubleOf('other_members', memberList(known).join(', '), memberList(own).join(', '))
 }
 
 /**

@@ -19,6 +19,8 @@
 
 import type { Clock } from '../clock.ts'
 import type { Events } from '../events.ts'
+import type { NodeFault } from '../node-faults.ts'
+import type { ClockOffset } from '../node-status.ts'
 import type { NodeAnswer, RecordNode } from '../ports.ts'
 import type { RecordCommand } from '../record/record.ts'
 import { majorityOf } from '../units.ts'
@@ -65,20 +67,17 @@ type Watched = {
   narrowest: Reading | undefined
   /** Its clock was once seen among those of a majority; until then it counts as after a step. */
   believed: boolean
-  skewed: boolean
-  toldMonoMs: number
+  offset: ClockOffset | undefined
 }
 
 /** A node is looked at every 0.75 to 2.2 s; in a longer gap drift alone would hide a jump that a lease does not allow for. */
 const FOLLOWED_GAP_MS = 3_000
 
-/** The shortest time between two reports of a node's offset. */
-const OFFSET_EVERY_MS = 1_000
-
 export type WatchedNodes = {
   readonly nodes: readonly RecordNode[]
-  /** Until when the votes of this node do not count, on the monotonic clock; in the past: they do. */
-  suspendedUntilMonoMs(index: number): number
+  clockOf(index: number): ClockOffset | undefined
+  /** Why the votes of this node do not count now, as far as its clock goes; undefined: they do. */
+  suspension(index: number): NodeFault | undefined
   /** A node's time was read by other means than a command. @returns whether its votes count now */
   saw(index: number, sample: ClockSample, sentWallMs: number): boolean
 }
@@ -91,9 +90,10 @@ export function watchNodeClocks(options: NodeClocksOptions): WatchedNodes {
       const state = watched[index]
       return state === undefined ? node : clocks.wrap(node, state)
     }),
-    suspendedUntilMonoMs: (index) => {
+    clockOf: (index) => watched[index]?.offset,
+    suspension: (index) => {
       const state = watched[index]
-      return state === undefined ? Number.NEGATIVE_INFINITY : clocks.suspendedUntilMonoMs(state)
+      return state === undefined ? undefined : clocks.suspension(state, options.clock.monoMs())
     },
     saw: (index, sample, sentWallMs) => {
       const [node, state] = [options.nodes[index], watched[index]]
@@ -121,17 +121,19 @@ class NodeClocks {
       followedSinceMonoMs: Number.POSITIVE_INFINITY,
       narrowest: undefined,
       believed: false,
-      skewed: false,
-      toldMonoMs: Number.NEGATIVE_INFINITY,
+      offset: undefined,
     }))
   }
 
-  suspendedUntilMonoMs({ jump, suspendedSinceMonoMs }: Watched): number {
-    return jump === undefined ? suspendedSinceMonoMs + this.#options.suspendMs() : Number.POSITIVE_INFINITY
+  isSuspended({ jump, suspendedSinceMonoMs }: Watched, atMonoMs: number): boolean {
+    return jump !== undefined || atMonoMs < suspendedSinceMonoMs + this.#options.suspendMs()
   }
 
-  isSuspended(state: Watched, atMonoMs: number): boolean {
-    return atMonoMs < this.suspendedUntilMonoMs(state)
+  suspension(state: Watched, atMonoMs: number): NodeFault | undefined {
+    if (!this.isSuspended(state, atMonoMs)) return undefined
+    if (state.believed) return 'clock_stepped'
+    const seen = this.watched.filter(({ baseline }) => baseline !== undefined).length
+    return seen < this.#required ? 'clock_unknown' : 'clock_apart'
   }
 
   /** Applies one more answer to a node's clock. */
@@ -139,12 +141,10 @@ class NodeClocks {
     const { events, maxSkewMs } = this.#options
     this.#judgeStep(node, state, sample)
     const offset = offsetOf(sample.nodeMs, sentWallMs, sample.receivedMonoMs - sample.sentMonoMs)
-    const skewed = judgeOffset(offset, maxSkewMs) ?? state.skewed
-    if (skewed === state.skewed && sample.receivedMonoMs - state.toldMonoMs < OFFSET_EVERY_MS) return
-    const changed = skewed !== state.skewed
-    state.skewed = skewed
-    state.toldMonoMs = sample.receivedMonoMs
-    events.publish({ kind: 'clock_offset', node, ...offset, skewed, changed })
+    const before = state.offset?.skewed ?? false
+    const skewed = judgeOffset(offset, maxSkewMs) ?? before
+    state.offset = { ...offset, skewed }
+    if (skewed !== before) events.publish({ kind: 'clock_offset', node, ...state.offset })
   }
 
   #judgeStep(node: string, state: Watched, sample: ClockSample): void {
@@ -230,7 +230,7 @@ class NodeClocks {
   /** Whether claims are refused because most clocks are further off than tolerated. */
   #refuses(command: RecordCommand): boolean {
     if (!this.#options.enforce || command.kind !== 'claim') return false
-    return this.watched.filter(({ skewed }) => skewed).length >= this.#required
+    return this.watched.filter(({ offset }) => offset?.skewed === true).length >= this.#required
   }
 
   /** The node, whose answers count as far as its clock allows. */

@@ -10,13 +10,14 @@
  * `glance.ts`. How a node gets its vote back is `enroller.ts`.
  */
 
-import { errorText } from '../error-text.ts'
+import type { Trouble } from '../node-faults.ts'
+import { answerFault } from './answer-fault.ts'
 import { waitOf } from './catch-up.ts'
 import type { ForwardJump } from './clock-jumps.ts'
 import type { ClusterNodes, DriverOptions } from './cluster-nodes.ts'
 import { Enroller } from './enroller.ts'
 import { type Cluster, isEnrolled } from './enrolment-rules.ts'
-import { fitnessOf, hasEvicted, type NodeFacts, whyForeign } from './fitness.ts'
+import { hasEvicted, type NodeFacts, unfitnessOf, whyForeign } from './fitness.ts'
 import { looksNew } from './founding.ts'
 import { Glances } from './glances.ts'
 import { KnownCluster } from './known-cluster.ts'
@@ -91,10 +92,10 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
       this.members.map(async (member) => {
         await member.link.dial({
           ready: () => void this.inspect(member),
-          down: (reason, isUnsuitable) => {
+          down: (trouble, isUnsuitable) => {
             // What is unfit stays so while it is down.
-            if (isUnsuitable) this.#unfit(member, reason)
-            this.#down(member, reason)
+            if (isUnsuitable) this.#unfit(member, trouble)
+            this.#down(member, trouble)
           },
         })
         await this.inspect(member)
@@ -162,17 +163,20 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
       try {
         if (await this.#glances.suffices(member, this.#onLook)) return
       } catch (cause) {
-        if (!this.#closed && member.connection === connection) this.#down(member, errorText(cause))
+        if (!this.#closed && member.connection === connection) this.#down(member, answerFault(cause))
         return
       }
       await this.#inspect(member)
     })
   }
 
-  #down(member: Member, reason: string): void {
+  #down(member: Member, trouble: Trouble): void {
+    const { state } = member
     member.connection += 1
     member.node.useEpoch(undefined)
-    if (member.state.kind !== 'unfit') this.#become(member, { kind: 'down', reason })
+    // What was wrong ends the connection as well, which says less.
+    const isKnown = state.kind === 'unfit' || (state.kind === 'down' && trouble.fault === 'lost')
+    if (!isKnown) this.#become(member, { kind: 'down', ...trouble })
   }
 
   async #inspect(member: Member): Promise<void> {
@@ -220,8 +224,8 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
       this.#glances.looked(member, { connection, calls }, kept)
     } catch (cause) {
       if (!isCurrent()) return
-      if (cause instanceof UnsuitableServer) this.#unfit(member, cause.message)
-      else this.#down(member, errorText(cause))
+      if (cause instanceof UnsuitableServer) this.#unfit(member, cause.trouble)
+      else this.#down(member, answerFault(cause))
     }
   }
 
@@ -262,20 +266,19 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
     )
     const clusterLives = others.some(({ voting }) => voting)
     const name = this.options.names?.[this.members.indexOf(member)]
-    const fitness = fitnessOf(facts)
-    const reason =
-      fitness.kind === 'unfit'
-        ? fitness.reason
-        : (whyForeign(facts, others, this.#list, name, this.#known.id) ??
-          this.#known.refusal(member.node.name, facts, clusterLives))
-    if (reason === undefined) return false
-    this.#unfit(member, reason, !looksNew(facts), fitness.kind === 'fit')
+    const own = unfitnessOf(facts)
+    const trouble =
+      own ??
+      whyForeign(facts, others, this.#list, name, this.#known.id) ??
+      this.#known.refusal(member.node.name, facts, clusterLives)
+    if (trouble === undefined) return false
+    this.#unfit(member, trouble, !looksNew(facts), own === undefined)
     return true
   }
 
-  #unfit(member: Member, reason: string, wasEnrolled = false, byItsData = false): void {
+  #unfit(member: Member, trouble: Trouble, wasEnrolled = false, byItsData = false): void {
     member.node.useEpoch(undefined)
-    this.#become(member, { kind: 'unfit', reason, wasEnrolled, byItsData })
+    this.#become(member, { kind: 'unfit', ...trouble, wasEnrolled, byItsData })
   }
 
   /** Its commands are sent from now on, and its answers do not count. */

@@ -7,6 +7,8 @@
  * nothing that they send counts, and their next look refuses the node with the sentence of {@link whyNewer}.
  */
 
+import { type Trouble, troubleOf } from '../node-faults.ts'
+
 /** What this version writes, and the largest that it works with. `membership.lua` writes the same. */
 export const NODE_FORMAT = 1
 
@@ -18,17 +20,14 @@ export type FormatShown = {
 }
 
 /** Why this version must not work with the node: a later one has changed what is kept there; undefined where it may. */
-export function whyNewer({ epoch, format }: FormatShown): string | undefined {
+export function whyNewer({ epoch, format }: FormatShown): Trouble | undefined {
   if (format !== undefined && format !== String(NODE_FORMAT))
-    return `its cluster has the format ${format}, and this fencepost works with format ${NODE_FORMAT}: ${ADVICE}`
+    return troubleOf('later_format', format, String(NODE_FORMAT))
   const version = epoch?.split(':', 1)[0]
   if (version !== undefined && version !== EPOCH_VERSION)
-    return `its epoch has the version ${JSON.stringify(version)}, and this fencepost works with version ${EPOCH_VERSION}: ${ADVICE}`
+    return troubleOf('later_epoch', JSON.stringify(version), EPOCH_VERSION)
   return undefined
 }
 
 /** In front of an epoch (`enrolment-rules.ts`). */
 const EPOCH_VERSION = '1'
-
-const ADVICE =
-  'a later version has taken the cluster over. Run that version here; the way back is in docs/operations/upgrading.md'

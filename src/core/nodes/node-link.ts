@@ -3,6 +3,7 @@
  * written to.
  */
 
+import { type Trouble, told } from '../node-faults.ts'
 import type { CatchUpCounter } from './catch-up.ts'
 import type { ClockSample } from './clock-samples.ts'
 import type { Pulse } from './continuity.ts'
@@ -12,8 +13,15 @@ import type { NodeFacts } from './fitness.ts'
 import type { Glance } from './glance.ts'
 import type { NodeMemory } from './node-memory.ts'
 
-/** A server that answers, and that no setting of ours makes a node. Its message is the reason. */
-export class UnsuitableServer extends Error {}
+/** A server that answers, and that no setting of ours makes a node. */
+export class UnsuitableServer extends Error {
+  readonly trouble: Trouble
+
+  constructor(trouble: Trouble) {
+    super(told(trouble))
+    this.trouble = trouble
+  }
+}
 
 /** An epoch that no node has: its scripts answer that the epoch is outdated. */
 export const NO_EPOCH = ''
@@ -47,7 +55,7 @@ export interface NodeLink {
 export type Dialled = {
   readonly ready: () => void
   /** `isUnsuitable`: no other dial will find a node there. */
-  readonly down: (reason: string, isUnsuitable: boolean) => void
+  readonly down: (trouble: Trouble, isUnsuitable: boolean) => void
 }
 
 /** The run of a node's process for which acts are meant, and what they report. */

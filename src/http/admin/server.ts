@@ -9,7 +9,7 @@
  */
 
 import type { FastifyInstance } from 'fastify'
-import type { NodePlace } from '../../core/node-status.ts'
+import type { NodeStatus } from '../../core/node-status.ts'
 import { oldestGivesWay } from '../server/oldest-gives-way.ts'
 import { createRoutedListener, type RoutedLimits } from '../server/routed-listener.ts'
 import type { ListenerTls } from '../server/tls.ts'
@@ -19,19 +19,7 @@ export type Readiness = {
   readonly reasons: readonly string[]
   /** Of recent claims; absent if these are too few. */
   readonly acquireP95Ms?: number
-  readonly nodes: readonly NodeView[]
-}
-export type NodeView = NodePlace & {
-  /** Its quorum group, if there are several. */
-  readonly group?: string
-  readonly state: string
-  readonly reason?: string
-  /** Start of the node's server process, if known. */
-  readonly startedWallMs?: number
-  /** Share of its memory in use, if known and limited. */
-  readonly memoryShare?: number
-  /** In quarantine: it has no vote for at least so long. */
-  readonly quarantineRemainingMs?: number
+  readonly nodes: readonly NodeStatus[]
 }
 
 export const HEADER_BYTES_MAX = 8 * 1024

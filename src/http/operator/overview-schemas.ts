@@ -32,7 +32,11 @@ const Node = Type.Object(
     address: Type.String({ description: 'Where this sidecar reaches it.' }),
     group: Type.Optional(Type.String()),
     state: Type.String({ description: 'voting, suspended, quarantined, unfit or down.' }),
-    reason: Type.Optional(Type.String()),
+    fault: Type.Optional(Type.String({ description: 'Its row in docs/operations/node-faults.md.' })),
+    reason: Type.Optional(
+      Type.String({ description: 'Why it has no vote; of one that votes, why it takes no writes.' }),
+    ),
+    remedy: Type.Optional(Type.String({ description: 'What ends that.' })),
     memory_share: Type.Optional(Type.Number({ description: 'Of its `maxmemory`.' })),
     started_at: Type.Optional(Type.String({ format: 'date-time' })),
     quarantine_remaining_ms: Type.Optional(Count),

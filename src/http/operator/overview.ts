@@ -7,21 +7,16 @@
 import type { ReadinessReason } from '../../core/health/readiness.ts'
 import type { Quantiles, TrafficView } from '../../core/health/traffic.ts'
 import { TRAFFIC_SECONDS } from '../../core/health/traffic.ts'
-import { type NodeSeenNow, type Trouble, wrongNow } from '../../core/health/wrong-now.ts'
+import { type Trouble, wrongNow } from '../../core/health/wrong-now.ts'
+import type { NodeStatus } from '../../core/node-status.ts'
 import type { SagaBacklog } from '../../core/saga-admin.ts'
-
-export type OverviewNode = Omit<NodeSeenNow, 'skewed'> & {
-  readonly startedWallMs?: number
-  /** Until then it has no vote, whatever it does. */
-  readonly quarantineRemainingMs?: number
-}
 
 export type OverviewFacts = {
   readonly ready: boolean
   readonly reasons: readonly string[]
   /** Why it is not ready, or would not be. */
   readonly failing: ReadonlyMap<ReadinessReason, string>
-  readonly nodes: readonly OverviewNode[]
+  readonly nodes: readonly NodeStatus[]
   readonly required: number
   readonly inFlight: number
   readonly sweeperElected: boolean | undefined
@@ -42,11 +37,7 @@ export type OverviewOptions = {
 }
 
 export function overviewOf(facts: OverviewFacts, { instance, runbookUrl }: OverviewOptions, wallMs: number) {
-  const { ready, reasons, required, traffic, sagas } = facts
-  const nodes = facts.nodes.map((node) => {
-    const clock = traffic.clocks.get(node.name)
-    return clock === undefined ? node : { ...node, clock, skewed: clock.skewed }
-  })
+  const { ready, reasons, nodes, required, traffic, sagas } = facts
   const groups = Object.entries(Object.groupBy(nodes, ({ group = '' }) => group))
   return {
     at: new Date(wallMs).toISOString(),
@@ -66,7 +57,7 @@ export function overviewOf(facts: OverviewFacts, { instance, runbookUrl }: Overv
       ...quantilesOf(traffic.requests),
     },
     claims: quantilesOf(traffic.claims),
-    wrong: troublesOf(facts, nodes).map(({ what, runbook }) => ({
+    wrong: troublesOf(facts).map(({ what, runbook }) => ({
       what,
       runbook: `${runbookUrl}#${runbook.toLowerCase()}`,
     })),
@@ -75,8 +66,8 @@ export function overviewOf(facts: OverviewFacts, { instance, runbookUrl }: Overv
   }
 }
 
-function troublesOf(facts: OverviewFacts, nodes: readonly NodeSeenNow[]): readonly Trouble[] {
-  const { required, failing, sweeperElected, orphansOpen, sagas, traffic } = facts
+function troublesOf(facts: OverviewFacts): readonly Trouble[] {
+  const { nodes, required, failing, sweeperElected, orphansOpen, sagas, traffic } = facts
   return wrongNow({
     nodes,
     required,
@@ -89,23 +80,21 @@ function troublesOf(facts: OverviewFacts, nodes: readonly NodeSeenNow[]): readon
   })
 }
 
-type SeenNode = OverviewNode & {
-  readonly clock?: { readonly offsetMs: number; readonly uncertaintyMs: number; readonly skewed: boolean }
-}
-
-function nodeOf({ name, address, group, state, reason, ...node }: SeenNode) {
-  const { memoryShare, startedWallMs, quarantineRemainingMs, clock } = node
+function nodeOf({ name, address, group, state, fault, reason, remedy, ...node }: NodeStatus) {
+  const { memoryShare, startedWallMs, quarantine, clock } = node
   return {
     name,
     address,
     ...(group === undefined ? {} : { group }),
     state,
+    ...(fault === undefined ? {} : { fault }),
     ...(reason === undefined ? {} : { reason }),
+    ...(remedy === undefined ? {} : { remedy }),
     ...(memoryShare === undefined ? {} : { memory_share: rounded(memoryShare) }),
     ...(startedWallMs === undefined ? {} : { started_at: new Date(startedWallMs).toISOString() }),
-    ...(quarantineRemainingMs === undefined
+    ...(quarantine?.remainingMs === undefined
       ? {}
-      : { quarantine_remaining_ms: Math.round(quarantineRemainingMs) }),
+      : { quarantine_remaining_ms: Math.round(quarantine.remainingMs) }),
     ...(clock === undefined
       ? {}
       : {

@@ -71,13 +71,9 @@ test('a claim without a round says nothing of the nodes', () => {
   expect(view().claims.count).toBe(1)
 })
 
-test('clocks and breakers are as they were said last', () => {
+test('breakers are as they were said last', () => {
   const { observe, view } = traffic()
-  const offset = { kind: 'clock_offset', node: 'node-0', uncertaintyMs: 1, changed: true } as const
-  observe({ ...offset, offsetMs: 90, skewed: true })
-  observe({ ...offset, offsetMs: 2, skewed: false })
   observe({ kind: 'quorum_breaker_changed', from: 'closed', to: 'open' })
-  expect(view().clocks.get('node-0')).toEqual({ offsetMs: 2, uncertaintyMs: 1, skewed: false })
   expect(view().openBreakers).toEqual([''])
   observe({ kind: 'quorum_breaker_changed', from: 'half_open', to: 'closed' })
   expect(view().openBreakers).toEqual([])

@@ -2,15 +2,16 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { type NodeSeenNow, type SeenNow, wrongNow } from '../../../src/core/health/wrong-now.ts'
+import { type SeenNow, wrongNow } from '../../../src/core/health/wrong-now.ts'
+import type { NodeStatus } from '../../../src/core/node-status.ts'
 
-const node = (at: number, of: Partial<NodeSeenNow> = {}): NodeSeenNow => ({
+const node = (at: number, of: Partial<NodeStatus> = {}): NodeStatus => ({
   name: `node-${at}`,
   address: `10.0.0.${at}:6379`,
   state: 'voting',
   ...of,
 })
-const nodes = (...differing: readonly Partial<NodeSeenNow>[]) =>
+const nodes = (...differing: readonly Partial<NodeStatus>[]) =>
   Array.from({ length: 5 }, (_, at) => node(at, differing[at]))
 
 const HEALTHY: SeenNow = {
@@ -23,7 +24,7 @@ const HEALTHY: SeenNow = {
   deadLetters: 0,
   sagas: { parked: 0, deadLetters: 0 },
 }
-const down = { state: 'down', reason: 'connection closed' }
+const down = { state: 'down', reason: 'connection closed' } as const
 
 const ROWS: readonly (readonly [string, Partial<SeenNow>, readonly string[]])[] = [
   ['all is well', {}, []],
@@ -78,7 +79,11 @@ const ROWS: readonly (readonly [string, Partial<SeenNow>, readonly string[]])[] 
   ],
   ['a node fills up', { nodes: nodes({ memoryShare: 0.81 }) }, ['FencepostRedisNodeMemoryHigh']],
   ['at four fifths it does not yet', { nodes: nodes({ memoryShare: 0.8 }) }, []],
-  ['a clock is off', { nodes: nodes({ skewed: true }) }, ['FencepostClockSkewHigh']],
+  [
+    'a clock is off',
+    { nodes: nodes({ clock: { offsetMs: 90, uncertaintyMs: 1, skewed: true } }) },
+    ['FencepostClockSkewHigh'],
+  ],
   ['claims are slow', { failing: new Map([['latency', 'claims are slow']]) }, ['FencepostReadinessGateMass']],
   [
     'claims are refused because of the clocks',
