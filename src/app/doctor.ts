@@ -1,7 +1,10 @@
-/** Reads what `fencepost doctor` judges: nodes, their addresses, certificates, the application, and the sidecar at its admin address. */
+/**
+ * Reads what `fencepost doctor` judges: nodes, their addresses, certificates, the application, and the sidecar at its admin address.
+ *
+ * Everything is dialled as the sidecar dials it: by the same connectors, with its deadlines, its TLS and its users.
+ */
 
-import { lookup } from 'node:dns/promises'
-import { connect, isIP, type NetConnectOpts } from 'node:net'
+import { isIP } from 'node:net'
 import { withoutBrackets } from '../config/addresses.ts'
 import { certificatesIn } from '../config/certificates.ts'
 import type { Config } from '../config/load.ts'
@@ -11,7 +14,9 @@ import type { ObservationsView } from '../core/health/observations.ts'
 import type { NodeStatus } from '../core/node-status.ts'
 import { policiesOf } from '../core/routes/route.ts'
 import { majorityOf } from '../core/units.ts'
+import { hostNames } from '../redis/host-names.ts'
 import { systemClock } from '../system/clock.ts'
+import { whyNoConnection } from '../upstream/connector.ts'
 import { openClusters } from './redis-groups.ts'
 
 const ADMIN_WITHIN_MS = 2_000
@@ -64,41 +69,18 @@ export async function installation(
 async function ipsOf(address: string): Promise<readonly string[]> {
   const host = withoutBrackets(address.slice(0, address.lastIndexOf(':')))
   if (isIP(host) !== 0) return [host]
-  const found = await lookup(host, { all: true }).catch(() => [])
-  return found.map((one) => one.address)
+  return new Promise((resolve) => {
+    hostNames.addressesOf(host, ({ addresses }) => resolve(addresses.map((one) => one.address)))
+  })
 }
 
 async function applicationOf(config: Config): Promise<Installation['application']> {
   const { upstream, proxyListen, upstreamConnectTimeoutMs } = config
   if (upstream === undefined || proxyListen.kind === 'off') return undefined
-  if (upstream.kind === 'unix')
-    return {
-      address: `unix:${upstream.path}`,
-      fault: await whyNoConnection(upstream, upstreamConnectTimeoutMs),
-    }
-  const { hostname, port, protocol } = new URL(upstream.origin)
-  const at = {
-    host: withoutBrackets(hostname),
-    port: Number(port) || (protocol === 'https:' ? 443 : 80),
-    autoSelectFamily: true,
+  return {
+    address: upstream.kind === 'unix' ? `unix:${upstream.path}` : upstream.origin,
+    fault: await whyNoConnection(upstream, upstreamConnectTimeoutMs),
   }
-  return { address: upstream.origin, fault: await whyNoConnection(at, upstreamConnectTimeoutMs) }
-}
-
-/** Why nothing takes connections there; undefined where something does. */
-function whyNoConnection(at: NetConnectOpts, withinMs: number): Promise<string | undefined> {
-  return new Promise((resolve) => {
-    const socket = connect({ ...at, signal: AbortSignal.timeout(withinMs) })
-    socket.once('connect', () => {
-      socket.destroy()
-      resolve(undefined)
-    })
-    socket.once('error', (error: NodeJS.ErrnoException) =>
-      resolve(
-        error.name === 'AbortError' ? `no answer within ${withinMs} ms` : (error.code ?? error.message),
-      ),
-    )
-  })
 }
 
 async function versionAt(admin: string): Promise<string | undefined> {

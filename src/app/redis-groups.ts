@@ -23,6 +23,7 @@ import { groupList } from '../core/nodes/members.ts'
 import { statusesOf } from '../core/nodes/shown-nodes.ts'
 import type { Leases } from '../core/ports.ts'
 import { answerMaxAgeMs } from '../core/quorum/answer-age.ts'
+import { pauseUnless } from '../core/retry.ts'
 import { policiesOf } from '../core/routes/route.ts'
 import { majorityOf } from '../core/units.ts'
 import { createRedisAuditLog } from '../redis/audit-log.ts'
@@ -63,8 +64,6 @@ export type RedisPorts = NodeSecrets & {
   readonly events: Events
   /** Change nothing on the nodes. */
   readonly watchOnly?: boolean
-  /** Default: as configured, which suits a process that dials again. */
-  readonly connectTimeoutMs?: number
 }
 
 export type NamedNodes = Pick<Config, 'redisNodes' | 'redisNodeNames'>
@@ -165,10 +164,10 @@ export type OpenCluster = {
 }
 
 /**
- * A command dials each node once and then says how it is. It has just started, so on a busy machine it may get no turn for longer than
- * a sidecar allows a node, and would find every node down by its own stall.
+ * A command dials as a sidecar does, and says then how each node is. It has just started, so on a busy machine it may get no turn for longer
+ * than a dial takes, and would find every node down by its own stall: where a dial ended by its deadline it is repeated for so long.
  */
-const COMMAND_CONNECT_MS = 5_000
+const COMMAND_REDIALS_MS = 5_000
 
 /** All groups, for the commands. */
 export type OpenClusters = AsyncDisposable & {
@@ -195,7 +194,6 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
   if (config.redisNodes.kind === 'embedded') return undefined
   const [clock, random] = [systemClock, systemRandom]
   const given = config.redisNodes.groups
-  const connectTimeoutMs = Math.max(config.redisConnectTimeoutMs, COMMAND_CONNECT_MS)
   // A command ends before its files change.
   const [tls, password] = [nodeTlsOf(config), config.redisPassword?.content]
   const opened = openRedisGroups(config, given, {
@@ -203,7 +201,6 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
     random,
     events,
     watchOnly,
-    connectTimeoutMs,
     nodeTls: tls && (() => tls),
     nodePassword: password === undefined ? undefined : () => password,
   })
@@ -246,7 +243,11 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
     }),
     terms: decisionTermsOf(config),
     clock,
-    connect: () => connectAll(watching),
+    connect: async () => {
+      const refused = await connectAll(watching)
+      await Promise.all(opened.map(({ nodes }) => redialled(nodes, clock)))
+      return refused
+    },
     changeGroups: (to, confirmation, by) => {
       // Here even the only group has a name.
       const groups = opened.map((group, at) => ({ ...group, name: given[at]?.name ?? group.name }))
@@ -258,20 +259,28 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
   }
 }
 
+async function redialled(nodes: RedisNodes, clock: Clock): Promise<void> {
+  const late = nodes.members.filter(
+    ({ state }) => state.kind === 'down' && /ETIMEDOUT|_CONNECT_TIMEOUT/.test(state.reason),
+  )
+  await Promise.all(
+    late.map(async (member) => {
+      const ready = new Promise<void>((resolve) => {
+        member.client.once('ready', () => resolve())
+      })
+      await pauseUnless([ready], COMMAND_REDIALS_MS, clock)
+      await nodes.inspect(member)
+    }),
+  )
+}
+
 function redisNodesOf(
   config: Config,
   addresses: readonly RedisAddress[],
   names: readonly string[],
   group: string,
   mayFound: () => boolean,
-  {
-    clock,
-    random,
-    events,
-    watchOnly = false,
-    connectTimeoutMs = config.redisConnectTimeoutMs,
-    ...secrets
-  }: RedisPorts,
+  { clock, random, events, watchOnly = false, ...secrets }: RedisPorts,
 ): RedisNodes {
   return new RedisNodes({
     addresses: addresses.map((node) => dialled(node, config, secrets)),
@@ -279,7 +288,7 @@ function redisNodesOf(
     group,
     mayFound,
     deadlineMs: config.nodeDeadlineMs,
-    connectTimeoutMs,
+    connectTimeoutMs: config.redisConnectTimeoutMs,
     foundingWindowMs: foundingWindowMs(config.redisConnectTimeoutMs),
     outcomeBytesMax: largestOutcomeBytes(config),
     maxTokenAheadMs: config.tokenAheadMs,

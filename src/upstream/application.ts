@@ -6,7 +6,7 @@
  */
 
 import type { Readable } from 'node:stream'
-import { buildConnector, Pool } from 'undici'
+import { Pool } from 'undici'
 import { BodyParts } from '../core/body-parts.ts'
 import type { Clock } from '../core/clock.ts'
 import { linesOf } from '../core/formats/header-lines.ts'
@@ -14,16 +14,13 @@ import type { HeaderLine, HeaderList } from '../core/header-list.ts'
 import type { ForwardResult, PassedBody } from '../core/ports.ts'
 import { takeSoundAnswers } from './answer-parser.ts'
 import { Connection } from './connection.ts'
+import { type ApplicationAddress, connectorTo } from './connector.ts'
 import { readPastFailedWrites } from './early-answer.ts'
 import { type ApplicationRequest, exchange, type Reply } from './exchange.ts'
 import { AnswerLate, type Failure, failureOf } from './failure.ts'
 import { ownConnections } from './own-connections.ts'
 import { type Dispatching, shareConnections } from './shares.ts'
 import { type Tunnel, tunnel } from './tunnel.ts'
-
-export type ApplicationAddress =
-  | { readonly kind: 'http'; readonly origin: string }
-  | { readonly kind: 'unix'; readonly path: string }
 
 export type ApplicationOptions = {
   readonly address: ApplicationAddress
@@ -123,12 +120,7 @@ function openPool(
   origin: string,
   connections: number,
 ): Pool {
-  const connect = buildConnector({
-    timeout: connectTimeoutMs,
-    allowH2: false,
-    autoSelectFamily: true,
-    ...(address.kind === 'unix' ? { socketPath: address.path } : {}),
-  })
+  const connect = connectorTo(address, connectTimeoutMs)
   const pool = new Pool(origin, {
     connections,
     factory: (url, connecting) => new Connection(url, connecting),

@@ -1,12 +1,19 @@
 /** `fencepost doctor` on real nodes. Its judgements are in test/core/health/checkup.test.ts. */
+import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { createServer as createTlsServer } from 'node:tls'
+import '../support/host-names.mjs'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { doctor } from '../../src/cli/doctor.ts'
+import { startFaultLink } from '../faults/fault-proxy.ts'
 import { startApplication } from '../support/application.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
+import { makeAuthority } from '../support/certificates.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, startSidecar } from '../support/sidecar.ts'
+import { swallow } from '../support/swallowing-address.ts'
+import { startTlsNodes } from '../support/tls-nodes.ts'
 
 let servers: RedisServers
 beforeAll(async () => {
@@ -21,7 +28,8 @@ async function run(...args: string[]) {
 async function runWith(env: Readonly<Record<string, string>>, ...args: string[]) {
   const { io, stdout, stderr } = bufferedIo({ FENCEPOST_REDIS_NODES: servers.nodesSetting, ...env })
   // No sidecar is there: port 9 refuses.
-  const exitCode = await doctor(['--admin', 'http://127.0.0.1:9', ...args], io)
+  const readFile = (path: string) => readFileSync(path, 'utf8')
+  const exitCode = await doctor(['--admin', 'http://127.0.0.1:9', ...args], { ...io, readFile })
   return { exitCode, stdout: stdout(), stderr: stderr() }
 }
 
@@ -97,6 +105,50 @@ test('of the application it says whether it takes connections; without a proxy t
     ),
   ])
   expect(await about({ FENCEPOST_PROXY_LISTEN: 'off' })).toEqual([0, undefined])
+})
+
+// Bug: it dialled otherwise than the sidecar: 5 s in place of 90 ms, one address after another, and the application without TLS.
+test('nodes and application are dialled as the sidecar dials them', async () => {
+  using authority = makeAuthority()
+  const certificate = authority.sign('node')
+  await using nodes = await startTlsNodes(authority, { certificate, config: ['tls-auth-clients no'] })
+  const ports = nodes.setting.split(',').map((url) => Number(new URL(url).port))
+  const links = await Promise.all(ports.map((port) => startFaultLink(port)))
+  onTestFinished(async () => void (await Promise.all(links.map((link) => link[Symbol.asyncDispose]()))))
+  const application = createTlsServer({ cert: certificate.cert(), key: certificate.key() })
+  onTestFinished(() => void application.close())
+  await new Promise<void>((resolve) => application.listen(0, '127.0.0.1', resolve))
+  const upstream = `https://127.0.0.1:${(application.address() as AddressInfo).port}`
+  const look = async () =>
+    await runWith({
+      FENCEPOST_REDIS_NODES: links.map(({ port }) => `rediss://127.0.0.1:${port}`).join(),
+      FENCEPOST_REDIS_NODE_NAMES: nodes.servers.names.join(),
+      FENCEPOST_REDIS_CA_FILE: authority.caFile,
+      FENCEPOST_REDIS_CONNECT_TIMEOUT: '500ms',
+      FENCEPOST_UPSTREAM: upstream,
+    })
+  const well = await look()
+  expect(well.stdout).toMatch(/^ok {7}quorum/m)
+  expect(well.stdout).toMatch(
+    /^warning {2}application .* takes no connection from here \(\w*(CERT|SIGNATURE)\w*\)/m,
+  )
+  // A handshake takes longer than a sidecar waits for it.
+  for (const link of links) link.set({ latencyMs: 400 })
+  const slow = await look()
+  expect(slow.exitCode).toBe(69)
+  expect(slow.stdout).toMatch(/^failed {3}node .* is down.*FENCEPOST_REDIS_CONNECT_TIMEOUT/m)
+})
+
+test('a name whose IPv6 address swallows packets is a node that votes', async () => {
+  const ports = servers.urls.map((url) => Number(new URL(url).port))
+  await using _broken = await swallow('::1', ports)
+  process.env.FENCEPOST_TEST_HOST_NAMES = JSON.stringify({ 'node.test': ['::1', '127.0.0.1'] })
+  const { stdout } = await runWith({
+    FENCEPOST_REDIS_NODES: ports.map((port) => `redis://node.test:${port}`).join(),
+    FENCEPOST_REDIS_NODE_NAMES: servers.names.join(),
+    FENCEPOST_PROXY_LISTEN: 'off',
+  })
+  expect(stdout).toMatch(/^ok {7}quorum {11}3 of 3 nodes vote/m)
 })
 
 test('--json has the same findings, and a lost majority ends with 69', async () => {
