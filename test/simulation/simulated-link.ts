@@ -4,6 +4,7 @@
  * Owns what a connection is here: it breaks where the run of the node's process ends, and is made again by dialling.
  */
 
+import { troubleOf } from '../../src/core/node-faults.ts'
 import type { EnrolmentNode } from '../../src/core/nodes/enrolment-node.ts'
 import type { Cluster } from '../../src/core/nodes/enrolment-rules.ts'
 import type { NodeFacts } from '../../src/core/nodes/fitness.ts'
@@ -121,7 +122,7 @@ export class SimulatedLink implements NodeLink {
   #lost(): void {
     if (this.#run === undefined || this.#closed) return
     this.#run = undefined
-    this.#told?.down('the connection was lost', false)
+    this.#told?.down(troubleOf('lost'), false)
     this.#dialLater()
   }
 
