@@ -12,6 +12,7 @@ import { auditLogOverGroups } from '../core/coordination/group-audit-log.ts'
 import type { DecisionTerms } from '../core/coordination/settle-orphan.ts'
 import type { Events } from '../core/events.ts'
 import type { NodeDetails } from '../core/health/installation.ts'
+import type { NodeFault } from '../core/node-faults.ts'
 import type { ClockOffset, NodeStatus } from '../core/node-status.ts'
 import { type ClockSample, judgeOffset, offsetOf } from '../core/nodes/clock-samples.ts'
 import type { Cluster } from '../core/nodes/enrolment-rules.ts'
@@ -169,6 +170,9 @@ export type OpenCluster = {
  */
 const COMMAND_REDIALS_MS = 5_000
 
+/** Of a dial that its deadline ended. */
+const LATE: readonly NodeFault[] = ['no_connection', 'tls_unfinished']
+
 /** All groups, for the commands. */
 export type OpenClusters = AsyncDisposable & {
   readonly groups: readonly OpenCluster[]
@@ -260,9 +264,7 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
 }
 
 async function redialled(nodes: RedisNodes, clock: Clock): Promise<void> {
-  const late = nodes.members.filter(
-    ({ state }) => state.kind === 'down' && /ETIMEDOUT|_CONNECT_TIMEOUT/.test(state.reason),
-  )
+  const late = nodes.members.filter(({ state }) => state.kind === 'down' && LATE.includes(state.fault))
   await Promise.all(
     late.map(async (member) => {
       const ready = new Promise<void>((resolve) => {

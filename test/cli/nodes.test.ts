@@ -1,4 +1,5 @@
 import { Socket } from 'node:net'
+import '../support/host-names.mjs'
 import { isDeepStrictEqual } from 'node:util'
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test, vi } from 'vitest'
@@ -9,6 +10,7 @@ import { bufferedIo } from '../support/buffered-io.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+import { swallow } from '../support/swallowing-address.ts'
 
 async function start(count: number): Promise<{ servers: RedisServers; sidecar: Sidecar }> {
   const servers = await startRedisServers(count)
@@ -91,28 +93,59 @@ test('status says of a node that stands still that it takes connections and answ
   )
 })
 
-test('a stall of the command itself makes no node look down', async () => {
-  const { servers } = await start(3)
-  const { io, stdout } = bufferedIo({
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_PROXY_LISTEN: 'off',
-  })
-  const wait = Socket.prototype.setTimeout
-  let dialled = 0
-  const dialling = vi.spyOn(Socket.prototype, 'setTimeout').mockImplementation(function (
+/** @param onDial told how many connections to nodes were begun */
+function dials(onDial: (count: number) => void): () => number {
+  const connect = Socket.prototype.connect as (...given: unknown[]) => Socket
+  let count = 0
+  const dialling = vi.spyOn(Socket.prototype, 'connect').mockImplementation(function (
     this: Socket,
-    ...given
+    ...given: unknown[]
   ) {
-    const socket = wait.apply(this, given)
-    dialled += 1
-    // Longer than connecting may take (90 ms): a busy machine gives a process that has just started no turn for as long.
-    if (dialled === 3) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500)
+    const socket = connect.apply(this, given)
+    count += 1
+    onDial(count)
     return socket
   })
   onTestFinished(() => dialling.mockRestore())
+  return () => count
+}
+
+/** As a sidecar dials by default: within 90 ms. */
+async function statusAtDefaults(nodesSetting: string, names: readonly string[]): Promise<string> {
+  const { io, stdout } = bufferedIo({
+    FENCEPOST_REDIS_NODES: nodesSetting,
+    FENCEPOST_REDIS_NODE_NAMES: names.join(),
+    FENCEPOST_PROXY_LISTEN: 'off',
+  })
   await nodes(['status'], io)
-  expect(dialled).toBeGreaterThanOrEqual(3)
-  expect(stdout()).toContain('3 of 3 nodes vote')
+  return stdout()
+}
+
+test('a stall of the command itself ends no dial', async () => {
+  const { servers } = await start(3)
+  const dialled = dials((count) => {
+    // Longer than a dial may take: a busy machine gives a process that has just started no turn for as long.
+    if (count === 3) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500)
+  })
+  expect(await statusAtDefaults(servers.nodesSetting, servers.names)).toContain('3 of 3 nodes vote')
+  expect(dialled()).toBe(3)
+})
+
+test('a dial that its deadline ended is repeated before a node is called down', async () => {
+  const { servers } = await start(3)
+  const [first, second, third = ''] = servers.urls
+  const { port } = new URL(third)
+  await using _broken = await swallow('127.0.0.2', [Number(port)])
+  const leadsTo = (address: string) => {
+    process.env.FENCEPOST_TEST_HOST_NAMES = JSON.stringify({ 'node.test': [address] })
+  }
+  leadsTo('127.0.0.2')
+  const dialled = dials((count) => {
+    if (count === 3) leadsTo('127.0.0.1')
+  })
+  const status = await statusAtDefaults(`${first},${second},redis://node.test:${port}`, servers.names)
+  expect(status).toContain('3 of 3 nodes vote')
+  expect(dialled()).toBeGreaterThan(3)
 })
 
 test('status exits with 69 while no majority votes', async () => {
