@@ -80,12 +80,17 @@ function attemptOf(column: string): string {
   return attempt[head.findIndex((cell) => cell.split(', ').includes(column))] ?? ''
 }
 
+const RETENTION_MS = 60_000
+
 /** By the page's table of bytes. */
 function outcomeBytes(head: Readonly<Record<string, unknown>>, body: Buffer = Buffer.alloc(0)): Buffer {
   const text = Buffer.from(JSON.stringify(head))
   const length = Buffer.alloc(4)
   length.writeUInt32BE(text.length)
-  const rest = Buffer.concat([length, text, body])
+  const end = Buffer.alloc(6 + 4)
+  end.writeUIntBE(Date.now() + RETENTION_MS, 0, 6)
+  end.writeUInt32BE(RETENTION_MS / 100 + 2_000, 6)
+  const rest = Buffer.concat([end, length, text, body])
   return Buffer.concat([Buffer.from([1]), createHash('sha256').update(rest).digest(), rest])
 }
 
@@ -124,7 +129,7 @@ async function startWorld() {
     attempt: attemptOf('claim'),
     fingerprint,
     'lease in ms': '30000',
-    'lifetime of the key in ms': '60000',
+    'lifetime of the key in ms': String(RETENTION_MS),
   }
   const send = async (node: Redis, of: Buffer) => {
     const epoch = (await node.get('dedup::epoch')) ?? ''
