@@ -101,7 +101,9 @@ describe.each([['with a key ring'], ['without one']])('%s', (how) => {
       withinMs: 20_000,
     })
     expect(application.of(`over-${slug}`).length).toBe(1)
-    const named = log.matchAll(/"event":"outcome_damaged".*"node":"([^"]*)".*it shows an outcome that was over/g)
+    const named = log.matchAll(
+      /"event":"outcome_damaged".*"node":"([^"]*)".*it shows an outcome that was over/g,
+    )
     expect(new Set([...named].map(([, node]) => node)).size).toBe(3)
     for (const client of clients.slice(1)) await client.del(name)
     expect((await post('/brief', `over-${slug}`)).headers.get('Idempotency-Status')).toBe('created')
