@@ -114,7 +114,7 @@ export class RedisEnrolmentNode implements MemberActs {
     const sample = { nodeMs: reply.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
     // A clock that has jumped may have expired what it would show, and the epoch stays until a sidecar sees that.
     const voting = counts(sample, sentWallMs) && reply.enrolled
-    return { voting, snapshots: decodeSnapshots(reply) }
+    return { voting, nodeMs: reply.nodeMs, snapshots: decodeSnapshots(reply) }
   }
 
   async adopt(nonce: string, adoptions: readonly Adoption[]): Promise<void> {

@@ -2,8 +2,10 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { CatchUpCounter } from '../../src/core/nodes/catch-up.ts'
+import { parseKeyRing, seal } from '../../src/core/nodes/key-ring.ts'
 import { adoptRecord, mergeSnapshots, type RecordSnapshot } from '../../src/core/record/record-merge.ts'
 import { whatStands } from '../../src/core/record/record-rules.ts'
+import { encodeOutcome, endOf } from '../../src/core/record/stored-outcome.ts'
 import { RedisEnrolmentNode } from '../../src/redis/enrolment.ts'
 import { loadBatchScript } from '../../src/redis/scripts.ts'
 import { packRecord } from '../../src/redis/wire.ts'
@@ -14,11 +16,10 @@ import { openRedisNode, TEST_EPOCH } from '../support/redis-node.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { seedOfRun } from '../support/seeded-random.ts'
 
-test('a Redis node that gets a copy holds the record that the rules say', { timeout: 60_000 }, async () => {
-  await using servers = await startRedisServers(1)
-  await using opened = await openRedisNode({ url: servers.at(0).url })
-  const { client } = opened
-  const node = new RedisEnrolmentNode({
+type Opened = Awaited<ReturnType<typeof openRedisNode>>
+
+async function enrolmentNode({ client }: Opened): Promise<RedisEnrolmentNode> {
+  return new RedisEnrolmentNode({
     counts: () => true,
     name: 'redis-0',
     client,
@@ -30,6 +31,46 @@ test('a Redis node that gets a copy holds the record that the rules say', { time
     told: new CatchUpCounter(),
     sameConnection: () => true,
   })
+}
+
+test('a Redis node shows beside a header when the outcome ends, and no more of it', async () => {
+  await using servers = await startRedisServers(1)
+  await using opened = await openRedisNode({ url: servers.at(0).url })
+  const node = await enrolmentNode(opened)
+  const end = { atMs: Date.now() + 60_000, toleratedMs: 700 }
+  const secret = 'card '.repeat(100)
+  const plain = encodeOutcome({ kind: 'result', result: secret, completedAtWallMs: 0 }, 7, end)
+  const name = 'n'.repeat(32)
+  const parsed = parseKeyRing(`${name} ${Buffer.alloc(32, 1).toString('base64')}`)
+  if (parsed.kind === 'refused') throw new Error(parsed.reason)
+  const key = 'dedup:t:e:v:ends'
+  for (const outcome of [plain, seal(parsed.ring, { key, acceptedToken: 7 }, plain)]) {
+    const record = {
+      state: 'completed',
+      fence: 7,
+      owner: 'a'.repeat(32),
+      acceptedToken: 7,
+      attempt: 1,
+      fingerprint: 'f'.repeat(64),
+      claimedAtNodeMs: 0,
+      outcome,
+    } as const
+    await opened.client.set(key, packRecord(record), 'PX', 60_000)
+    const { nodeMs, snapshots } = await node.inspect([key], false)
+    const [shown] = snapshots
+    if (shown === undefined || shown === 'damaged' || shown.record.state !== 'completed')
+      throw new Error('the outcome is not shown')
+    expect(endOf(shown.record.outcome)).toEqual(end)
+    expect(shown.record.outcome.length).toBeLessThan(outcome.length)
+    expect(Math.abs(nodeMs - Date.now())).toBeLessThan(30_000)
+  }
+})
+
+test('a Redis node that gets a copy holds the record that the rules say', { timeout: 60_000 }, async () => {
+  await using servers = await startRedisServers(1)
+  await using opened = await openRedisNode({ url: servers.at(0).url })
+  const { client } = opened
+  const node = await enrolmentNode(opened)
   const nonce = systemRandom.hex(16)
   await node.begin(nonce, 'forgot')
   const nowMs = Date.now()

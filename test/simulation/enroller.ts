@@ -26,6 +26,7 @@ import {
 import type { WatchedNodes } from '../../src/core/nodes/node-clocks.ts'
 import type { RecordSnapshot } from '../../src/core/record/record-merge.ts'
 import { adoptRecord } from '../../src/core/record/record-merge.ts'
+import { SHOWN_BYTES } from '../../src/core/record/stored-outcome.ts'
 import { pause } from '../../src/core/retry.ts'
 import { majorityOf } from '../../src/core/units.ts'
 import type { Dice } from './dice.ts'
@@ -295,7 +296,7 @@ export class SimulatedEnrolmentNode implements EnrolmentNode {
       snapshots: keys.map((key) => snapshotOf(this.#node, key, whole)),
     }))
     const sample = { nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
-    return { voting: this.#ports.counts(this.#node.index, sample, sentWallMs) && voting, snapshots }
+    return { voting: this.#ports.counts(this.#node.index, sample, sentWallMs) && voting, nodeMs, snapshots }
   }
 
   async adopt(nonce: string, adoptions: readonly Adoption[]): Promise<void> {
@@ -381,7 +382,10 @@ function snapshotOf(node: SimulatedNode, key: string, whole: boolean): RecordSna
   const kept = node.kept(key)
   if (kept === undefined) return undefined
   const { record, ttlMs } = kept
-  const header = record.state === 'completed' && !whole ? { ...record, outcome: Buffer.alloc(0) } : record
+  const header =
+    record.state === 'completed' && !whole
+      ? { ...record, outcome: record.outcome.subarray(0, SHOWN_BYTES) }
+      : record
   return { record: header, ttlMs, nodeMs: Math.floor(node.nodeMs) }
 }
 

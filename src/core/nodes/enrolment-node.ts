@@ -7,6 +7,8 @@ import type { Cluster, CopyProgress, Origin } from './enrolment-rules.ts'
 export type Inspection = {
   /** It was enrolled when it answered: a record that it does not show it never knew. */
   readonly voting: boolean
+  /** Its clock at that moment. */
+  readonly nodeMs: number
   /** One entry per key, in order; undefined: it has none. `damaged` where it can't be read. */
   readonly snapshots: readonly (SizedSnapshot | 'damaged' | undefined)[]
 }
@@ -29,7 +31,7 @@ export interface EnrolmentNode {
   enrol(nonce: string, cluster: Cluster): Promise<boolean>
   /** Some of its keys, and the next cursor; `FIRST_CURSOR` at the end. A key that stays is returned at least once. */
   keys(cursor: string): Promise<{ readonly keys: readonly string[]; readonly cursor: string }>
-  /** @param whole with outcomes; else records show an empty one */
+  /** @param whole with outcomes; else a record shows the first bytes of its own, which say when it ends */
   inspect(keys: readonly string[], whole: boolean): Promise<Inspection>
   /** Writes records to it, all or none: rejects, and changes nothing, where the nonce is outdated (`mayBeTold`). */
   adopt(nonce: string, adoptions: readonly Adoption[]): Promise<void>

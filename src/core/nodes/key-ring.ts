@@ -5,20 +5,21 @@
  * believed. Only a ring that says so (a line `plain`) reads outcomes from before there was one. Where that line is the first, it writes
  * them so, too: sidecars that do not have the file yet can read nothing else.
  *
- * AES-256-GCM with the record key and the ballot at which it was accepted as associated data, so that an outcome can be
- * moved neither to another record nor above a later outcome of its own. The nonce follows from key, record, ballot and
+ * AES-256-GCM with the record key, the ballot at which it was accepted and its end as associated data, so that an outcome
+ * can be moved neither to another record nor above a later outcome of its own, and whoever copies it without a key can
+ * read when it ends. The nonce follows from key, record, ballot and
  * content: the same outcome encrypted twice is the same bytes (by which a node recognises a repeated completion), and two
  * different ones never share a nonce.
  *
- * Encrypted: version 2 (1 byte; `stored-outcome.ts` begins with 1), length of the key's name (1), the name, nonce (12),
- * tag (16), ciphertext.
+ * Encrypted: version 2 (1 byte; `stored-outcome.ts` begins with 1), length of the key's name (1), the name, the end (10,
+ * as in `stored-outcome.ts`), nonce (12), tag (16), ciphertext.
  *
  * Source: NIST SP 800-38D, section 8.2 (what a repeated nonce costs); RFC 5297 for the idea of a synthetic one.
  */
 
 import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto'
 import { frame } from '../formats/framing.ts'
-import { KEY_NAME } from '../record/stored-outcome.ts'
+import { END_BYTES, endBytesOf, KEY_NAME } from '../record/stored-outcome.ts'
 import { formatToken, type Token } from '../record/token.ts'
 
 export type RingKey = {
@@ -85,7 +86,8 @@ export function seal({ keys }: KeyRing, place: OutcomePlace, plain: Buffer): Buf
   const [first] = keys
   if (first === undefined) throw new RangeError('a key ring has at least one key')
   const { name, key, nonceKey } = first
-  const bound = boundTo(place)
+  const end = endBytesOf(plain) ?? Buffer.alloc(END_BYTES, 0xff)
+  const bound = boundTo(place, end)
   const nonce = createHmac('sha256', nonceKey)
     .update(frame([bound, plain]))
     .digest()
@@ -94,11 +96,11 @@ export function seal({ keys }: KeyRing, place: OutcomePlace, plain: Buffer): Buf
   cipher.setAAD(bound)
   const ciphertext = Buffer.concat([cipher.update(plain), cipher.final()])
   const head = Buffer.from([VERSION, name.length])
-  return Buffer.concat([head, Buffer.from(name), nonce, cipher.getAuthTag(), ciphertext])
+  return Buffer.concat([head, Buffer.from(name), end, nonce, cipher.getAuthTag(), ciphertext])
 }
 
-function boundTo({ key, acceptedToken }: OutcomePlace): Buffer {
-  return frame([Buffer.from(key), Buffer.from(formatToken(acceptedToken))])
+function boundTo({ key, acceptedToken }: OutcomePlace, end: Buffer): Buffer {
+  return frame([Buffer.from(key), Buffer.from(formatToken(acceptedToken)), end])
 }
 
 export type Opened =
@@ -111,16 +113,17 @@ export type Opened =
 export function open({ keys }: KeyRing, place: OutcomePlace, bytes: Buffer): Opened {
   if (bytes[0] !== VERSION) return { kind: 'plain' }
   const nameEnd = 2 + (bytes[1] ?? 0)
-  const tagAt = nameEnd + NONCE_BYTES
+  const nonceAt = nameEnd + END_BYTES
+  const tagAt = nonceAt + NONCE_BYTES
   const ciphertextAt = tagAt + TAG_BYTES
   if (bytes.length < ciphertextAt) return { kind: 'refused', why: 'altered' }
   const name = bytes.toString('latin1', 2, nameEnd)
   const found = keys.find((one) => one.name === name)
   if (found === undefined) return { kind: 'refused', why: 'unknown_key' }
-  const decipher = createDecipheriv('aes-256-gcm', found.key, bytes.subarray(nameEnd, tagAt), {
+  const decipher = createDecipheriv('aes-256-gcm', found.key, bytes.subarray(nonceAt, tagAt), {
     authTagLength: TAG_BYTES,
   })
-  decipher.setAAD(boundTo(place))
+  decipher.setAAD(boundTo(place, bytes.subarray(nameEnd, nonceAt)))
   decipher.setAuthTag(bytes.subarray(tagAt, ciphertextAt))
   try {
     return {

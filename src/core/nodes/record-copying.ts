@@ -13,6 +13,7 @@ import {
   mergeSnapshots,
   onNoClock,
   type RecordSnapshot,
+  untilItsEnd,
 } from '../record/record-merge.ts'
 import type { Adoption, EnrolmentNode, Inspection, Peer } from './enrolment-node.ts'
 import {
@@ -159,9 +160,14 @@ async function copyKeys(
   return copied
 }
 
-type Heard = { readonly node: Source['node']; readonly snapshots: Inspection['snapshots'] }
+type Heard = {
+  readonly node: Source['node']
+  /** The earliest clock of all that were heard. */
+  readonly nowMs: number
+  readonly snapshots: Inspection['snapshots']
+}
 
-/** The headers of `keys` on so many voting nodes, the source included. */
+/** The headers of `keys` on so many voting nodes, the source included. None shows an outcome past its end. */
 async function hear(
   keys: readonly string[],
   source: Source,
@@ -170,12 +176,12 @@ async function hear(
   lossDeclared: boolean,
 ): Promise<readonly Heard[]> {
   const answers = await Promise.allSettled(witnesses.map(({ node }) => node.inspect(keys, false)))
-  const heard = answers.flatMap((answer, index): Heard[] => {
+  const heard = answers.flatMap((answer, index) => {
     const witness = witnesses[index]
     if (answer.status === 'rejected' || witness === undefined) return []
     // A voter that turns out to have forgotten would look like one that never knew.
     if (!answer.value.voting && !lossDeclared) return []
-    return [{ node: witness.node, snapshots: answer.value.snapshots }]
+    return [{ node: witness.node, ...answer.value }]
   })
   if (!heard.some(({ node }) => node === source.node))
     throw new Error(`${source.node.name} stopped voting while its records were copied`)
@@ -184,7 +190,14 @@ async function hear(
     const why = silent === undefined ? '' : `: ${String(silent.reason)}`
     throw new Error(`${heard.length} nodes showed their records, ${atLeast} are needed${why}`)
   }
-  return heard
+  const nowMs = Math.min(...heard.map(({ nodeMs }) => nodeMs))
+  return heard.map(({ node, snapshots }) => ({
+    node,
+    nowMs,
+    snapshots: snapshots.map((seen) =>
+      seen === undefined || seen === 'damaged' ? seen : untilItsEnd(seen, nowMs),
+    ),
+  }))
 }
 
 type Update = Adoption & { readonly index: number }
@@ -217,12 +230,12 @@ async function loadOutcomes(
     true,
   )
   return wanted.flatMap(({ key, index }, at): Adoption[] => {
-    const whole = snapshots[at]
+    const whole = intact(snapshots[at]).map((seen) => untilItsEnd(seen, holder.nowMs))
     const others = heard.flatMap((one) => (one === holder ? [] : intact(one.snapshots[index])))
     // First, because of several snapshots of one outcome the first wins, and the others are headers without it.
-    const merged = mergeSnapshots([...intact(whole), ...others], required)
+    const merged = mergeSnapshots([...whole, ...others], required)
     // Gone or overtaken between the two reads: go through this page again.
-    if (merged?.record.state === 'completed' && outcomeIn(merged) !== outcomeIn(whole))
+    if (merged?.record.state === 'completed' && outcomeIn(merged) !== outcomeIn(whole[0]))
       throw new Error('an outcome was replaced while it was copied')
     return merged === undefined ? [] : [{ key, merged }]
   })
@@ -270,7 +283,7 @@ function accepted(seen: { readonly record: NodeRecord } | 'damaged' | undefined)
     : undefined
 }
 
-/** The very bytes: a header has an empty outcome, which must not be copied. */
+/** The very bytes: a header has only the first of them, which must not be copied. */
 function outcomeIn(seen: { readonly record: NodeRecord } | 'damaged' | undefined): Buffer | undefined {
   return seen !== undefined && seen !== 'damaged' && seen.record.state === 'completed'
     ? seen.record.outcome

@@ -112,9 +112,10 @@ function waiting(node: Source['node'], slackMs: number): Source['node'] {
     name: node.name,
     keys: (cursor) => node.keys(cursor),
     inspect: async (keys, whole) => {
-      const { snapshots } = await node.inspect(keys, whole)
+      const { nodeMs, snapshots } = await node.inspect(keys, whole)
       return {
         voting: true,
+        nodeMs: nodeMs - slackMs,
         snapshots: snapshots.map((seen) =>
           seen === undefined || seen === 'damaged' ? seen : { ...seen, ...later(seen) },
         ),

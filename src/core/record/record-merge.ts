@@ -19,6 +19,7 @@
  */
 
 import { ATTEMPT_MAX, NO_OWNER, type NodeRecord } from './record.ts'
+import { endOf } from './stored-outcome.ts'
 import type { Token } from './token.ts'
 
 type Completed = Extract<NodeRecord, { state: 'completed' }>
@@ -66,6 +67,24 @@ export function onNoClock({ record, nodeMs, ttlMs }: RecordSnapshot): RemainingR
     case 'released':
       return record
   }
+}
+
+/**
+ * The record as far as its outcome says that it lasts, which no lifetime of a key prolongs: past its end it stands for its
+ * promise alone.
+ *
+ * @param nowMs the earliest of the nodes' clocks: one that is wrong ends no outcome of the others
+ */
+export function untilItsEnd<S extends RecordSnapshot>(seen: S, nowMs: number): S {
+  const { record, nodeMs, ttlMs } = seen
+  const end = record.state === 'completed' ? endOf(record.outcome) : undefined
+  if (record.state !== 'completed' || end === undefined) return seen
+  const leftMs = end.atMs + end.toleratedMs - nowMs
+  if (leftMs <= 0) return { ...seen, record: { state: 'released', fence: record.fence } }
+  const overAtNodeMs = Math.ceil(nodeMs + leftMs)
+  return overAtNodeMs < (record.overAtNodeMs ?? nodeMs + ttlMs)
+    ? { ...seen, record: { ...record, overAtNodeMs } }
+    : seen
 }
 
 /** An outcome that lasts as long as its record needs no time of its own. */

@@ -62,7 +62,7 @@ const ALTERED_VERSION = 254
 const DIGEST_OFFSET = 1
 const END_OFFSET = DIGEST_OFFSET + 32
 /** Milliseconds since 1970 (6 bytes), and those tolerated (4). */
-const END_BYTES = 6 + 4
+export const END_BYTES = 6 + 4
 const HEAD_LENGTH_OFFSET = END_OFFSET + END_BYTES
 const HEAD_OFFSET = HEAD_LENGTH_OFFSET + 4
 
@@ -87,11 +87,20 @@ export function encodeOutcome(outcome: StoredOutcome, token: Token | undefined, 
   return bytes
 }
 
-/** When an outcome ends that is not encrypted; undefined where the bytes are none, which {@link decodeOutcome} explains. */
+/** Of an outcome its first bytes, in which its end stands, encrypted or not. */
+export const SHOWN_BYTES = 64
+
+/** When it ends: its {@link SHOWN_BYTES} are enough. Undefined where it is no outcome, which {@link decodeOutcome} explains. */
 export function endOf(bytes: Buffer): OutcomeEnd | undefined {
-  return bytes.length < HEAD_OFFSET || bytes[0] !== VERSION
-    ? undefined
-    : { atMs: bytes.readUIntBE(END_OFFSET, 6), toleratedMs: bytes.readUInt32BE(END_OFFSET + 6) }
+  const end = endBytesOf(bytes)
+  return end && { atMs: end.readUIntBE(0, 6), toleratedMs: end.readUInt32BE(6) }
+}
+
+/** As an encrypted outcome has it in the clear after the name of its key, so that whoever lacks the key can read it. */
+export function endBytesOf(bytes: Buffer): Buffer | undefined {
+  const at =
+    bytes[0] === ENCRYPTED_VERSION ? 2 + (bytes[1] ?? 0) : bytes[0] === VERSION ? END_OFFSET : bytes.length
+  return bytes.length < at + END_BYTES ? undefined : bytes.subarray(at, at + END_BYTES)
 }
 
 /** How long it may still answer: whoever writes it again prolongs nothing. @param maxMs that it is asked to be kept for */

@@ -37,7 +37,7 @@ describe('encryption', () => {
     expect(seal(ring, place, plain).equals(encrypted)).toBe(true)
     expect(seal(ring, { ...place, key: 's' }, plain).equals(encrypted)).toBe(false)
     expect(
-      seal(ring, place, Buffer.from('a card numbeR')).subarray(3, 15).equals(encrypted.subarray(3, 15)),
+      seal(ring, place, Buffer.from('a card numbeR')).subarray(13, 25).equals(encrypted.subarray(13, 25)),
     ).toBe(false)
   })
 

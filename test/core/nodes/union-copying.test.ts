@@ -28,7 +28,7 @@ function voter(name: string, records: ReadonlyMap<string, NodeRecord>, answers =
         const record = records.get(key)
         return record && { record, nodeMs: NODE_MS, ttlMs: 60_000 }
       })
-      return { voting: true, snapshots }
+      return { voting: true, nodeMs: NODE_MS, snapshots }
     },
   }
   return { node, runId: name, voting: true }
@@ -49,6 +49,7 @@ test('the wait that a node owes for a copied key is remembered, also where the t
     name: 'c',
     inspect: async (keys: readonly string[]) => ({
       voting: false,
+      nodeMs: NODE_MS,
       snapshots: keys.map(() => ({ record: claimed('b', 20), nodeMs: NODE_MS, ttlMs: 60_000 })),
     }),
     adopt: async () => {},
