@@ -493,7 +493,7 @@ test('a node of another cluster is unfit', async () => {
       .states()
       .map(({ state }) => ('reason' in state ? state.reason : ''))
       .join(),
-  ).toContain('a node votes in one cluster only')
+  ).toContain('it belongs to the cluster')
 })
 
 test('a stopped node does not delay the start, and is inspected when it resumes', async () => {
