@@ -1,4 +1,4 @@
-/** Every relative link of the Markdown pages leads to a file, and to a heading of it; every page that is named anywhere exists. */
+/** Every relative link of the Markdown pages leads to a file, and to a heading of it; every page, and heading of one, that is named anywhere exists. */
 import { existsSync, globSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { expect, test } from 'vitest'
@@ -22,16 +22,22 @@ test('every relative link of a page leads to a file or folder, and its anchor to
   expect(broken.map(({ page, link }) => `${page}: ${link}`)).toEqual([])
 })
 
-test('every page of docs/ that code, configuration or another page names exists', () => {
+test('every page of docs/ that code, configuration or another page names exists, and the heading that is named with it', () => {
   const texts = [
     '*.{md,json,ts,yaml}',
     '{src,packages,test,scripts,bench,examples,spec,dashboards,deploy,docs}/**/*',
   ].flatMap(written)
   const missing = texts.flatMap((file) =>
-    [...textOf(file).matchAll(/(?<![\w/.-])(?:\.\.\/)*(docs\/[\w/-]+\.(?:md|svg|json))/g)]
-      .map(([, page = '']) => page)
-      .filter((page) => !existsSync(join(root, page)))
-      .map((page) => `${file}: ${page}`),
+    [
+      ...textOf(file).matchAll(
+        /(?<![\w/.-])(?:\.\.\/)*(docs\/[\w/-]+\.(?:md|svg|json))(?:, "([A-Z][^"]+)")?/g,
+      ),
+    ]
+      .filter(([, page = '', heading]) => {
+        if (!existsSync(join(root, page))) return true
+        return heading !== undefined && !headingsOf(page).includes(anchorOf(heading.replaceAll('\\', '')))
+      })
+      .map(([named]) => `${file}: ${named}`),
   )
   expect(missing).toEqual([])
 })
@@ -75,13 +81,17 @@ function headingsOf(page: string): string[] {
   const prose = textOf(page).replace(/^```[\s\S]*?^```$/gm, '')
   const seen = new Map<string, number>()
   return [...prose.matchAll(/^#{1,6} (.+)$/gm)].map(([, heading = '']) => {
-    const slug = heading
-      .toLowerCase()
-      .replace(/\[([^\]]*)\]\([^)]*\)/g, '$1')
-      .replace(/[^\p{L}\p{N}\s_-]/gu, '')
-      .replace(/ /g, '-')
+    const slug = anchorOf(heading)
     const times = seen.get(slug) ?? 0
     seen.set(slug, times + 1)
     return times === 0 ? slug : `${slug}-${times}`
   })
+}
+
+function anchorOf(heading: string): string {
+  return heading
+    .toLowerCase()
+    .replace(/\[([^\]]*)\]\([^)]*\)/g, '$1')
+    .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+    .replace(/ /g, '-')
 }

@@ -98,7 +98,7 @@ export const NODE_FAULTS = {
   ],
   wrong_type: [
     'a key of fencepost has a wrong type there',
-    'another program writes to this server: find it with `CLIENT LIST`, end that, and see "A stranger on a node" in docs/operations/security.md',
+    'another program writes to this server: find it with `CLIENT LIST`, end that (docs/operations/security.md, "What one hostile node can and can\'t do")',
   ],
   not_redis: ['what answers at its address is no Redis', 'set its host and port right'],
   error: ['it answers with an error', 'look at its log'],
