@@ -1,11 +1,11 @@
 /** The audit log: who decided what and why, and what the sidecars wrote down by themselves. */
 
 import { useState } from 'preact/hooks'
+import type { Entry } from '../http/operator/schemas.ts'
 import { Pages, usePages } from './paging.tsx'
 import { Answer, Heading, Time } from './pieces.tsx'
 import { linkTo } from './route.ts'
 import type { Session } from './session.ts'
-import type { AuditEntry } from './shapes.ts'
 import { visible } from './words.ts'
 
 /** Of a page. */
@@ -14,7 +14,7 @@ const ENTRIES = 500
 export function AuditView({ session }: { readonly session: Session }) {
   const { loaded, again, newest, older } = usePages(session, '/audit', ENTRIES)
   const [words, setWords] = useState('')
-  const has = (entry: AuditEntry) =>
+  const has = (entry: Entry) =>
     Object.values(entry).join(' ').toLowerCase().includes(words.trim().toLowerCase())
   return (
     <>
@@ -49,7 +49,7 @@ export function AuditView({ session }: { readonly session: Session }) {
 }
 
 type HistoryProps = {
-  readonly entries: readonly AuditEntry[]
+  readonly entries: readonly Entry[]
   readonly empty: string
   /** Each entry leads to its record. */
   readonly linked?: boolean
@@ -96,19 +96,19 @@ const NAMES: Readonly<Record<string, string>> = {
   degraded: 'Forwarded without protection',
 }
 
-function titleOf(entry: AuditEntry): string {
+function titleOf(entry: Entry): string {
   if (entry.kind !== 'operator') return NAMES[entry.kind] ?? visible(entry.kind)
   return visible(`${entry.by ?? 'somebody'}: ${entry.act ?? 'decided'} (${entry.step ?? 'done'})`)
 }
 
-function hashOf({ record = '' }: AuditEntry): string | undefined {
+function hashOf({ record = '' }: Entry): string | undefined {
   return /:[0-9a-f]{64}$/.test(record) ? record.slice(-64, -48) : undefined
 }
 
 const SHOWN = new Set(['id', 'at', 'kind', 'record', 'by', 'act', 'step', 'reason', 'saga', 'fingerprint'])
 
 /** Members that have no place of their own. */
-function restOf(entry: AuditEntry): string {
+function restOf(entry: Entry): string {
   return Object.entries(entry)
     .filter(([name, value]) => !SHOWN.has(name) && value !== undefined && value !== '')
     .map(([name, value]) => visible(`${name.replaceAll('_', ' ')}: ${value}`))

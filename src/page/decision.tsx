@@ -9,8 +9,7 @@ import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { isInDoubt, sentenceOf } from './api.ts'
 import { Failure } from './pieces.tsx'
-import type { Decided } from './shapes.ts'
-import { toldOf } from './words.ts'
+import { type AnyDecided, toldOf } from './words.ts'
 
 export type DecisionProps = {
   /** On the button that decides, such as "End the claim". */
@@ -22,16 +21,16 @@ export type DecisionProps = {
   readonly children?: ComponentChildren
   /** The members of the call besides the reason, of the form as it is filled in; a text is what is wrong with it. */
   readonly members?: (form: FormData) => Record<string, unknown> | string
-  readonly send: (body: Record<string, unknown>) => Promise<Decided>
+  readonly send: (body: Record<string, unknown>) => Promise<AnyDecided>
   /** What came of it stays on the page, also where nothing is left to decide. */
-  readonly onDecided: (name: string, decided: Decided) => void
+  readonly onDecided: (name: string, decided: AnyDecided) => void
 }
 
 type Stage =
   | { readonly kind: 'asking' }
-  | { readonly kind: 'previewed'; readonly body: Record<string, unknown>; readonly preview: Decided }
+  | { readonly kind: 'previewed'; readonly body: Record<string, unknown>; readonly preview: AnyDecided }
   | { readonly kind: 'failed'; readonly error: unknown }
-  | { readonly kind: 'done'; readonly decided: Decided }
+  | { readonly kind: 'done'; readonly decided: AnyDecided }
 
 export function Decision({ name, because, hint, children, members, send, onDecided }: DecisionProps) {
   const [stage, setStage] = useState<Stage>({ kind: 'asking' })
@@ -167,7 +166,7 @@ function Confirm({ name, stage: { body, preview }, busy, onDecide }: ConfirmProp
   )
 }
 
-function Done({ name, decided }: { readonly name: string; readonly decided: Decided }) {
+function Done({ name, decided }: { readonly name: string; readonly decided: AnyDecided }) {
   const { effects = [], verdict, audited } = decided
   return (
     <div class="done" role="status">

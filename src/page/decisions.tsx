@@ -1,9 +1,9 @@
 /** The newest decisions of the sidecar that serves the page: what it answered lately, and about which record. */
 
+import type { RecentDecisions } from '../http/operator/schemas.ts'
 import { Answer, TableOf, Time, useAnswer } from './pieces.tsx'
 import { linkTo } from './route.ts'
 import type { Session } from './session.ts'
-import type { RecentDecision, RecentDecisions } from './shapes.ts'
 import { visible } from './words.ts'
 
 export function DecisionsView({ session }: { readonly session: Session }) {
@@ -35,7 +35,7 @@ export function DecisionsView({ session }: { readonly session: Session }) {
   )
 }
 
-function Decisions({ decisions }: { readonly decisions: readonly RecentDecision[] }) {
+function Decisions({ decisions }: Pick<RecentDecisions, 'decisions'>) {
   return (
     <TableOf
       caption={`The newest ${decisions.length}, newest first`}

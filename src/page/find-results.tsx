@@ -5,16 +5,16 @@
  * may have a million records, and a tab must not.
  */
 
+import type { Found, Listed } from '../http/operator/schemas.ts'
 import { Badge, Failure, TableOf } from './pieces.tsx'
 import { linkTo } from './route.ts'
-import type { Found, RecordSummary } from './shapes.ts'
 import { duration, visible } from './words.ts'
 
 const SHOWN_MAX = 200
 
 export type Oldest = {
   /** Oldest first. */
-  readonly records: readonly RecordSummary[]
+  readonly records: readonly Listed[]
   /** There were more, all of them younger. */
   readonly more: boolean
   /** Too few nodes could be read: there may be records that were not found. */
@@ -49,7 +49,7 @@ export function oldestOf({ records, more }: Oldest, { records: further, incomple
 const INCOMPLETE = 'Too few nodes can be read: there may be records that are not listed.'
 
 /** What nobody claims comes last. */
-function timeOf({ claimed_at: at = 'never' }: RecordSummary): string {
+function timeOf({ claimed_at: at = 'never' }: Listed): string {
   return at
 }
 

@@ -1,6 +1,7 @@
 /** Find a record by whatever support has; and the lists, for who has nothing but "it hangs". */
 
 import { useId, useRef, useState } from 'preact/hooks'
+import type { Found } from '../http/operator/schemas.ts'
 import type { Api } from './api.ts'
 import { DecisionsView } from './decisions.tsx'
 import { NONE, type Oldest, oldestOf, type Result, ResultView } from './find-results.tsx'
@@ -8,7 +9,6 @@ import { Heading } from './pieces.tsx'
 import { QuestionsView } from './questions.tsx'
 import { linkTo } from './route.ts'
 import type { Session } from './session.ts'
-import type { Found } from './shapes.ts'
 
 const WAYS = [
   ['key', 'Method, path and idempotency key'],

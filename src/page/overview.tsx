@@ -1,10 +1,10 @@
 /** What is going on now: the nodes in their seats, the requests of this sidecar, and what is wrong. Live. */
 
+import type { Overview } from '../http/operator/overview-schemas.ts'
 import { Chart } from './chart.tsx'
 import { useLive } from './live.ts'
 import { Badge, Facts, Failure, Heading, Time } from './pieces.tsx'
 import type { Session } from './session.ts'
-import type { Fate, Overview, OverviewNode, Quorum } from './shapes.ts'
 import { SlowCommandsOfNodes } from './slow-commands.tsx'
 import { duration, milliseconds, visible } from './words.ts'
 
@@ -63,7 +63,10 @@ function Wrong({ overview: { wrong } }: { readonly overview: Overview }) {
   )
 }
 
-function Seats({ quorum, nodes }: { readonly quorum: Quorum; readonly nodes: readonly OverviewNode[] }) {
+type Node = Overview['nodes'][number]
+type SeatsProps = { readonly quorum: Overview['quorums'][number]; readonly nodes: readonly Node[] }
+
+function Seats({ quorum, nodes }: SeatsProps) {
   const { group, voting, required, margin } = quorum
   const title = `quorum-${group ?? ''}`
   return (
@@ -87,7 +90,7 @@ function Seats({ quorum, nodes }: { readonly quorum: Quorum; readonly nodes: rea
   )
 }
 
-function Seat({ node }: { readonly node: OverviewNode }) {
+function Seat({ node }: { readonly node: Node }) {
   const { clock, memory_share: memory, quarantine_remaining_ms: quarantine } = node
   const votes = node.state === 'voting'
   return (
@@ -123,7 +126,11 @@ function Seat({ node }: { readonly node: OverviewNode }) {
   )
 }
 
-const FATES: readonly { readonly fate: Fate; readonly name: string; readonly hint: string }[] = [
+const FATES: readonly {
+  readonly fate: keyof Overview['requests']['per_second']
+  readonly name: string
+  readonly hint: string
+}[] = [
   { fate: 'created', name: 'created', hint: 'executed for the first time' },
   { fate: 'replayed', name: 'replayed', hint: 'duplicates that got the recorded answer' },
   { fate: 'waiting', name: 'waiting', hint: 'duplicates that were told that the first is under way' },

@@ -1,6 +1,7 @@
 /** The whole page: who reads it, where the reader is, and the view of that place. */
 
 import { useEffect, useState } from 'preact/hooks'
+import type { Me } from '../http/operator/overview-schemas.ts'
 import { createApi, sentenceOf, TOKEN } from './api.ts'
 import { AuditView } from './audit.tsx'
 import { FindView } from './find.tsx'
@@ -10,7 +11,6 @@ import { RecordView } from './record.tsx'
 import { linkTo, type Route, routeIn } from './route.ts'
 import { SagasView, SagaView } from './sagas.tsx'
 import type { Session } from './session.ts'
-import type { Operator } from './shapes.ts'
 
 export function Page() {
   const [session, setSession] = useState<Session>()
@@ -107,7 +107,7 @@ function SignIn({ wasLost, onSession, onLost }: SignInProps) {
     if (!TOKEN.test(token)) return setFault('A token has no spaces and only characters of ASCII.')
     try {
       const api = createApi(token, onLost)
-      onSession({ api, operator: await api.get<Operator>('/me') })
+      onSession({ api, operator: await api.get<Me>('/me') })
     } catch (error) {
       setFault(sentenceOf(error))
     }

@@ -1,9 +1,9 @@
 /** Entries of the audit log a page at a time, from the newest on. */
 
 import { useState } from 'preact/hooks'
+import type { Entries } from '../http/operator/overview-schemas.ts'
 import { type Loaded, useAnswer } from './pieces.tsx'
 import type { Session } from './session.ts'
-import type { Entries } from './shapes.ts'
 
 export type Paged = {
   readonly loaded: Loaded<Entries>

@@ -1,13 +1,13 @@
 /** Questions that the sweeper could not answer (dead letters of claims): look at the record, then decide. */
 
 import { useState } from 'preact/hooks'
+import type { Entry } from '../http/operator/schemas.ts'
 import { Decision } from './decision.tsx'
 import { Pages, usePages } from './paging.tsx'
 import { Answer, Time } from './pieces.tsx'
 import { linkTo } from './route.ts'
 import type { Session } from './session.ts'
-import type { AuditEntry, Decided } from './shapes.ts'
-import { toldOf } from './words.ts'
+import { type AnyDecided, toldOf } from './words.ts'
 
 /** Of a page. */
 const QUESTIONS = 200
@@ -15,7 +15,7 @@ const QUESTIONS = 200
 export function QuestionsView({ session }: { readonly session: Session }) {
   const { loaded, again, newest, older } = usePages(session, '/dead-letters', QUESTIONS)
   const [told, setTold] = useState('')
-  const decided = (name: string, what: Decided) => {
+  const decided = (name: string, what: AnyDecided) => {
     setTold(toldOf(name, what))
     again()
   }
@@ -44,15 +44,15 @@ export function QuestionsView({ session }: { readonly session: Session }) {
 }
 
 type QuestionProps = {
-  readonly entry: AuditEntry
+  readonly entry: Entry
   readonly session: Session
-  readonly onDecided: (name: string, decided: Decided) => void
+  readonly onDecided: (name: string, decided: AnyDecided) => void
 }
 
 function Question({ entry, session, onDecided }: QuestionProps) {
   const { record = '' } = entry
   const send = (act: string) => (body: Record<string, unknown>) =>
-    session.api.post<Decided>(`/dead-letters/${encodeURIComponent(entry.id)}/${act}`, body)
+    session.api.post<AnyDecided>(`/dead-letters/${encodeURIComponent(entry.id)}/${act}`, body)
   return (
     <>
       <p>

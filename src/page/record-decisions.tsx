@@ -1,10 +1,10 @@
 /** What can be decided about a record, each with the form that decides it. */
 
 import { useState } from 'preact/hooks'
+import type { Decided, Shown } from '../http/operator/schemas.ts'
 import { headersIn } from './answer-given.ts'
 import { Decision } from './decision.tsx'
 import type { Session } from './session.ts'
-import type { Decided, RecordShown } from './shapes.ts'
 
 type Kind = 'end' | 'complete' | 'forget' | 'ask'
 
@@ -17,7 +17,7 @@ const KINDS: readonly { readonly kind: Kind; readonly known: string; readonly na
 ]
 
 export type RecordDecisionsProps = {
-  readonly shown: RecordShown
+  readonly shown: Shown
   readonly session: Session
   /** What the record is by now, where it is no longer what is shown. */
   readonly changed: string | undefined

@@ -1,17 +1,17 @@
 /** One record: the verdict of the quorum, the nodes side by side, the stored answer, what can be decided, and its history. */
 
 import { useRef, useState } from 'preact/hooks'
+import type { Shown as RecordShown } from '../http/operator/schemas.ts'
 import { History } from './audit.tsx'
 import { type Known, useLive } from './live.ts'
 import { Badge, Facts, Failure, Heading, Time, Verbatim } from './pieces.tsx'
 import { RecordDecisions, type RecordDecisionsProps } from './record-decisions.tsx'
 import { linkTo } from './route.ts'
 import type { Session } from './session.ts'
-import type { NodeRow, Outcome, RecordShown, RecordState } from './shapes.ts'
 import { asText, duration, visible } from './words.ts'
 
 /** As docs/operations/one-key.md says it. */
-const MEANING: Readonly<Record<RecordState, string>> = {
+const MEANING: Readonly<Record<RecordShown['state'], string>> = {
   live: 'An attempt is under way, or it ended without an answer and its lease is not over yet: look again when that is.',
   lapsed: 'An attempt ended without an outcome: nobody knows whether it was executed.',
   completed: 'The outcome is recorded; duplicates get it.',
@@ -218,7 +218,7 @@ function Nodes({ shown }: { readonly shown: RecordShown }) {
 }
 
 /** @param isKnown there is a verdict */
-function Node({ row, isKnown }: { readonly row: NodeRow; readonly isKnown: boolean }) {
+function Node({ row, isKnown }: { readonly row: RecordShown['nodes'][number]; readonly isKnown: boolean }) {
   return (
     <li class={row.differs ? 'seat differs' : 'seat'}>
       <h3>{visible(row.node)}</h3>
@@ -247,19 +247,21 @@ function Node({ row, isKnown }: { readonly row: NodeRow; readonly isKnown: boole
   )
 }
 
+type OutcomeProps = {
+  readonly outcome: NonNullable<RecordShown['outcome']>
+  readonly role: 'view' | 'operate'
+}
+
 /** Always as text: what is stored came from an application, and may be a page or a script. */
-function OutcomeView({ outcome, role }: { readonly outcome: Outcome; readonly role: 'view' | 'operate' }) {
+function OutcomeView({ outcome, role }: OutcomeProps) {
   return (
     <section class="panel" aria-labelledby="outcome">
       <h2 id="outcome">The recorded outcome</h2>
       <Facts
         of={[
-          [
-            'Kind',
-            outcome.kind === 'tombstone' ? 'executed; the answer was not kept' : visible(outcome.kind),
-          ],
+          ['Kind', outcome.kind === 'tombstone' ? 'executed; the answer was not kept' : outcome.kind],
           ['Status', outcome.status],
-          ['Recorded', outcome.completed_at === undefined ? undefined : <Time at={outcome.completed_at} />],
+          ['Recorded', <Time at={outcome.completed_at} />],
           ['Location', outcome.location === undefined ? undefined : <code>{visible(outcome.location)}</code>],
           ['Body', outcome.body_bytes === undefined ? undefined : `${outcome.body_bytes} bytes`],
         ]}
@@ -274,7 +276,7 @@ function OutcomeView({ outcome, role }: { readonly outcome: Outcome; readonly ro
   )
 }
 
-function OutcomeBody({ outcome, role }: { readonly outcome: Outcome; readonly role: 'view' | 'operate' }) {
+function OutcomeBody({ outcome, role }: OutcomeProps) {
   if (outcome.kind === 'tombstone' || outcome.body_bytes === 0) return null
   if (role !== 'operate') return <p class="hint">Its content is shown to the role operate.</p>
   if (outcome.kind === 'result') return <Verbatim text={asText(outcome.result)} />

@@ -1,6 +1,6 @@
 /** What can be decided about a saga as it stands, by the rules of the saga kit; the sidecar rules again, and refuses what has moved on. */
 
-import type { Saga } from './shapes.ts'
+import type { Saga } from '../http/operator/overview-schemas.ts'
 
 /** Why it is impossible; undefined where it is possible. */
 export type SagaRulings = { readonly retry: string | undefined; readonly compensate: string | undefined }

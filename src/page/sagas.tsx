@@ -1,23 +1,26 @@
 /** Sagas and messages of the saga kit: where each stands, and the decisions about those that do not move by themselves. */
 
 import { useState } from 'preact/hooks'
+import type {
+  Messages as Letters,
+  Overview,
+  Saga,
+  Sagas,
+  SagasInput,
+} from '../http/operator/overview-schemas.ts'
 import { Decision } from './decision.tsx'
 import { Answer, Badge, Facts, Heading, TableOf, Time, useAnswer, Verbatim } from './pieces.tsx'
 import { linkTo } from './route.ts'
 import { sagaRulings } from './saga-rulings.ts'
 import type { Session } from './session.ts'
-import type { Decided, Message, Overview, Saga, SagaState, SagaSummary } from './shapes.ts'
-import { asText, duration, toldOf, visible } from './words.ts'
+import { type AnyDecided, asText, duration, toldOf, visible } from './words.ts'
 
-const STATES: readonly SagaState[] = ['parked', 'compensating', 'running']
+const STATES: readonly SagasInput['state'][] = ['parked', 'compensating', 'running']
 
 export function SagasView({ session }: { readonly session: Session }) {
-  const [state, setState] = useState<SagaState>('parked')
+  const [state, setState] = useState<SagasInput['state']>('parked')
   const [backlog] = useAnswer(async () => (await session.api.get<Overview>('/overview')).sagas, 'backlog')
-  const [sagas] = useAnswer(
-    () => session.api.get<{ sagas: readonly SagaSummary[] }>(`/sagas?state=${state}`),
-    state,
-  )
+  const [sagas] = useAnswer(() => session.api.get<Sagas>(`/sagas?state=${state}`), state)
   const open = (event: SubmitEvent) => {
     event.preventDefault()
     const id = String(new FormData(event.currentTarget as HTMLFormElement).get('id') ?? '').trim()
@@ -60,7 +63,9 @@ export function SagasView({ session }: { readonly session: Session }) {
         <select
           id="state"
           value={state}
-          onChange={(event) => setState((event.currentTarget as HTMLSelectElement).value as SagaState)}
+          onChange={(event) =>
+            setState((event.currentTarget as HTMLSelectElement).value as SagasInput['state'])
+          }
         >
           {STATES.map((one) => (
             <option key={one} value={one}>
@@ -78,7 +83,7 @@ export function SagasView({ session }: { readonly session: Session }) {
 /** As many as the sidecar answers at once. */
 const SAGAS_MAX = 200
 
-function SagaTable({ sagas, state }: { readonly sagas: readonly SagaSummary[]; readonly state: string }) {
+function SagaTable({ sagas, state }: Sagas & SagasInput) {
   if (sagas.length === 0) return <p role="status">None is {state}.</p>
   return (
     <TableOf
@@ -105,16 +110,15 @@ function SagaTable({ sagas, state }: { readonly sagas: readonly SagaSummary[]; r
   )
 }
 
+type Message = Letters['dead_letters'][number]
+
 function Messages({ session }: { readonly session: Session }) {
   const path = '/messages/dead-letters'
-  const [loaded, again] = useAnswer(
-    () => session.api.get<{ dead_letters: readonly Message[] }>(path),
-    'messages',
-  )
+  const [loaded, again] = useAnswer(() => session.api.get<Letters>(path), 'messages')
   const [told, setTold] = useState('')
   const send = (act: string) => (body: Record<string, unknown>) =>
-    session.api.post<Decided>(`${path}/${act}`, body)
-  const decided = (letter: Message) => (name: string, what: Decided) => {
+    session.api.post<AnyDecided>(`${path}/${act}`, body)
+  const decided = (letter: Message) => (name: string, what: AnyDecided) => {
     setTold(`Message ${letter.id}. ${toldOf(name, what)}`)
     again()
   }
@@ -165,8 +169,8 @@ function MessageFacts({ letter }: { readonly letter: Message }) {
 
 type MessageDecisionsProps = {
   readonly letter: Message
-  readonly send: (act: string) => (body: Record<string, unknown>) => Promise<Decided>
-  readonly onDecided: (name: string, decided: Decided) => void
+  readonly send: (act: string) => (body: Record<string, unknown>) => Promise<AnyDecided>
+  readonly onDecided: (name: string, decided: AnyDecided) => void
 }
 
 function MessageDecisions({ letter, send, onDecided }: MessageDecisionsProps) {
@@ -186,7 +190,7 @@ export function SagaView({ id, session }: { readonly id: string; readonly sessio
   const path = `/sagas/${encodeURIComponent(id)}`
   const [loaded, again] = useAnswer(() => session.api.get<Saga>(path), id)
   const send = (act: string) => (body: Record<string, unknown>) =>
-    session.api.post<Decided>(`${path}/${act}`, body)
+    session.api.post<AnyDecided>(`${path}/${act}`, body)
   return (
     <>
       <Heading title="Saga">

@@ -1,8 +1,8 @@
 /** What the nodes themselves found slow, to be held against the timeline of a request. */
 
+import type { SlowCommands } from '../http/operator/overview-schemas.ts'
 import { Answer, TableOf, Time, useAnswer } from './pieces.tsx'
 import type { Session } from './session.ts'
-import type { SlowCommands } from './shapes.ts'
 import { milliseconds, visible } from './words.ts'
 
 export function SlowCommandsOfNodes({ session: { api } }: { readonly session: Session }) {

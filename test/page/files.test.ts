@@ -1,13 +1,9 @@
-/** The page as it is built and served: its size, its headers, and that it reads of the API what the API answers. */
+/** The page as it is built and served: its size and its headers. */
 import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import type { Static } from 'typebox'
-import { expect, expectTypeOf, test } from 'vitest'
-import type * as answered from '../../src/http/operator/overview-schemas.ts'
+import { expect, test } from 'vitest'
 import { PAGE_PATHS, type PageFiles } from '../../src/http/operator/page.ts'
-import type * as records from '../../src/http/operator/schemas.ts'
-import type * as shapes from '../../src/page/shapes.ts'
 import { MAIN_PROGRAM } from '../support/main-program.ts'
 import { startOperatorApi } from '../support/operator-api.ts'
 
@@ -55,14 +51,4 @@ test('from sources that were never built the page says what to do', async () => 
   await using api = await startOperatorApi()
   const response = await fetch(api.origin)
   expect([response.status, await response.text()]).toEqual([404, expect.stringContaining('npm run build')])
-})
-
-type Open = 'outcome' | 'history'
-
-// It fails where it is compiled, with `tsc --noEmit`. Members that the schemas leave open are left out.
-test('what the API answers is what the page reads', () => {
-  expectTypeOf<Static<typeof answered.Me>>().toExtend<shapes.Operator>()
-  expectTypeOf<Static<typeof answered.Overview>>().toExtend<shapes.Overview>()
-  expectTypeOf<Static<typeof records.Found>>().toExtend<shapes.Found>()
-  expectTypeOf<Omit<Static<typeof records.Shown>, Open>>().toExtend<Omit<shapes.RecordShown, Open>>()
 })

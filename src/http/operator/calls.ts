@@ -6,9 +6,10 @@
 import type { TSchema } from 'typebox'
 import type { OperatorRole } from '../../core/operator/operator-tokens.ts'
 import type { ProblemCode } from '../message/problems.ts'
-import { Entries, EntriesQuery } from './entries-schemas.ts'
+import { EntriesQuery } from './entries-schemas.ts'
 import { FindBody } from './find-schemas.ts'
 import {
+  Entries,
   Me,
   Messages,
   MessagesBody,

@@ -1,4 +1,4 @@
-/** What operators send and receive about entries of the audit log and dead letters: pages, from the newest on. */
+/** What operators send for a page of the audit log or of dead letters, from the newest on. */
 
 import type { Static } from 'typebox'
 import * as Type from 'typebox'
@@ -21,14 +21,6 @@ export const EntriesQuery = Type.Object(
         description: 'Of an answer that has older ones: goes on with them.',
       }),
     ),
-  },
-  closed,
-)
-
-export const Entries = Type.Object(
-  {
-    entries: Type.Array(Type.Object({ id: Type.String(), at: Type.String(), kind: Type.String() })),
-    cursor: Type.Optional(Type.String({ description: 'There are older entries: send it to get them.' })),
   },
   closed,
 )

@@ -2,9 +2,8 @@
 
 import type { Static } from 'typebox'
 import * as Type from 'typebox'
-import { FATES, TRAFFIC_SECONDS } from '../../core/health/traffic.ts'
-import { OPEN_SAGA_STATES } from '../../core/saga-admin.ts'
-import { OPERATOR_LIMITS } from './schemas.ts'
+import { DEAD_LETTER_SOURCES, OPEN_SAGA_STATES } from '../../core/saga-admin.ts'
+import { Entry, OPERATOR_LIMITS } from './schemas.ts'
 
 const closed = { additionalProperties: false } as const
 const Count = Type.Integer({ minimum: 0 })
@@ -81,11 +80,14 @@ const Backlog = Type.Object(
 )
 
 const PerSecond = Type.Object(
-  Object.fromEntries(FATES.map((fate) => [fate, Type.Array(Count)])) as Record<
-    (typeof FATES)[number],
-    ReturnType<typeof Type.Array<typeof Count>>
-  >,
-  { ...closed, description: `The last ${TRAFFIC_SECONDS} seconds, oldest first.` },
+  {
+    created: Type.Array(Count),
+    replayed: Type.Array(Count),
+    refused: Type.Array(Count),
+    waiting: Type.Array(Count),
+    unprotected: Type.Array(Count),
+  },
+  { ...closed, description: 'The last `seconds`, oldest first.' },
 )
 
 export const Overview = Type.Object(
@@ -143,26 +145,76 @@ export const SlowCommands = Type.Object(
   closed,
 )
 
+export const Entries = Type.Object(
+  {
+    entries: Type.Array(Entry),
+    cursor: Type.Optional(Type.String({ description: 'There are older entries: send it to get them.' })),
+  },
+  closed,
+)
+
 export const SagasQuery = Type.Object(
   {
-    state: Type.Union(OPEN_SAGA_STATES.map((state) => Type.Literal(state))),
+    state: Type.Enum(OPEN_SAGA_STATES),
     limit: Type.Optional(Type.String({ pattern: '^[1-9][0-9]{0,2}$', description: 'At most 200.' })),
   },
   closed,
 )
 
-export const Sagas = Type.Object({ sagas: Type.Array(Type.Object({ sagaId: Type.String() })) }, closed)
+const TextOrNull = Type.Union([Type.String(), Type.Null()])
+const LetterId = Type.Integer({ format: 'int64' })
 
-/** As the saga kit shows it; what it was given and what its steps returned is for the role `operate`. */
-export const Saga = Type.Object({
+const SagaHead = {
   sagaId: Type.String(),
   name: Type.String(),
   status: Type.String(),
-  steps: Type.Array(Type.Object({ name: Type.String(), status: Type.String() })),
+  reason: TextOrNull,
+  lastError: TextOrNull,
+}
+
+export const Sagas = Type.Object(
+  { sagas: Type.Array(Type.Object({ ...SagaHead, updatedAt: Type.String({ format: 'date-time' }) })) },
+  closed,
+)
+
+/** As the saga kit shows it; what it was given and what its steps returned is for the role `operate`. */
+export const Saga = Type.Object({
+  ...SagaHead,
+  drivenBy: Type.Enum(['runner', 'messages']),
+  attempts: Count,
+  nextAttemptAt: TextOrNull,
+  traceId: TextOrNull,
+  input: Type.Optional(Type.Unknown()),
+  steps: Type.Array(
+    Type.Object({
+      name: Type.String(),
+      status: Type.String(),
+      attempts: Count,
+      lastError: TextOrNull,
+      result: Type.Optional(Type.Unknown()),
+    }),
+  ),
+  deadLetters: Type.Array(LetterId, { description: 'Messages of its steps that were given up.' }),
 })
 
 export const Messages = Type.Object(
-  { dead_letters: Type.Array(Type.Object({ id: Type.Integer({ format: 'int64' }) })) },
+  {
+    dead_letters: Type.Array(
+      Type.Object({
+        id: LetterId,
+        source: Type.Enum(DEAD_LETTER_SOURCES),
+        consumerId: Type.String(),
+        aggregateType: Type.String(),
+        aggregateId: Type.String(),
+        type: Type.String(),
+        errorCode: Type.String(),
+        errorMessage: Type.String(),
+        attempts: Count,
+        diedAt: Type.String({ format: 'date-time' }),
+        payload: Type.Optional(Type.Unknown()),
+      }),
+    ),
+  },
   {
     ...closed,
     description: 'Messages that were given up, oldest first; payloads are for the role `operate`.',
@@ -203,6 +255,15 @@ export const SagaDecided = Type.Object(
   },
   closed,
 )
+
+export type Me = Static<typeof Me>
+export type Overview = Static<typeof Overview>
+export type SlowCommands = Static<typeof SlowCommands>
+export type Entries = Static<typeof Entries>
+export type Sagas = Static<typeof Sagas>
+export type Saga = Static<typeof Saga>
+export type Messages = Static<typeof Messages>
+export type SagaDecided = Static<typeof SagaDecided>
 
 export type SagasInput = Static<typeof SagasQuery>
 export type SagaInput = Static<typeof SagaBody>

@@ -1,5 +1,6 @@
 /**
- * What operators send and receive: THE source of validation, types and the OpenAPI document of the operator API.
+ * What operators send and receive: THE source of validation, of types, those of the page, too, and of the OpenAPI document of the
+ * operator API.
  *
  * Owns the limits, each with its number. Unknown members are refused: a misspelt one could decide otherwise than meant.
  */
@@ -27,11 +28,7 @@ export const CURSOR = '^([0-9]{1,3}\\.){3}[01]\\.[0-9]{1,20}(\\.[A-Za-z0-9_-]{1,
 /** `int64`: generators of Java, Kotlin and Rust take an integer of no format for one of 32 bits, which are 24 days in milliseconds. */
 const Token = Type.Integer({ format: 'int64', minimum: 0, description: 'A fencing token.' })
 const Millis = Type.Integer({ format: 'int64', minimum: 0 })
-const State = Type.Union(
-  (['absent', 'released', 'live', 'lapsed', 'completed', 'damaged', 'unknown'] as const).map((state) =>
-    Type.Literal(state),
-  ),
-)
+const State = Type.Enum(['absent', 'released', 'live', 'lapsed', 'completed', 'damaged', 'unknown'])
 
 const Summary = {
   record: Type.String({ description: 'The key of the record: names it in the other calls.' }),
@@ -107,6 +104,39 @@ const NodeRow = Type.Object(
   closed,
 )
 
+const Outcome = Type.Object(
+  {
+    kind: Type.Enum(['response', 'tombstone', 'result']),
+    completed_at: Type.String({ format: 'date-time' }),
+    status: Type.Optional(Type.Integer()),
+    headers: Type.Optional(Type.Array(Type.Array(Type.String()), { description: 'Each name and value.' })),
+    body_bytes: Type.Optional(Type.Integer()),
+    body_text: Type.Optional(Type.String({ description: 'Where it is text.' })),
+    body_base64: Type.Optional(Type.String()),
+    location: Type.Optional(Type.String()),
+    result: Type.Optional(Type.Unknown()),
+  },
+  { ...closed, description: 'The recorded outcome; its content for `operate`.' },
+)
+
+const Text = Type.Optional(Type.String())
+
+export const Entry = Type.Object(
+  {
+    id: Type.String(),
+    at: Type.String({ format: 'date-time' }),
+    kind: Type.String(),
+    record: Text,
+    attempt: Text,
+    saga: Text,
+    by: Text,
+    act: Text,
+    step: Text,
+    reason: Text,
+  },
+  { additionalProperties: Type.String(), description: 'Of the audit log; further members by its kind.' },
+)
+
 export const Shown = Type.Object(
   {
     ...Summary,
@@ -149,13 +179,8 @@ export const Shown = Type.Object(
       ),
     ),
     nodes: Type.Array(NodeRow),
-    outcome: Type.Optional(
-      Type.Object(
-        { kind: Type.String() },
-        { description: 'The recorded outcome; its content for `operate`.' },
-      ),
-    ),
-    history: Type.Optional(Type.Array(Type.Object({ at: Type.String(), kind: Type.String() }))),
+    outcome: Type.Optional(Outcome),
+    history: Type.Optional(Type.Array(Entry)),
     history_since: Type.Optional(
       Type.String({
         format: 'date-time',
@@ -285,10 +310,29 @@ export const LetterDecided = Type.Object(
 export const RecentDecisions = Type.Object(
   {
     sampled: Type.Boolean({ description: 'Only a part of the decisions is kept while there are many.' }),
-    decisions: Type.Array(Type.Object({ at: Type.String(), decision: Type.String() })),
+    decisions: Type.Array(
+      Type.Object({
+        at: Type.String({ format: 'date-time' }),
+        decision: Type.String(),
+        status: Type.Optional(Type.Integer()),
+        route: Text,
+        tenant: Text,
+        record: Text,
+        lock_id: Text,
+        instance: Text,
+      }),
+    ),
   },
   closed,
 )
+
+export type Listed = Static<typeof Listed>
+export type Found = Static<typeof Found>
+export type Entry = Static<typeof Entry>
+export type Shown = Static<typeof Shown>
+export type Decided = Static<typeof Decided>
+export type LetterDecided = Static<typeof LetterDecided>
+export type RecentDecisions = Static<typeof RecentDecisions>
 
 export type DecideInput = Static<typeof DecideBody>
 export type CompleteInput = Static<typeof CompleteBody>
