@@ -124,6 +124,8 @@ export type ClaimResult =
       /** Of the holder that completed it, not of one that adopted it. */
       readonly token: Token
       readonly attempt: number
+      /** Until the end that the outcome says itself, by the nodes' clocks; absent where no node was asked. */
+      readonly lastsMs?: number
       readonly answered?: number
     }
   | { readonly kind: 'mismatch'; readonly answered?: number }

@@ -315,6 +315,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
           outcome: outcome('paid'),
           token: lease.token,
           attempt: 1,
+          lastsMs: expect.any(Number),
           answered,
         })
       }

@@ -275,7 +275,8 @@ function duplicate(request: ClaimRequest, chosen: Completed, round: Round, ports
     return { kind: 'done', result: { kind: 'damaged' } }
   }
   const { outcome, token = chosen.acceptedToken } = decoded
-  return { kind: 'done', result: { kind: 'duplicate', outcome, token, attempt: chosen.attempt } }
+  const lastsMs = leftOf(chosen.outcome, request.retentionMs, ports.nodesMs())
+  return { kind: 'done', result: { kind: 'duplicate', outcome, token, attempt: chosen.attempt, lastsMs } }
 }
 
 function stepAfter(refusal: Exclude<Refusal, { kind: 'completed' }>, round: Round, ports: ClaimPorts): Step {

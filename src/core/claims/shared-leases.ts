@@ -9,8 +9,8 @@
  * "held" and "mismatch" only under a live lease of our own, an outcome only once a majority holds it for good.
  *
  * The memory of outcomes is bounded (`outcome-memory.ts`) and only saves rounds: a process may start without it. An
- * outcome leaves it with its retention, on the sooner of our two clocks as a lease ends: after that the nodes may have
- * another one.
+ * outcome leaves it at the end that it says itself, on the sooner of our two clocks as a lease ends: after that the nodes
+ * may have another one.
  */
 
 import type { Clock } from '../clock.ts'
@@ -90,15 +90,12 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
   }
 
   async function claimOnNodes(request: ClaimRequest): Promise<ClaimResult> {
-    const { key, fingerprint, retentionMs } = request
+    const { key, fingerprint } = request
     const result = await leases.claim(request)
     if (result.kind === 'granted') held.granted(result.lease)
-    if (result.kind === 'duplicate') {
-      const { outcome, token, attempt } = result
-      // The nodes forget it after its retention; by our clocks that is not later than this.
-      const at = now(clock)
-      const leftMs = retentionMs - Math.max(0, at.wallMs - outcome.completedAtWallMs)
-      if (leftMs > 0) known.remember(key, { outcome, fingerprint, token, attempt, ...after(at, leftMs) })
+    if (result.kind === 'duplicate' && result.lastsMs !== undefined) {
+      const { outcome, token, attempt, lastsMs } = result
+      known.remember(key, { outcome, fingerprint, token, attempt, ...after(now(clock), lastsMs) })
     }
     return result
   }
@@ -127,7 +124,7 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
       return result
     },
     complete: async (lease, outcome) => {
-      // A node's retention begins when it gets the outcome, and its answer may take long.
+      // Its end is a retention after this, not after the answer, which may take long.
       const sentAt = now(clock)
       const result = await leases.complete(lease, outcome)
       if (result.kind === 'recorded') {

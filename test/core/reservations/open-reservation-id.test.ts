@@ -14,7 +14,7 @@ test.each<[string, string, Buffer[], Buffer[] | undefined, OpenedId]>([
   ['signed with the present secret', signedWith(OURS), [OURS], undefined, found(OURS)],
   ['signed with the secret before it', signedWith(OURS), [NEW, OURS], undefined, found(NEW)],
   ['signed with a secret that was agreed on since', signedWith(NEW), [OURS], [NEW, OURS], found(NEW)],
-  ['signed with none, and the nodes said so', signedWith(FOREIGN), [OURS], [OURS], { kind: 'foreign' }],
+  ['signed with none, and the nodes said so', signedWith(FOREIGN), [OURS], [OURS], { kind: 'lost' }],
   ['signed with none that is known here', signedWith(FOREIGN), [OURS], undefined, { kind: 'unavailable' }],
   ['of any kind, before a secret is known', signedWith(OURS), [], undefined, { kind: 'unavailable' }],
 ])('an id %s', async (_, id, current, refreshed, expected) => {
