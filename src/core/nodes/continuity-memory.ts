@@ -102,10 +102,11 @@ export class ContinuityMemory {
     if (fresh && pulse.runId === runId && pulse.durable === durable && pulse.name === name) return undefined
     // Its time would be compared with that of others.
     if (this.#seen.get(index)?.counts !== true || !this.#clockAgrees(index, present)) return undefined
-    // What was seen here, or is believed: what a single node says is passed on to none.
+    // What was seen here, or is believed: what a single node says is passed on to none, and nor is what is to come by this one's
+    // clock. Who says that is called a liar (`node-history.ts`), and one clock that jumped would make liars of all others.
     const others = this.#names.flatMap((other, at) => {
       const ms = other === name ? undefined : newest(this.#seen.get(at)?.pulseMs, this.#heard(other, nodeMs))
-      return ms === undefined ? [] : [[other, ms] as const]
+      return ms === undefined || ms > this.#untilMs(nodeMs) ? [] : [[other, ms] as const]
     })
     return { name, durable, others: new Map(others) }
   }
@@ -156,7 +157,11 @@ export class ContinuityMemory {
 
   /** None is of a time to come. */
   #heard(name: string, nodeMs: number): number | undefined {
-    return this.heartbeats.believed(name, ANY, nodeMs + 2 * this.terms.toleratedStepMs)?.value
+    return this.heartbeats.believed(name, ANY, this.#untilMs(nodeMs))?.value
+  }
+
+  #untilMs(nodeMs: number): number {
+    return nodeMs + 2 * this.terms.toleratedStepMs
   }
 }
 

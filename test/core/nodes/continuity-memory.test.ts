@@ -74,3 +74,23 @@ test.each([
     expect(seen).toEqual([ranOn, ranOn])
   },
 )
+
+/** Bug: one node with a pulse of a time to come, by a clock that jumped or by a stranger's hand, made liars of all others. */
+test('a pulse that is to come is passed on to no other node', () => {
+  const memory = new ContinuityMemory(NAMES, TERMS)
+  const runs = NAMES.map((name) => factsOf(name, 10_000))
+  const facts = runs.map((its, index) => {
+    const nodeMs = [10_000 + 3 * TERMS.toleratedStepMs, 9_000, 9_000][index] ?? 0
+    return {
+      ...its,
+      pulse: { name: NAMES[index] ?? '', runId: its.runId, nodeMs, durable: true, others: new Map() },
+    }
+  })
+  for (const [index, its] of facts.entries()) memory.saw(index, its, at(10_000, 0), true)
+  const due = memory.pulseDue(
+    1,
+    facts[1] ?? factsOf('b', 10_000),
+    facts.map((its) => ({ voting: true, facts: its })),
+  )
+  expect([...(due?.others ?? [])]).toEqual([['c', 9_000]])
+})
