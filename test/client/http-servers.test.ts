@@ -11,6 +11,7 @@ import {
   MismatchError,
   QuorumUnavailableError,
   RefusedError,
+  ReservationLostError,
   UndecidedError,
   UnreachableError,
 } from '@fencepost/client'
@@ -35,6 +36,7 @@ const table: readonly [name: string, error: unknown, status: number, retryAfter:
   ['draining', new RefusedError('m', 503, said('draining')), 503, '1', 'draining'],
   ['tenant-in-flight', new RefusedError('m', 429, said('tenant-in-flight')), 503, '1', 'tenant-in-flight'],
   ['lease-lost', new LeaseLostError('m', 410, said('lease-lost')), 503, '1', 'lease-lost'],
+  ['reservation-lost', new ReservationLostError('m', 410, said('reservation-lost')), 503, '1', 'reservation-lost'],
   ['fenced', new FencedError('m', 410, said('fenced')), 503, '1', 'fenced'],
   ['completion', new CompletionUndecidedError('m', 503, said('completion-undecided')), 503, '1', 'completion-undecided'],
 ]

@@ -29,6 +29,7 @@ export {
   type ProblemDocument,
   QuorumUnavailableError,
   RefusedError,
+  ReservationLostError,
   UndecidedError,
   UnreachableError,
 } from './errors.ts'

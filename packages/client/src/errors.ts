@@ -5,7 +5,8 @@
  *                   ├─ DuplicateError                       it was done: here is its result
  *                   ├─ MismatchError                        the key was used for another request
  *                   ├─ UndecidedError                       an earlier attempt ended without an outcome
- *                   ├─ LeaseLostError ── FencedError        it is no longer ours: stop
+ *                   ├─ LeaseLostError ─┬─ FencedError       it is no longer ours: stop
+ *                   │                  └─ ReservationLostError   nobody knows it any more: look what was done
  *                   ├─ CompletionUndecidedError             it is unknown whether our result stands: reserve again to find out
  *                   ├─ QuorumUnavailableError               it cannot be known now; safe to send again
  *                   ├─ UnreachableError                     the sidecar did not answer
@@ -108,6 +109,14 @@ export class FencedError extends LeaseLostError {
 }
 
 /**
+ * No sidecar of this cluster knows the id: its nodes lost what they knew, or another cluster gave it out. Nobody took over,
+ * and nobody will answer for it. Look whether the work was done before you reserve it again.
+ */
+export class ReservationLostError extends LeaseLostError {
+  override readonly name = 'ReservationLostError'
+}
+
+/**
  * A later holder took over, and it is unknown whether our result stands: some node has it, or may have it. Neither undo
  * the work nor repeat it before that is known. `reserve` the same again: a {@link DuplicateError} has the result that
  * stands; a reservation means that none does yet, and its `attempt` is above 1, so check whether the effect took place.
@@ -147,9 +156,9 @@ export function errorFrom(status: number, problem: ProblemDocument): FencepostEr
     case 'outcome-undecided':
       return new UndecidedError(message, status, problem)
     case 'lease-lost':
-    // The nodes lost what they knew, and with it the lease.
-    case 'reservation-lost':
       return new LeaseLostError(message, status, problem)
+    case 'reservation-lost':
+      return new ReservationLostError(message, status, problem)
     case 'fenced':
       return new FencedError(message, status, problem)
     case 'completion-undecided':
