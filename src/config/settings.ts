@@ -357,7 +357,7 @@ export const SETTINGS = {
     kind: choice('enforce', 'observe'),
     default: 'enforce',
     summary:
-      '`observe`: no route protects; every request is executed, and what the routes would have done is counted (`fencepost observe report`).',
+      'With `observe` no route protects: every request is executed, and what the routes would have done is counted (`fencepost observe report`).',
     source: 'A sidecar that protects nothing unless it is told to would be mistaken for one that does.',
   }),
   onQuorumLoss: setting({

@@ -3,13 +3,13 @@ import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createServer as createTlsServer } from 'node:tls'
-import '../support/host-names.mjs'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { doctor } from '../../src/cli/doctor.ts'
 import { startFaultLink } from '../faults/fault-proxy.ts'
 import { startApplication } from '../support/application.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { makeAuthority } from '../support/certificates.ts'
+import { hostNamesAre } from '../support/host-names.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, startSidecar } from '../support/sidecar.ts'
 import { swallow } from '../support/swallowing-address.ts'
@@ -142,7 +142,7 @@ test('nodes and application are dialled as the sidecar dials them', async () => 
 test('a name whose IPv6 address swallows packets is a node that votes', async () => {
   const ports = servers.urls.map((url) => Number(new URL(url).port))
   await using _broken = await swallow('::1', ports)
-  process.env.FENCEPOST_TEST_HOST_NAMES = JSON.stringify({ 'node.test': ['::1', '127.0.0.1'] })
+  hostNamesAre({ 'node.test': ['::1', '127.0.0.1'] })
   const { stdout } = await runWith({
     FENCEPOST_REDIS_NODES: ports.map((port) => `redis://node.test:${port}`).join(),
     FENCEPOST_REDIS_NODE_NAMES: servers.names.join(),

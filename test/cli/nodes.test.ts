@@ -1,5 +1,4 @@
 import { Socket } from 'node:net'
-import '../support/host-names.mjs'
 import { isDeepStrictEqual } from 'node:util'
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test, vi } from 'vitest'
@@ -8,6 +7,7 @@ import { standstillOf } from '../../src/core/nodes/loss.ts'
 import { callMembership } from '../../src/redis/membership.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { eventually } from '../support/eventually.ts'
+import { hostNamesAre } from '../support/host-names.ts'
 import { joinCluster, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { swallow } from '../support/swallowing-address.ts'
@@ -137,7 +137,7 @@ test('a dial that its deadline ended is repeated before a node is called down', 
   const { port } = new URL(third)
   await using _broken = await swallow('127.0.0.2', [Number(port)])
   const leadsTo = (address: string) => {
-    process.env.FENCEPOST_TEST_HOST_NAMES = JSON.stringify({ 'node.test': [address] })
+    hostNamesAre({ 'node.test': [address] })
   }
   leadsTo('127.0.0.2')
   const dialled = dials((count) => {

@@ -142,7 +142,7 @@ test('a waiting node with the name of another cluster is unfit beside voting nod
   await client.multi().flushall().hset(CLUSTER_KEY, 'id', 'another', 'quarantine_ms', '1').exec()
   await eventually('it is seen', () => sidecar.states()[2] === 'unfit')
   const { state } = sidecar.nodes.states()[2] ?? {}
-  const reason = `it belongs to the cluster another, and the nodes that vote to ${sidecar.nodes.cluster().id}: restart it empty`
+  const reason = `it belongs to the cluster another, and the nodes that vote to ${sidecar.nodes.cluster().id}`
   expect(state).toMatchObject({ reason })
   expect(sidecar.kinds()).not.toContain('cluster_replaced')
   await client.flushall()

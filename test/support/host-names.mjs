@@ -1,6 +1,6 @@
 /**
  * Gives this process names of its own, as entries in its hosts file would: `dual.test` leads to the addresses that the JSON of
- * FENCEPOST_TEST_HOST_NAMES lists for it. Imported, or before a program (`NODE_OPTIONS=--import=…`).
+ * TEST_HOST_NAMES lists for it. Imported, or before a program (`NODE_OPTIONS=--import=…`).
  */
 import dns from 'node:dns'
 import { syncBuiltinESMExports } from 'node:module'
@@ -8,7 +8,7 @@ import { isIPv6 } from 'node:net'
 
 const lookup = dns.lookup
 dns.lookup = Object.assign((host, options, answered) => {
-  const names = JSON.parse(process.env.FENCEPOST_TEST_HOST_NAMES ?? '{}')
+  const names = JSON.parse(process.env.TEST_HOST_NAMES ?? '{}')
   const addresses = names[host]?.map((address) => ({ address, family: isIPv6(address) ? 6 : 4 }))
   if (addresses === undefined || options?.all !== true) return lookup(host, options, answered)
   queueMicrotask(() => answered(null, addresses))

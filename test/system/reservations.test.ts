@@ -103,7 +103,7 @@ test('a secret from a file signs ids that only sidecars with the same file know'
     const old = await reserveAt(before.api, { session_id: 's', reserved_value: 'v' })
     expect(await callApi(after.api, `/v1/reservations/${old.id}`)).toMatchObject({ status: 200 })
     const young = await reserveAt(after.api, { session_id: 's', reserved_value: 'w' })
-    expect(await callApi(before.api, `/v1/reservations/${young.id}`)).toMatchObject({ status: 400 })
+    expect(await callApi(before.api, `/v1/reservations/${young.id}`)).toMatchObject({ status: 410 })
   } finally {
     await rm(folder, { recursive: true })
   }

@@ -59,7 +59,7 @@ test.each<[what: string, bytes: string, status: number]>([
   ['a path above the root', 'GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n', 404],
   // Bug: an error at level `error` and `internal-error`, which says that nobody knows whether it took effect, and that it may be sent again.
   ['a QUERY without a type', 'QUERY /v1/reservations HTTP/1.1\r\nHost: localhost\r\n\r\n', 404],
-  ['a method of its own', 'BREW /v1/reservations HTTP/1.1\r\nHost: localhost\r\n\r\n', 400],
+  ['a method of its own', 'BREW /v1/reservations HTTP/1.1\r\nHost: localhost\r\n\r\n', 405],
 ])('%s', async (_what, bytes, status) => {
   await using api = await startReservationApi({
     // Short only where they are waited for: a busy process may read timely bytes too late.
