@@ -58,6 +58,8 @@ type Side = string | readonly [route: string, env: Readonly<Record<string, strin
 const REPLAYED = '201 replayed'
 const REFUSED = '422 mismatch'
 const EXECUTED_AGAIN = '201 created'
+/** The two have two addresses. */
+const BY_CONTENT = 'mode: content, fingerprint: { ignore: [host] }'
 
 test.each<[what: string, one: Side, other: Side, retry: string]>([
   ['lease and retention', 'mode: header', 'mode: header, lease: 60s, retention: 5m', REPLAYED],
@@ -68,12 +70,14 @@ test.each<[what: string, one: Side, other: Side, retry: string]>([
   ['fingerprint, with keys', 'mode: header', 'mode: header, fingerprint: { exclude: [/sent] }', REFUSED],
   [
     'fingerprint, where the content is the key',
-    'mode: content',
-    'mode: content, fingerprint: { exclude: [/sent] }',
+    BY_CONTENT,
+    'mode: content, fingerprint: { ignore: [host], exclude: [/sent] }',
     EXECUTED_AGAIN,
   ],
-  ['content and header', 'mode: content', 'mode: header', EXECUTED_AGAIN],
-  ['content and both', 'mode: content', 'mode: both', EXECUTED_AGAIN],
+  ['content and header', BY_CONTENT, 'mode: header', EXECUTED_AGAIN],
+  ['content and both', BY_CONTENT, 'mode: both', EXECUTED_AGAIN],
+  ['their address, where the content is the key', 'mode: content', 'mode: content', EXECUTED_AGAIN],
+  ['an address that the route ignores', BY_CONTENT, BY_CONTENT, REPLAYED],
   ['where the key is', 'mode: header', 'mode: header, key: { headers: [x-order] }', REPLAYED],
   [
     'parts of the key',

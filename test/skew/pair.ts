@@ -12,11 +12,11 @@ import { SETTINGS } from '../faults/stage.ts'
 import { type CountingApplication, startCountingApplication } from '../support/counting-application.ts'
 import { type Sidecar, startSidecar } from '../support/sidecar.ts'
 
-/** A route for each way in which a request is known, and in which it waits. */
+/** A route for each way in which a request is known, and in which it waits. Where its content counts no header does: the two have two addresses. */
 const ROUTES = `routes:
   - { name: keys, match: { methods: [POST], paths: ["/payments"] }, mode: header }
-  - { name: contents, match: { methods: [POST], paths: ["/orders"] }, mode: content }
-  - { name: both, match: { methods: [POST], paths: ["/transfers"] }, mode: both }
+  - { name: contents, match: { methods: [POST], paths: ["/orders"] }, mode: content, fingerprint: { headers: [] } }
+  - { name: both, match: { methods: [POST], paths: ["/transfers"] }, mode: both, fingerprint: { headers: [] } }
   - name: waits
     match: { methods: [POST], paths: ["/waits"] }
     mode: header

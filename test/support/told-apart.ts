@@ -29,7 +29,10 @@ export const changingHeader: fc.Arbitrary<string> = fc.oneof(
   fc.tuple(some, fc.constantFrom(...endings)).map(([text, ending]) => `x-${text}-${ending}`),
 )
 
-const OWN = ['authorization', 'content-type', 'content-encoding', 'connection', 'cookie', 'content-digest']
+/** Of `forwarded` a part counts. */
+const OWN = 'authorization content-type content-encoding connection cookie forwarded content-digest'.split(
+  ' ',
+)
 
 function isListed(name: string): boolean {
   return (
@@ -45,7 +48,7 @@ function isListed(name: string): boolean {
 
 /** Names that applications have, or may have tomorrow. */
 const KNOWN =
-  'accept accept-language if-match if-none-match content-disposition x-trino-schema x-container-read x-appwrite-key dolapikey x-api-key x-csrf-token origin referer range x-http-user x-tenant x-shopify-topic x-github-event ce-id hx-prompt hx-trigger x-priority priority x-sequence x-attempt-id x-event-timestamp x-idempotency-key idempotency-key x-client-id'
+  'accept accept-language if-match if-none-match content-disposition x-trino-schema x-container-read x-appwrite-key dolapikey x-api-key x-csrf-token origin referer range x-http-user x-tenant x-shopify-topic x-github-event ce-id hx-prompt hx-trigger x-priority priority x-sequence x-attempt-id x-event-timestamp x-idempotency-key idempotency-key x-client-id host x-forwarded-host x-original-host'
 
 export const lastingHeader: fc.Arbitrary<string> = fc
   .oneof(

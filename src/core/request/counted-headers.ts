@@ -17,9 +17,9 @@ export const CHANGING: Readonly<Record<string, string>> = {
   // RFC 9110, section 7.6.1, beside what Connection names; how the body is framed. They end at the next hop.
   'one hop, and framing':
     'connection keep-alive proxy-connection proxy-authenticate proxy-authorization proxy-authentication-info te trailer transfer-encoding upgrade http2-settings content-length expect max-forwards',
-  // Two sidecars, and two gateways, have two addresses. Names of the client that a gateway states (x-forwarded-user) are none of these.
+  // Two gateways have two addresses. What a gateway states of the client (x-forwarded-user) is none of these, nor which host was asked.
   'the way to the application':
-    'host forwarded via x-forwarded-for x-forwarded-host x-forwarded-port x-forwarded-proto x-forwarded-scheme x-forwarded-server x-forwarded-ssl x-original-forwarded-for x-scheme front-end-https x-real-ip x-client-ip client-ip true-client-ip x-cluster-client-ip cf-connecting-ip cf-connecting-ipv6 cf-ew-via cf-ipcountry cf-ray cf-visitor cf-worker cdn-loop fastly-client-ip fastly-ff fly-client-ip fly-region x-azure-clientip x-azure-requestchain x-azure-socketip x-appengine-user-ip x-nf-client-connection-ip x-vercel-forwarded-for x-envoy-decorator-operation x-envoy-external-address x-envoy-internal x-envoy-peer-metadata x-envoy-peer-metadata-id x-request-start x-queue-start fencepost-* idempotency-status idempotent-replayed idempotency-created-at',
+    'via x-forwarded-for x-forwarded-port x-forwarded-proto x-forwarded-scheme x-forwarded-server x-forwarded-ssl x-original-forwarded-for x-scheme front-end-https x-real-ip x-client-ip client-ip true-client-ip x-cluster-client-ip cf-connecting-ip cf-connecting-ipv6 cf-ew-via cf-ipcountry cf-ray cf-visitor cf-worker cdn-loop fastly-client-ip fastly-ff fly-client-ip fly-region x-azure-clientip x-azure-requestchain x-azure-socketip x-appengine-user-ip x-nf-client-connection-ip x-vercel-forwarded-for x-envoy-decorator-operation x-envoy-external-address x-envoy-internal x-envoy-peer-metadata x-envoy-peer-metadata-id x-request-start x-queue-start fencepost-* idempotency-status idempotent-replayed idempotency-created-at',
   // Made anew by each hop, or each try.
   tracing:
     'traceparent tracestate baggage ce-traceparent ce-tracestate b3 x-b3-* x-request-id request-id x-correlation-id correlation-id x-trace-id x-span-id x-amz-cf-id x-amzn-requestid x-amzn-trace-id x-arr-log-id x-azure-ref x-cloud-trace-context x-kong-request-id x-nf-request-id fly-request-id x-vercel-id x-varnish grpc-trace-bin uber-trace-id sentry-trace newrelic x-newrelic-id x-newrelic-transaction x-datadog-* elastic-apm-traceparent x-ot-span-context ot-tracer-* x-instana-* x-dynatrace singularityheader sw8 sw8-correlation sw8-x request-context x-ms-client-request-id x-ms-correlation-request-id x-ms-request-id x-ms-request-root-id',
@@ -93,7 +93,7 @@ export type HeaderRules = {
   readonly ignored: ReadonlySet<string>
 }
 
-/** Each header as a list: its name in lower case, then each of its lines as it came; of `cookie` the pairs that count. Sorted by name. */
+/** Each header as a list: its name in lower case, then each of its lines as it came; of `cookie` and `forwarded` what counts. Sorted by name. */
 export type CountedHeaders = readonly (readonly string[])[]
 
 /** @param clientStated the route knows its clients by what the request says elsewhere: then its cookies say nothing */
@@ -114,18 +114,19 @@ export function countedByContent(
   return collect(headers, counts, ignored, [])
 }
 
+/** RFC 7239: the rest says which way a request came, and changes with it. Wide: what only looks like a host counts too. */
+function forwardedHosts(line: string): string | undefined {
+  return line.match(/host\s*=\s*("(?:[^"\\]|\\.)*"|[^,;]*)/gi)?.join(';')
+}
+
 /** A chosen header is always there, without a line where the request has none. */
 export function countedWithKey(
   headers: HeaderList,
   { headers: chosen, ignored }: HeaderRules,
 ): CountedHeaders {
   const named = chosen === 'all' ? [] : chosen
-  return collect(
-    headers,
-    (name) => isReadAsOneOf(named, name) || isComparedWithKey(readName(name)),
-    ignored,
-    named,
-  )
+  const counts = (name: string) => isReadAsOneOf(named, name) || isComparedWithKey(readName(name))
+  return collect(headers, counts, ignored, named)
 }
 
 function collect(
@@ -138,7 +139,8 @@ function collect(
   for (const [header, line] of headers) {
     const name = header.toLowerCase()
     if (!counts(name) || ignored.has(name)) continue
-    const counted = name === 'cookie' ? lastingCookies(line, ignored) : line
+    const counted =
+      name === 'cookie' ? lastingCookies(line, ignored) : name === 'forwarded' ? forwardedHosts(line) : line
     if (counted === undefined) continue
     const lines = found.get(name)
     if (lines === undefined) found.set(name, [counted])

@@ -112,6 +112,22 @@ test('what Connection names ends at this hop, and each line of a header counts, 
   ])
 })
 
+test('of what gateways state of the way the hosts count, as they came', () => {
+  const lines: HeaderList = [
+    ['Forwarded', 'for=10.0.0.1;host=Acme.example:443;proto=https, for=10.0.0.2; Host = "b\\";c"'],
+    ['Forwarded', 'for=10.0.0.3'],
+    ['X-Forwarded-Host', 'Acme.example, gate-1'],
+    ['Host', 'gate-2'],
+    ['X-Forwarded-For', '10.0.0.1'],
+  ]
+  expect(counted(lines)).toEqual([
+    ['forwarded', 'host=Acme.example:443;Host = "b\\";c"'],
+    ['host', 'gate-2'],
+    ['x-forwarded-host', 'Acme.example, gate-1'],
+  ])
+  expect(countedWithKey(lines, ALL)).toEqual([])
+})
+
 test('a route that names headers counts these alone; one that ignores some counts the others', () => {
   const lines: HeaderList = [
     ['X-A', '1'],

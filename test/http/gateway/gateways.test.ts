@@ -4,6 +4,7 @@
  */
 import { randomBytes, randomUUID } from 'node:crypto'
 import { Redis } from 'ioredis'
+import { request } from 'undici'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
 import { damageRecord } from '../../support/damaged-record.ts'
@@ -272,17 +273,26 @@ describe.each(NAMES)('%s', (name) => {
   })
 
   // Gateways add ids, times and addresses of their own to each request that comes.
-  test('a retry is the same request by its content; with another header that counts it is another one', async () => {
+  test('a retry is the same request by its content; with another header that counts, or host, it is another one', async () => {
     if (!HANDS_ON_BODIES.includes(name)) return
     const body = JSON.stringify({ order: randomUUID() })
-    const ask = async (headers: Record<string, string> = {}) => {
-      const asked = { 'content-type': 'application/json', ...headers }
-      return fetch(`${gateways.get(name)!.origin}/payments`, { method: 'POST', headers: asked, body })
+    // fetch() names the host by itself.
+    const ask = async (more: Record<string, string>) => {
+      const headers = { host: 'acme.example', 'content-type': 'application/json', ...more }
+      const answer = await request(`${gateways.get(name)!.origin}/payments`, {
+        method: 'POST',
+        headers,
+        body,
+      })
+      await answer.body.dump()
+      return answer.statusCode
     }
-    expect((await ask({ 'x-request-id': 'a', traceparent: '00-a-b-01' })).status).toBe(201)
-    expect((await ask({ 'x-request-id': 'b', 'x-forwarded-for': '10.0.0.9' })).status).toBe(409)
-    expect((await ask({ 'x-invented-tomorrow': '1' })).status).toBe(201)
-    expect(seen()).toHaveLength(2)
+    expect(await ask({ 'x-request-id': 'a', traceparent: '00-a-b-01' })).toBe(201)
+    expect(await ask({ 'x-request-id': 'b', 'x-forwarded-for': '10.0.0.9' })).toBe(409)
+    expect(await ask({ 'x-invented-tomorrow': '1' })).toBe(201)
+    expect(await ask({ host: 'globex.example' })).toBe(201)
+    expect(await ask({ host: 'globex.example' })).toBe(409)
+    expect(seen()).toHaveLength(3)
   })
 
   test('a large body is either ignored or refused, and never fingerprinted in part', async () => {
