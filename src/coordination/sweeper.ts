@@ -54,11 +54,14 @@ const REPORTED_MAX = 10_000
 export function createSweeper(options: SweeperOptions) {
   const { sources, leases, auditLog, clock, terms, ask, onFailure } = options
   const reported = new Set<string>()
+  /** Dead letters of this sweep that are not kept. */
+  const untaken: string[] = []
 
   /** @returns how many open orphans were found; settled ones do not count */
   async function sweepOnce(over: AbortSignal): Promise<number> {
     const seen = new Set<string>()
     let open = 0
+    untaken.length = 0
     for (const source of sources) {
       try {
         for (let cursor = '0', first = true; first || cursor !== '0'; first = false) {
@@ -78,6 +81,13 @@ export function createSweeper(options: SweeperOptions) {
         onFailure(cause)
       }
     }
+    const [first] = untaken
+    if (first !== undefined)
+      onFailure(
+        new Error(
+          `no majority of the nodes took ${untaken.length} dead letters, ${first} among them: the next sweep writes them`,
+        ),
+      )
     await decideLetters(options, over)
     return open
   }
@@ -123,10 +133,7 @@ export function createSweeper(options: SweeperOptions) {
       recordKey,
       fields,
     })
-    if (!written)
-      return onFailure(
-        new Error(`no majority of the nodes took the dead letter ${id}: the next sweep writes it`),
-      )
+    if (!written) return void untaken.push(id)
     if (reported.size >= REPORTED_MAX) reported.clear()
     reported.add(id)
   }

@@ -88,7 +88,14 @@ export function createRedisAuditLog({ clients, deadlineMs, clock }: RedisAuditLo
         onFailure,
       )
     return Promise.all(
-      clients().map((client) => client && olderOn(client, stream, before).catch(() => undefined)),
+      clients().map(
+        (client) =>
+          client &&
+          olderOn(client, stream, before).catch((cause: unknown) => {
+            onFailure(cause)
+            return undefined
+          }),
+      ),
     )
   }
 

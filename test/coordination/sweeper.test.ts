@@ -1,0 +1,50 @@
+/** What the sweeper says of dead letters that no majority takes. */
+import { expect, test } from 'vitest'
+import { createSweeper } from '../../src/coordination/sweeper.ts'
+import type { Leases } from '../../src/core/ports.ts'
+import { systemClock } from '../../src/system/clock.ts'
+
+const KEYS = ['a', 'b', 'c'].map((digit) => `dedup:default:prod:v1:${digit.repeat(64)}`)
+
+test('a sweep whose dead letters no majority takes says so once, and the next one writes them', async () => {
+  let taken = false
+  const written: string[] = []
+  const told: string[] = []
+  const read = async () =>
+    ({
+      kind: 'claimed',
+      token: 7,
+      attempt: 1,
+      fingerprint: 'f',
+      remainingMs: 0,
+      majorityReached: true,
+    }) as const
+  const sweeper = createSweeper({
+    sources: [
+      {
+        lapsed: async () => ({ found: KEYS.map((recordKey) => ({ recordKey, token: 7 })), cursor: '0' }),
+      },
+    ],
+    leases: { read } as unknown as Leases,
+    auditLog: {
+      append: async (_stream, { id }) => {
+        if (taken) written.push(id)
+        return taken
+      },
+      read: async () => ({ kind: 'entries', entries: [] }),
+      remove: async () => true,
+    },
+    clock: systemClock,
+    terms: {} as never,
+    ask: undefined,
+    onFailure: (cause) => told.push((cause as Error).message),
+  })
+  const { signal } = new AbortController()
+  expect(await sweeper.sweepOnce(signal)).toBe(3)
+  expect(told).toEqual([
+    expect.stringMatching(/^no majority of the nodes took 3 dead letters, orphan:a{16}:7 /),
+  ])
+  taken = true
+  await sweeper.sweepOnce(signal)
+  expect([told.length, written.length]).toEqual([1, 3])
+})
