@@ -9,6 +9,7 @@
 import type { Redis } from 'ioredis'
 import {
   auditStreamKey,
+  CLUSTER_KEY,
   ENROLLER_KEY,
   EPOCH_KEY,
   FOUNDER_KEY,
@@ -16,6 +17,7 @@ import {
   QUARANTINE_KEY,
   RECORD_PATTERN,
   SWEEPER_LEADERSHIP,
+  waitQueueKey,
 } from '../../src/redis/keys.ts'
 import { choose, during, type Fault, type FaultContext } from './fault.ts'
 import { allVote, recorded, stillKnown } from './of-nodes.ts'
@@ -66,6 +68,19 @@ async function spoilOwnKeys(node: Redis, fraction: () => number): Promise<void> 
   if (kind === 0) await node.rpush(key, 'x')
   else if (kind === 1) await node.set(key, `1:${HUGE}:${HUGE}`)
   else await node.hset(key, 'nonce', 'x', 'run_id', HUGE, 'at', HUGE)
+}
+
+/** What it says of the cluster: another id and list, a quarantine without an end; and of who waits for a record. */
+async function spoilCluster(node: Redis, fraction: () => number): Promise<void> {
+  const values = { id: 'another', quarantine_ms: HUGE, members: 'x,'.repeat(20_000), format: HUGE }
+  const fields = Object.entries(values)
+  const [field, value] = fields[Math.floor(fraction() * fields.length)] ?? ['id', HUGE]
+  if (fraction() < 0.1) await node.multi().del(CLUSTER_KEY).rpush(CLUSTER_KEY, 'x').exec()
+  else await node.hset(CLUSTER_KEY, field, value).catch(() => node.del(CLUSTER_KEY))
+  const [, keys] = await node.scan('0', 'MATCH', RECORD_PATTERN, 'COUNT', 500)
+  const until = Date.now() + 30_000
+  for (const key of keys.slice(0, 20))
+    await node.set(waitQueueKey(key), `${HUGE};abc:1:${HUGE}:${until}`, 'PX', 30_000)
 }
 
 /** What one node says of the others, who go on to vote. */
@@ -132,6 +147,12 @@ export const FAULTS_OF_STRANGERS: readonly Fault[] = [
     'one node says of each other that it is far ahead',
     'HSET of a count of 9000000000000000 for each other node, under its own nonce; then FLUSHALL',
     async (_, context, index) => spoilPulses(context, index),
+  ),
+  stranger(
+    'F47d',
+    'one node says of the cluster what is not so',
+    'HSET of another id, list, format and a quarantine of 9000000000000000 ms; queues that are full and never end; then FLUSHALL',
+    async (node, { fraction }) => spoilCluster(node, fraction),
   ),
 ]
 
