@@ -3,12 +3,15 @@
  *
  * By polling: Kubernetes replaces a mounted secret by renaming a link two directories above it, which watchers of the
  * file itself do not see. An unreadable file keeps its last content, because a secret is missing for a moment while it
- * is replaced. One that is there and is no text is new content, which its owner refuses.
+ * is replaced. One that is there and is no text is new content, which its owner refuses. One that is still being written is none yet:
+ * new content counts when two looks found it.
  */
 
 import type { Clock } from '../core/clock.ts'
 
-const POLL_EVERY_MS = 1_000
+/** Together within a second. */
+const POLL_EVERY_MS = 700
+const WRITTEN_WITHIN_MS = 200
 
 export function watchFiles(
   paths: readonly string[],
@@ -16,7 +19,8 @@ export function watchFiles(
   clock: Clock,
   onChange: () => void,
 ): Disposable {
-  const seen = new Map(paths.map((path) => [path, contentOf(path)]))
+  let inForce = paths.map(contentOf)
+  let seen = inForce
   let timer = clock.timer(POLL_EVERY_MS, poll)
 
   function contentOf(path: string): string | undefined {
@@ -29,16 +33,20 @@ export function watchFiles(
   }
 
   function poll(): void {
-    let changed = false
-    for (const path of paths) {
-      const content = contentOf(path)
-      if (content === undefined || content === seen.get(path)) continue
-      seen.set(path, content)
-      changed = true
+    const before = seen
+    seen = paths.map((path, index) => contentOf(path) ?? before[index])
+    const isNew = differ(seen, inForce)
+    const isWritten = !differ(seen, before)
+    if (isNew && isWritten) {
+      inForce = seen
+      onChange()
     }
-    if (changed) onChange()
-    timer = clock.timer(POLL_EVERY_MS, poll)
+    timer = clock.timer(isNew && !isWritten ? WRITTEN_WITHIN_MS : POLL_EVERY_MS, poll)
   }
 
   return { [Symbol.dispose]: () => timer.cancel() }
+}
+
+function differ(contents: readonly unknown[], others: readonly unknown[]): boolean {
+  return contents.some((content, index) => content !== others[index])
 }
