@@ -14,7 +14,7 @@ import { type ListenerAddresses, type Listeners, opened, openListeners } from '.
 import { overviewFacts, requestsSeen } from './app/overview.ts'
 import { openSagas } from './app/sagas.ts'
 import { openSecrets, type Secrets } from './app/secrets.ts'
-import { openStack } from './app/stack.ts'
+import { openStack, type StackPorts } from './app/stack.ts'
 import { StartRefused } from './app/start-refused.ts'
 import { openTelemetry, type Telemetry, type TelemetryEnvironment, type Watched } from './app/telemetry.ts'
 import { warmUp } from './app/warm-up.ts'
@@ -114,7 +114,8 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
   const secrets = secretsOf(config, environment.readFile, log)
   const nodes = await connectedNodes(config, telemetry, secrets)
   const failedLater = (err: unknown) => log.error({ err }, 'work in the background failed')
-  const { stack, lateClaims } = recordsOn(nodes, config, instance, telemetry, size.required, failedLater)
+  const own = { instance, required: size.required, keyRing: secrets.keyRing }
+  const { stack, lateClaims } = recordsOn(nodes, config, own, telemetry, failedLater)
   const { tenantInFlight: inFlightMax, tenantNewRecords: newRecordsPerSecondMax } = config
   const quotas = createTenantQuotas({ inFlightMax, newRecordsPerSecondMax }, clock)
   const bodyMemory = createBodyMemory(bodyMemoryBytes(config, environment.memoryLimitBytes), (of) =>
@@ -193,22 +194,13 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
 function recordsOn(
   nodes: OpenNodes,
   config: Config,
-  instance: string,
+  own: Pick<StackPorts, 'instance' | 'required' | 'keyRing'>,
   { log, events, tracedNode, tell }: Telemetry,
-  required: number,
   failedLater: (err: unknown) => void,
 ) {
   // Apart from late offers and without a limit: in an outage they would take the places of outcomes.
   const lateClaims = createBackground(Number.POSITIVE_INFINITY, failedLater)
-  const stack = openStack(config, nodes, {
-    clock,
-    random,
-    events,
-    tracedNode,
-    required,
-    instance,
-    lateClaims,
-  })
+  const stack = openStack(config, nodes, { ...own, clock, random, events, tracedNode, lateClaims })
   if (stack.auditLog !== undefined)
     tell(appendAudit(stack.auditLog, clock, (err) => log.warn({ err }, 'the audit log was not written')))
   return { stack, lateClaims }

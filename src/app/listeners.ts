@@ -80,7 +80,7 @@ export async function openListeners(
   const limited = sized(given, memoryLimitBytes)
   const config = { ...limited, onConnectionRefused: countRefusedConnections(answering, limited) }
   const proxy = openProxy(config, executing, secrets, scope, onFailure)
-  const secret = secretOf(config, answering)
+  const secret = secretOf(secrets, answering)
   const { reserved, checked } = outstandingOf(config, answering.clock)
   const reserving = { ...answering, secret, outstanding: reserved }
   const checking = { secret, outstanding: checked }
@@ -139,8 +139,8 @@ function outstandingOf(
 }
 
 /** One for all listeners: an id of one is served by the others. */
-function secretOf({ reservationSecret }: Config, core: SecretPorts): ReservationSecret {
-  return reservationSecret === undefined ? agreedSecret(core) : givenSecret(reservationSecret.content)
+function secretOf({ reservationSecrets }: Secrets, core: SecretPorts): ReservationSecret {
+  return reservationSecrets === undefined ? agreedSecret(core) : givenSecret(reservationSecrets)
 }
 
 /** @throws StartRefused with the name of the listener */

@@ -199,7 +199,7 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
   const [clock, random] = [systemClock, systemRandom]
   const given = config.redisNodes.groups
   // A command ends before its files change.
-  const [tls, password] = [nodeTlsOf(config), config.redisPassword?.content]
+  const [tls, password, ring] = [nodeTlsOf(config), config.redisPassword?.content, config.keyRing?.ring]
   const opened = openRedisGroups(config, given, {
     clock,
     random,
@@ -210,7 +210,7 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
   })
   const placement = placementOf(opened.map(({ name }) => name))
   const leasesOf = ({ nodes: { nodes } }: RedisGroupNodes) =>
-    operatorLeases(config, nodes, { clock, random, events })
+    operatorLeases(config, nodes, { clock, random, events, keyRing: ring && (() => ring) })
   const offsets = opened.map(() => new Map<number, ClockOffset>())
   const watching = opened.map(({ nodes }, at) => ({
     nodes,

@@ -1,6 +1,6 @@
 /**
- * Files that may change while the sidecar runs: the tokens of API and operators, the certificates of the listeners, and
- * certificates and password for the nodes.
+ * Files that may change while the sidecar runs: the tokens of API and operators, the certificates of the listeners,
+ * certificates and password for the nodes, the key ring, and the secrets of reservation ids.
  *
  * Owns that only a complete change takes effect: a certificate that does not belong to its key is refused and logged,
  * and the previous one stays. One that has ended takes effect, because the next start would take it, too; that it is no longer valid is an
@@ -11,8 +11,10 @@ import { createSecureContext } from 'node:tls'
 import { type ConfiguredCertificate, certificatesIn } from '../config/certificates.ts'
 import type { ListenerName } from '../config/listeners.ts'
 import type { Config } from '../config/load.ts'
+import type { FileContent } from '../config/parse.ts'
 import { rowOf } from '../config/settings.ts'
 import type { Clock } from '../core/clock.ts'
+import type { KeyRing } from '../core/nodes/key-ring.ts'
 import type { OperatorToken } from '../core/operator/operator-tokens.ts'
 import type { Certificates, ListenerTls } from '../http/server/tls.ts'
 import type { NodeTls } from '../redis/node-tls.ts'
@@ -28,6 +30,10 @@ export type Secrets = Disposable & {
   readonly nodeTls: (() => NodeTls) | undefined
   /** The same of the password for them; undefined if there is no file with one. */
   readonly nodePassword: (() => string) | undefined
+  /** What the next outcome is written and read with; undefined if outcomes are not encrypted. */
+  readonly keyRing: (() => KeyRing) | undefined
+  /** The first signs the next reservation id; undefined if the sidecars agree on one. */
+  readonly reservationSecrets: (() => readonly Buffer[]) | undefined
   /** Those that are in force and in use. */
   readonly certificates: () => readonly ConfiguredCertificate[]
   /** Undefined if the listener speaks plain text. */
@@ -36,11 +42,13 @@ export type Secrets = Disposable & {
 
 type FileSetting =
   | 'apiToken'
+  | 'keyRing'
   | 'operatorTokens'
   | 'redisPassword'
   | 'redisCa'
   | 'redisCert'
   | 'redisKey'
+  | 'reservationSecret'
   | 'tlsCert'
   | 'tlsKey'
   | 'tlsClientCa'
@@ -128,21 +136,13 @@ export function openSecrets(
   let certificates = certificatesIn(inUse())
   tellInvalid(['tlsCert', 'tlsClientCa', 'redisCert', 'redisCa'])
   return {
-    apiTokens: kept(
-      'the token of the API',
-      ['apiToken'],
-      ({ apiToken }) => apiToken && linesOf(apiToken.content),
-    ),
-    operatorTokens: kept(
-      'the tokens of operators',
-      ['operatorTokens'],
-      ({ operatorTokens }) => operatorTokens?.tokens,
-    ),
+    apiTokens: kept('the token of the API', ['apiToken'], (of) => linesOf(of.apiToken)),
+    operatorTokens: kept('the tokens of operators', ['operatorTokens'], (of) => of.operatorTokens?.tokens),
     nodeTls,
-    nodePassword: kept(
-      'the password for the nodes',
-      ['redisPassword'],
-      ({ redisPassword }) => redisPassword?.content,
+    nodePassword: kept('the password for the nodes', ['redisPassword'], (of) => of.redisPassword?.content),
+    keyRing: kept('the key ring', ['keyRing'], (of) => of.keyRing?.ring),
+    reservationSecrets: kept('the secret of reservations', ['reservationSecret'], (of) =>
+      linesOf(of.reservationSecret)?.map((line) => Buffer.from(line)),
     ),
     certificates: () => certificates,
     tls: (listener) => {
@@ -155,8 +155,8 @@ export function openSecrets(
   }
 }
 
-function linesOf(content: string): readonly string[] {
-  return content
+function linesOf(file: FileContent | undefined): readonly string[] | undefined {
+  return file?.content
     .split(/\r?\n/)
     .map((line) => line.trim())
     .filter((line) => line !== '')

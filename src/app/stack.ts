@@ -39,6 +39,7 @@ import { type Events, SILENT } from '../core/events.ts'
 import { type BelievedNodes, believedNodes } from '../core/nodes/believed-nodes.ts'
 import { encryptedNode } from '../core/nodes/encrypted-node.ts'
 import { type Placement, routeLeases, routeWaitQueues } from '../core/nodes/groups.ts'
+import type { KeyRing } from '../core/nodes/key-ring.ts'
 import { withBreaker } from '../core/nodes/node-breaker.ts'
 import { type WatchedNodes, watchNodeClocks } from '../core/nodes/node-clocks.ts'
 import { quorumBreaker } from '../core/nodes/quorum-breaker.ts'
@@ -54,15 +55,19 @@ import type { CoordinatedGroup } from './coordination.ts'
 
 type Outside = { readonly clock: Clock; readonly random: Random; readonly events: Events }
 
-export type StackPorts = Outside & {
-  readonly tracedNode: (node: RecordNode) => RecordNode
-  /** A majority of one group. */
-  readonly required: number
-  /** Its name, which the owners of its claims are marked with. */
-  readonly instance: string
-  /** Claims that outlive their callers. */
-  readonly lateClaims: Background
-}
+/** Undefined: outcomes are stored as they are. */
+type Encryption = { readonly keyRing: (() => KeyRing) | undefined }
+
+export type StackPorts = Outside &
+  Encryption & {
+    readonly tracedNode: (node: RecordNode) => RecordNode
+    /** A majority of one group. */
+    readonly required: number
+    /** Its name, which the owners of its claims are marked with. */
+    readonly instance: string
+    /** Claims that outlive their callers. */
+    readonly lateClaims: Background
+  }
 
 export type Stack = Disposable & {
   /** The whole stack. */
@@ -142,7 +147,7 @@ export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts):
   const [only] = guarded
   const redis = groups.flatMap((group) => group.redis ?? [])
   const unshared = rest.length === 0 && only !== undefined ? only : routed(guarded, () => nodes.agreed())
-  const readable = [first, ...rest].map((group) => believed(config, group.nodes, ports).nodes)
+  const readable = [first, ...rest].map((group) => believed(group.nodes, ports).nodes)
   return {
     leases: shareLeases({
       leases: unshared,
@@ -189,7 +194,11 @@ export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts):
 }
 
 /** For an operator's command, which sends one call and needs the nodes' current replies: no sharing, no breaker. */
-export function operatorLeases(config: Config, nodes: readonly RecordNode[], outside: Outside): Leases {
+export function operatorLeases(
+  config: Config,
+  nodes: readonly RecordNode[],
+  outside: Outside & Encryption,
+): Leases {
   return createLeases({ ...outside, ...roundsOver(config, nodes, outside) })
 }
 
@@ -222,21 +231,20 @@ function groupStack(
 function roundsOver(
   config: Config,
   nodes: readonly RecordNode[],
-  outside: Pick<Outside, 'clock' | 'events'>,
+  outside: Pick<Outside, 'clock' | 'events'> & Encryption,
   tracedNode = (node: RecordNode) => node,
 ): Pick<LeasesOptions, 'quorum' | 'nodesMs' | 'clockStepMs'> {
   const { clock, events } = outside
-  const { nodes: inTime, nowMs: nodesMs } = believed(config, nodes, outside)
+  const { nodes: inTime, nowMs: nodesMs } = believed(nodes, outside)
   const quorum = createRedlockQuorum({ nodes: inTime.map(tracedNode), clock, events })
   return { quorum, nodesMs, clockStepMs: config.clockStepMs }
 }
 
 function believed(
-  { keyRing }: Config,
   nodes: readonly RecordNode[],
-  outside: Pick<Outside, 'clock' | 'events'>,
+  { keyRing, ...outside }: Pick<Outside, 'clock' | 'events'> & Encryption,
 ): BelievedNodes {
-  const readable = keyRing === undefined ? nodes : nodes.map((node) => encryptedNode(node, keyRing.ring))
+  const readable = keyRing === undefined ? nodes : nodes.map((node) => encryptedNode(node, keyRing))
   return believedNodes(readable, outside)
 }
 

@@ -633,7 +633,7 @@ export const SETTINGS = {
     path: 'trust.reservationSecretFile',
     kind: secretFile(),
     summary:
-      'File with the secret that signs reservation ids, the same for all sidecars of a cluster; with several lines the first signs and the others still verify.',
+      'File with the secret that signs reservation ids, the same for all sidecars of a cluster; with several lines the first signs and the others still verify. A change is in force within a second.',
     source:
       'Where not set: the sidecars agree on one through the nodes, and whoever reads the nodes can read it.',
   }),
@@ -658,7 +658,7 @@ export const SETTINGS = {
     path: 'trust.keyRingFile',
     kind: keyRingFile(),
     summary:
-      'File with the keys that stored outcomes are encrypted with (AES-256-GCM), one a line, `name base64`: the first line writes, all of them read. The line `plain` stands for no encryption, as before there was a file.',
+      'File with the keys that stored outcomes are encrypted with (AES-256-GCM), one a line, `name base64`: the first line writes, all of them read. The line `plain` stands for no encryption, as before there was a file. A change is in force within a second.',
     source: 'Without it outcomes are stored as they are.',
   }),
   trustScopeHeaders: setting({

@@ -57,6 +57,7 @@ async function opened(env: Readonly<Record<string, string>>): Promise<Opened> {
     required: 3,
     instance: 'sidecar-1',
     lateClaims,
+    keyRing: undefined,
   }
   return { nodes, stack: openStack(loaded.config, nodes, ports) }
 }

@@ -34,6 +34,7 @@ test('with a key ring, a command sees the outcome of a record as the sidecar doe
     required: 2,
     instance: 'sidecar-1',
     lateClaims,
+    keyRing: config.keyRing && (() => config.keyRing!.ring),
   })
   const request = { key: keyOf('sealed'), fingerprint: fingerprintOf('sealed'), budgetMs: 5_000 }
   const claimed = await stack.leases.claim({ ...request, leaseMs: 30_000, retentionMs: 60_000 })

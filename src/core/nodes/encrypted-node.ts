@@ -14,10 +14,11 @@ import { asAltered, asUnencrypted } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
 import { type KeyRing, open, seal } from './key-ring.ts'
 
-export function encryptedNode(node: RecordNode, ring: KeyRing): RecordNode {
+/** @param ring asked at each command and at each answer: its file may have changed since */
+export function encryptedNode(node: RecordNode, ring: () => KeyRing): RecordNode {
   return {
     name: node.name,
-    execute: async (command) => opened(await node.execute(encrypted(command, ring)), command.key, ring),
+    execute: async (command) => opened(await node.execute(encrypted(command, ring())), command.key, ring()),
   }
 }
 

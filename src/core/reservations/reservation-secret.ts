@@ -48,14 +48,9 @@ export interface ReservationSecret {
   refreshed(withinMs: number): Promise<readonly Buffer[] | undefined>
 }
 
-/** One secret per line: the first signs, the others still verify. */
-export function givenSecret(content: string): ReservationSecret {
-  const secrets = content
-    .split(/\r?\n/)
-    .map((line) => line.trim())
-    .filter((line) => line !== '')
-    .map((line) => Buffer.from(line))
-  return { current: async () => secrets, refreshed: async () => secrets }
+/** @param secrets as they are now: the first signs, the others still verify */
+export function givenSecret(secrets: () => readonly Buffer[]): ReservationSecret {
+  return { current: async () => secrets(), refreshed: async () => secrets() }
 }
 
 export type SecretPorts = {

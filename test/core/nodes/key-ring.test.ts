@@ -88,7 +88,7 @@ describe('the record protocol on encrypted nodes', () => {
     budgetMs: 100,
   }
   const leasesOn = (nodes: ReturnType<typeof createEmbeddedNodes>, ring: ReturnType<typeof ringOf>) => {
-    const encrypted = nodes.map((node) => encryptedNode(node, ring))
+    const encrypted = nodes.map((node) => encryptedNode(node, () => ring))
     const quorum = createRedlockQuorum({ nodes: encrypted, clock, events: SILENT })
     return createLeases({ quorum, clock, random: systemRandom, events: SILENT })
   }
@@ -128,7 +128,7 @@ describe('the record protocol on encrypted nodes', () => {
     const [ring, sealing] = [ringOf(line('k', 1)), ringOf(line('2026', 2))]
     const reasonOf = async (bytes: Buffer) => {
       const answer = { kind: 'completed', acceptedToken: 7, outcome: bytes, nodeMs: 0 } as never
-      const node = encryptedNode({ name: 'node', execute: async () => answer }, ring)
+      const node = encryptedNode({ name: 'node', execute: async () => answer }, () => ring)
       const read = await node.execute({ kind: 'read', key: request.key })
       return read.kind === 'completed' && decodeOutcome(read.outcome)
     }

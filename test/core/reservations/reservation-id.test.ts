@@ -14,7 +14,6 @@ import {
 } from '../../../src/core/reservations/reservation-id.ts'
 import {
   agreedSecret,
-  givenSecret,
   SECRET_RECORD_KEY,
   sessionTagOf,
 } from '../../../src/core/reservations/reservation-secret.ts'
@@ -237,11 +236,6 @@ describe('the secret', () => {
     expect(after.length).toBe(2)
     expect(after[1]).toEqual(before)
     expect(after[0]).not.toEqual(before)
-  })
-
-  test('of a secret file the first line signs, and all lines verify', async () => {
-    const secrets = await givenSecret('new\n\nold\n').current(0)
-    expect(secrets.map(String)).toEqual(['new', 'old'])
   })
 
   test('the secret stands under a key that no request can have, and is copied with the records', () => {
