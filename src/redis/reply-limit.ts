@@ -35,12 +35,15 @@ export function limitReplies(client: Redis, outcomeBytesMax = OUTCOME_BYTES_MAX)
   const waiting = () => (client as unknown as Waiting).commandQueue.peekFront()
   client.on('connect', () => {
     const { stream } = client
-    let [first, bytes] = [waiting(), 0]
+    let bytes = 0
+    let before = waiting()
+    stream.prependListener('data', () => {
+      before = waiting()
+    })
     // After ioredis, which has taken every reply from the queue that is whole by then.
     stream.on('data', (part: Buffer) => {
       const next = waiting()
-      bytes = next === first ? bytes + part.length : 0
-      first = next
+      bytes = next === before ? bytes + part.length : 0
       const limit = limitOf(next?.command, outcomeBytesMax)
       if (bytes <= limit) return
       const asked = next === undefined ? 'nothing' : next.command.name

@@ -76,3 +76,19 @@ test('the others go on without it', async () => {
     reason: expect.stringContaining('1048576 bytes'),
   })
 })
+
+// Bug: replies that came one at a time were counted together, and each connection ended after a mebibyte of them.
+test('many short replies, one at a time, end no connection', async () => {
+  await using servers = await startRedisServers(1)
+  const { url } = servers.at(0)
+  const client = createRedisClient({ url }, { connectTimeoutMs: 2_000, random: systemRandom })
+  onTestFinished(() => client.disconnect())
+  let ended = 0
+  client.on('close', () => {
+    ended += 1
+  })
+  await client.connect()
+  const text = 'x'.repeat(2 * KIB)
+  for (let round = 0; round < 1_000; round += 1) expect(await client.echo(text)).toBe(text)
+  expect(ended).toBe(0)
+})
