@@ -99,7 +99,7 @@ const ambient =
 
 /** A table of data is one piece, however long. */
 const longTables = { 'config/settings.ts': 920 } as Record<string, number>
-const linesMax = 350
+const linesMax = 500
 const functionLinesMax = 80
 
 /** What stands in packages/NAME/src is the layer NAME, and has its name before that of its files. */
