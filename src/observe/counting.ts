@@ -45,12 +45,10 @@ type SweepingNow = {
   readonly orphansOpen: number | undefined
 }
 
-/** @param traceId of the active span, if it is recorded: becomes the exemplar of the observation */
-export function countEvents(
-  metrics: Metrics,
-  required: number,
-  traceId: () => string | undefined,
-): Subscriber {
+/** Of the active span, if it is recorded: becomes the exemplar of the observation. */
+type TraceId = () => string | undefined
+
+export function countEvents(metrics: Metrics, required: number, traceId: TraceId): Subscriber {
   /** Groups whose breaker is not closed; the only group has no name. */
   const lost = new Set<string | undefined>()
   return (event) => {
@@ -68,22 +66,10 @@ export function countEvents(
         if (event.majorityReached) metrics.quorumMargin.observe(event.margin)
         return
       case 'decided':
-        metrics.served()
-        metrics.decisions[event.decision][entrypointLabel(event.entrypoint)].add(1)
-        if (event.entrypoint !== 'proxy') return
-        metrics.requests[routeLabel(event.route, metrics)]?.[codeClass(event.status)].add(1)
-        metrics.requestDuration.observe(event.durationMs / 1000, traceId())
+        countDecision(event, metrics, traceId)
         return
       case 'claim_ended':
-        // Nobody waits for the claim of a request that is observed.
-        if (isOurs(event.recordKey) || isObserved(event.recordKey)) return
-        // Answered from this process's memory: no claim of the quorum, and it would hide how slow those are.
-        if (event.rounds > 0) {
-          metrics.acquireDuration[ACQUIRE_OUTCOME[event.result]].observe(event.durationMs / 1000, traceId())
-          metrics.acquireRetries.add(event.rounds - 1)
-        }
-        if (event.result !== 'unavailable')
-          metrics.lookups[event.result === 'granted' ? 'miss' : 'hit'].add(1)
+        countClaim(event, metrics, traceId)
         return
       case 'lease_began':
         metrics.leasesKept.add(1)
@@ -133,6 +119,33 @@ export function countEvents(
         if (event.kind === 'observed' || event.kind === 'near_miss') countBeside(event, metrics)
     }
   }
+}
+
+function countDecision(
+  event: Extract<CoreEvent, { kind: 'decided' }>,
+  metrics: Metrics,
+  traceId: TraceId,
+): void {
+  metrics.served()
+  metrics.decisions[event.decision][entrypointLabel(event.entrypoint)].add(1)
+  if (event.entrypoint !== 'proxy') return
+  metrics.requests[routeLabel(event.route, metrics)]?.[codeClass(event.status)].add(1)
+  metrics.requestDuration.observe(event.durationMs / 1000, traceId())
+}
+
+function countClaim(
+  event: Extract<CoreEvent, { kind: 'claim_ended' }>,
+  metrics: Metrics,
+  traceId: TraceId,
+): void {
+  // Nobody waits for the claim of a request that is observed.
+  if (isOurs(event.recordKey) || isObserved(event.recordKey)) return
+  // Answered from this process's memory: no claim of the quorum, and it would hide how slow those are.
+  if (event.rounds > 0) {
+    metrics.acquireDuration[ACQUIRE_OUTCOME[event.result]].observe(event.durationMs / 1000, traceId())
+    metrics.acquireRetries.add(event.rounds - 1)
+  }
+  if (event.result !== 'unavailable') metrics.lookups[event.result === 'granted' ? 'miss' : 'hit'].add(1)
 }
 
 export function recordStanding(metrics: Metrics, standing: Standing): void {
