@@ -33,6 +33,7 @@ export type RedisLinkOptions = {
   readonly script: Script
   readonly connectTimeoutMs: number
   readonly clock: Clock
+  readonly pulseEveryMs?: number
 }
 
 export class RedisLink implements NodeLink {
@@ -79,8 +80,9 @@ export class RedisLink implements NodeLink {
     pulse: Pick<Pulse, 'name' | 'durable' | 'others'>,
     counters: ReadonlyMap<string, string>,
   ): ReturnType<NodeLink['writePulse']> {
-    const { client, clock } = this.#options
-    return inTime(clock, PULSE_DEADLINE_MS, writePulse(client, epoch, pulse, counters), LATE_PULSE)
+    const { client, clock, pulseEveryMs } = this.#options
+    const written = writePulse(client, epoch, pulse, counters, pulseEveryMs)
+    return inTime(clock, PULSE_DEADLINE_MS, written, LATE_PULSE)
   }
 
   writeNotes(epoch: string, counters: ReadonlyMap<string, string>): Promise<void> {

@@ -46,8 +46,9 @@ export async function writePulse(
   epoch: string,
   { name, durable, others }: Pick<Pulse, 'name' | 'durable' | 'others'>,
   counters: ReadonlyMap<string, string>,
+  everyMs = PULSE_EVERY_MS,
 ): Promise<{ readonly ms: number; readonly counter: number } | undefined> {
-  const args: (string | number)[] = [epoch, PULSE_EVERY_MS, name, durable ? 1 : 0]
+  const args: (string | number)[] = [epoch, everyMs, name, durable ? 1 : 0]
   for (const other of new Set([...others.keys(), ...counters.keys()]))
     args.push(other, others.get(other) ?? '', counters.get(other) ?? '')
   const stands = await call(client, PULSE_KEY, EPOCH_KEY, ...args)

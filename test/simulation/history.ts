@@ -365,6 +365,7 @@ export const SIGHTS = [
   'node_leapt',
   'leap_noticed',
   'enrolled_after_leap',
+  'enroller_crashed',
   'enrolled',
   'drained',
   'drained_set_back',

@@ -6,6 +6,7 @@
  */
 
 import { now } from '../../src/core/clock-drift.ts'
+import { NO_EPOCH, type Voter } from '../../src/core/nodes/node-link.ts'
 import type { NodeAnswer, RecordNode } from '../../src/core/ports.ts'
 import { ageMs } from '../../src/core/quorum/answer-age.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'
@@ -27,28 +28,30 @@ export type LinkPorts = {
   /** An answer older than this when it is read does not count. */
   readonly answerMaxAgeMs: number
   readonly onOld: () => void
+  /** The node answers that its epoch is outdated. */
+  readonly onForgot: (node: number) => void
   /** An answer of a node of this cluster counts. */
   readonly onCounted: (cluster: string | undefined) => void
 }
 
-export class Link implements RecordNode {
+/** To a command that was sent before the node was inspected anew. */
+const RENEWED = { kind: 'unreachable', reason: 'refused', answered: true, detail: 'inspected anew' } as const
+
+export class Link implements RecordNode, Voter {
   readonly name: string
   readonly #ports: LinkPorts
   #cutUntilMs = 0
   #repliesCutUntilMs = 0
   #delayedUntilMs = 0
   #healed = false
-  #follows = true
-  /** The epoch at the last inspection; under another one its answers do not count. */
+  calls = 0
+  /** The epoch at the last inspection; under another one its answers do not count. A new process has inspected all. */
   #epoch: string | undefined
-
-  /** Under this epoch its answers no longer count, whatever they say. */
-  #invalidated: string | undefined
 
   constructor(ports: LinkPorts) {
     this.name = ports.node.name
     this.#ports = ports
-    this.#epoch = ports.node.epoch
+    this.#epoch = ports.node.epoch ?? NO_EPOCH
   }
 
   cut(way: 'both' | 'replies', untilMs: number): void {
@@ -68,32 +71,20 @@ export class Link implements RecordNode {
     this.#delayedUntilMs = 0
   }
 
-  /** Takes an epoch from an inspection only, never from an answer. */
   useEpoch(epoch: string | undefined): void {
     this.#epoch = epoch
-    this.#follows = false
   }
 
-  /** Inspects the node, as production does every second: from now on its present epoch is known. */
-  inspect(): void {
-    this.#epoch = this.#ports.node.epoch
-  }
-
-  invalidateEpoch(epoch: string): void {
-    this.#invalidated = epoch
-  }
-
-  get invalidated(): string | undefined {
-    return this.#invalidated
-  }
+  sawMemory(): void {}
 
   execute(command: RecordCommand): Promise<NodeAnswer> {
     const { node, process, dice } = this.#ports
     return new Promise((resolve) => {
-      if (!node.up && dice.chance(0.7)) {
+      if (this.#epoch === undefined || (!node.up && dice.chance(0.7))) {
         this.#settle(command, { kind: 'unreachable', reason: 'refused', detail: 'down' }, resolve)
         return
       }
+      this.calls += 1
       let open = true
       const { clock } = process
       const askedAt = now(clock)
@@ -120,7 +111,9 @@ export class Link implements RecordNode {
   }
 
   #settle(command: RecordCommand, answer: NodeAnswer, resolve: (answer: NodeAnswer) => void): void {
-    this.#ports.onHeard(this.#ports.node.index, command, answer)
+    const { node, onHeard, onForgot } = this.#ports
+    onHeard(node.index, command, answer)
+    if (answer.kind === 'quarantined' && this.#epoch !== NO_EPOCH) onForgot(node.index)
     resolve(answer)
   }
 
@@ -130,19 +123,17 @@ export class Link implements RecordNode {
     for (let copy = 0; copy < (twice ? 2 : 1); copy += 1) {
       if (this.#lost(this.#cutUntilMs)) continue
       const { runId } = node
-      const epoch = this.#epoch === this.#invalidated ? undefined : this.#epoch
+      const epoch = this.#epoch
       scheduler.at(Math.max(scheduler.nowMs + this.#delayMs(copy), this.#delayedUntilMs), () =>
         node.arrive(runId, () => {
           const answer = node.execute(command, epoch)
-          const stands = node.epoch
           const cluster = node.cluster?.id
           if (copy === 1) onTwice()
           if (this.#lost(Math.max(this.#cutUntilMs, this.#repliesCutUntilMs))) return
           scheduler.after(this.#delayMs(0), () =>
             process.deliver(() => {
-              if (this.#follows) this.#epoch = stands
               if (answer.kind !== 'quarantined') onCounted(cluster)
-              settle(answer)
+              settle(this.#epoch === epoch ? answer : RENEWED)
             }),
           )
         }),

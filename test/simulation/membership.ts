@@ -1,40 +1,53 @@
 /**
- * What a sidecar runs against nodes that are all new, or look new: the driver of production over simulated connections. It keeps to the
- * cluster that it knows, objects to a second founding of that one, and founds a cluster where no sidecar objects.
+ * What a sidecar runs against the nodes of one group: the driver of production over simulated connections. It keeps to the cluster that
+ * it knows, brings nodes that forgot or restarted back to voting, and founds a cluster where no sidecar objects.
  *
- * Owns the wiring. Only in some plans: in others the cluster is founded before the history begins.
+ * Owns the wiring.
  */
 
 import type { CoreEvent } from '../../src/core/events.ts'
-import { memberOf } from '../../src/core/nodes/member.ts'
+import type { ForwardJump } from '../../src/core/nodes/clock-jumps.ts'
+import { type LookListener, memberOf } from '../../src/core/nodes/member.ts'
 import { NodeDriver } from '../../src/core/nodes/node-driver.ts'
-import { NO_EPOCH } from '../../src/core/nodes/node-link.ts'
-import { CLOCK_STEP_MS, CLUSTER, type EnrollerPorts } from './enroller.ts'
+import { SIMULATED_ANSWER_MAX_AGE_MS, SIMULATED_PULSE_MS } from './drains.ts'
+import { CLOCK_STEP_MS, CLUSTER, type NodePorts } from './enrolment-node.ts'
 import type { Link } from './link.ts'
+import type { SimulatedNode } from './node.ts'
 import { SimulatedLink } from './simulated-link.ts'
 
 const CONNECT_TIMEOUT_MS = 500
+/** Of production. */
+const PULSE_MS = 500
 
-export type MembershipPorts = EnrollerPorts & { readonly links: readonly Link[] }
+export type Membership = {
+  /** The cluster that the process keeps to; undefined before any node has voted. */
+  readonly knownCluster: () => string | undefined
+  /** The node answers that its epoch is outdated. */
+  readonly forgot: (index: number) => void
+  readonly jumped: (index: number, jump: ForwardJump) => void
+}
 
-/** @returns the cluster that the process keeps to; undefined before any node has voted */
-export function keepMembership(ports: MembershipPorts): () => string | undefined {
-  const { process, nodes, links, dice, history, healed } = ports
-  const members = nodes.map((node, index) => {
-    const voter = {
-      name: node.name,
-      calls: 0,
-      useEpoch: (epoch: string | undefined) => links[index]?.useEpoch(epoch === NO_EPOCH ? undefined : epoch),
-      sawMemory: () => {},
-    }
-    return memberOf(voter, new SimulatedLink(node, ports), node.name)
+export type MembershipPorts = NodePorts & {
+  readonly nodes: readonly SimulatedNode[]
+  readonly links: readonly Link[]
+  /** Nodes restart with their data, in histories as short as these. */
+  readonly drains: boolean
+  /** Nothing happens to the nodes any more: a cluster that is whole stays so. */
+  readonly settled: () => boolean
+  readonly onLook: LookListener
+}
+
+export function keepMembership(ports: MembershipPorts): Membership {
+  const { process, nodes, links, dice, history, settled, drains, onLook } = ports
+  const pulseEveryMs = drains ? SIMULATED_PULSE_MS : PULSE_MS
+  const members = nodes.flatMap((node, index) => {
+    const voter = links[index]
+    return voter === undefined
+      ? []
+      : [memberOf(voter, new SimulatedLink(node, { ...ports, pulseEveryMs }), node.name)]
   })
   const publish = (event: CoreEvent) => {
     if (event.kind === 'node_state' && event.to === 'unfit') history.saw('cluster_refused')
-    if (event.kind === 'node_enrolled') history.saw('enrolled')
-    // A cluster that is whole again stays so.
-    const isWhole = members.every(({ state }) => state.kind === 'voting')
-    if (healed() && isWhole) void driver[Symbol.asyncDispose]()
   }
   const driver: NodeDriver = new NodeDriver(members, {
     names: nodes.map(({ name }) => name),
@@ -44,10 +57,20 @@ export function keepMembership(ports: MembershipPorts): () => string | undefined
     clock: process.clock,
     random: dice,
     events: { publish },
+    pulseEveryMs,
+    ...(drains ? { inspectEveryMs: SIMULATED_PULSE_MS, answerMaxAgeMs: SIMULATED_ANSWER_MAX_AGE_MS } : {}),
   })
-  void driver.connect((index, sample, sentWallMs) => ports.counts(index, sample, sentWallMs))
-  return () => {
-    const { id } = driver.cluster()
-    return members.some(({ wasVoting }) => wasVoting) ? id : undefined
+  void driver.connect((...reading) => {
+    const isWhole = members.every(({ state }) => state.kind === 'voting')
+    if (isWhole && settled()) void driver[Symbol.asyncDispose]()
+    return onLook(...reading)
+  })
+  return {
+    knownCluster: () => (members.some(({ wasVoting }) => wasVoting) ? driver.cluster().id : undefined),
+    forgot: (index) => driver.forgot(index),
+    jumped: (index, jump) => {
+      driver.invalidateEpoch(index, 'its clock jumped', jump)
+      if (members[index]?.invalidated !== undefined) history.saw('leap_noticed')
+    },
   }
 }

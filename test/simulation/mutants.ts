@@ -224,8 +224,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'one-node-under-two-addresses',
     rule: 'distinct nodes are counted, never replies',
     file: 'test/simulation/sidecar.ts',
-    from: 'const links = nodes.map(\n    (node) =>',
-    to: 'const links = [nodes[0]!, nodes[0]!, ...nodes.slice(2)].map(\n    (node) =>',
+    from: 'watched.nodes.slice(group * plan.nodeCount, (group + 1) * plan.nodeCount),',
+    to: '[watched.nodes[0]!, watched.nodes[0]!, ...watched.nodes.slice(2, plan.nodeCount)],',
     killedBy: ['S13', 'S12'],
   },
   {
@@ -304,7 +304,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'nonce-not-checked',
     rule: 'a node that forgot again while it was enrolled is not enrolled by what went before',
-    file: 'test/simulation/enroller.ts',
+    file: 'test/simulation/enrolment-node.ts',
     from: 'return this.#stands(nonce) && (this.#node.quarantine?.told ?? 0) >= calls',
     to: 'return nonce !== undefined || calls > 0',
     killedBy: ['S1', 'S2', 'S5', 'S6', 'S4'],
@@ -336,9 +336,9 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'copying-from-a-leapt-node',
     rule: 'a node whose clock has leapt is not asked what it remembers, also before its vote was taken away',
-    file: 'test/simulation/enroller.ts',
-    from: 'sentWallMs) && voting, snapshots }',
-    to: 'sentWallMs) !== undefined && voting, snapshots }',
+    file: 'src/core/nodes/node-driver.ts',
+    from: 'counts: (sample, wallMs) => this.#onLook(this.members.indexOf(member), sample, wallMs),',
+    to: 'counts: (sample, wallMs) => this.#onLook(this.members.indexOf(member), sample, wallMs) !== undefined,',
     killedBy: ['S5', 'S6', 'S2'],
   },
   {

@@ -7,8 +7,15 @@
  */
 
 import type { Pulse } from '../../src/core/nodes/continuity.ts'
-import { type Cluster, epochFor, isEnrolled, type Quarantine } from '../../src/core/nodes/enrolment-rules.ts'
-import type { Counters } from '../../src/core/nodes/node-history.ts'
+import {
+  type Cluster,
+  epochFor,
+  isEnrolled,
+  type Lineage,
+  NEVER_A_REPLICA,
+  type Quarantine,
+} from '../../src/core/nodes/enrolment-rules.ts'
+import { type Counters, splitNote } from '../../src/core/nodes/node-history.ts'
 import type { NodeAnswer } from '../../src/core/ports.ts'
 import type { NodeRecord, RecordCommand } from '../../src/core/record/record.ts'
 import { applyCommand } from '../../src/core/record/record-rules.ts'
@@ -62,6 +69,8 @@ export class SimulatedNode {
   /** Called where the run of its process ends. */
   readonly onGone = new Set<() => void>()
   #occupied = { by: '', untilMs: 0 }
+  role: 'master' | 'slave' = 'master'
+  lineage: Lineage = NEVER_A_REPLICA
   /** It syncs each write before its answer. */
   durable = false
   startedNodeMs: number
@@ -213,11 +222,20 @@ export class SimulatedNode {
     this.#write({ kind: 'epoch', epoch, cluster })
   }
 
-  /** It may have forgotten promises of this epoch. */
-  revoke(epoch: string): void {
+  /** It may have forgotten promises of this epoch. @param itLies what it says of others is taken away, too */
+  revoke(epoch: string, itLies = false): void {
     if (this.epoch !== epoch) return
     this.epoch = undefined
     this.#write({ kind: 'revoked' })
+    if (!itLies) return
+    this.#keepPulse(undefined, NO_COUNTERS)
+    if (this.cluster !== undefined) this.cluster = { ...this.cluster, quarantineMs: 0 }
+  }
+
+  /** The longest quarantine that anybody asked for stands. */
+  raise(cluster: Cluster): void {
+    const quarantineMs = Math.max(cluster.quarantineMs, this.cluster?.quarantineMs ?? 0)
+    this.cluster = { ...cluster, ...this.cluster, quarantineMs }
   }
 
   setQuarantine(quarantine: Quarantine): void {
@@ -265,35 +283,64 @@ export class SimulatedNode {
     this.#startWith(this.#log.filter(({ atMs }) => atMs <= untilMs))
   }
 
-  /** @returns the pulse that stands; undefined where it does not vote under this epoch. As `lua/pulse.lua` has it. */
+  /**
+   * @returns the pulse that stands; undefined where it does not vote under this epoch. As `lua/pulse.lua` has it: at most one in
+   * `everyMs`
+   */
   beat(
-    epoch: string | undefined,
-    pulse: Pick<Pulse, 'name' | 'durable' | 'others'>,
-    noted: ReadonlyMap<string, string> = new Map(),
+    epoch: string,
+    { name, durable, others: known }: Pick<Pulse, 'name' | 'durable' | 'others'>,
+    noted: ReadonlyMap<string, string>,
+    everyMs: number,
   ): number | undefined {
     if (!this.voting || this.epoch !== epoch) return undefined
-    const others = new Map(this.pulse?.others)
-    for (const [name, ms] of pulse.others) if (ms > (others.get(name) ?? 0)) others.set(name, ms)
-    const nodeMs = Math.floor(this.nodeMs)
-    this.pulse = { ...pulse, others, nodeMs, runId: String(this.runId) }
-    this.counters = { own: this.counters.own + 1, others: new Map([...this.counters.others, ...noted]) }
-    this.#write({ kind: 'pulse', pulse: this.pulse, counters: this.counters })
+    const runId = String(this.runId)
+    const [nodeMs, last] = [Math.floor(this.nodeMs), this.pulse]
+    if (
+      last?.runId === runId &&
+      last.name === name &&
+      last.durable === durable &&
+      Math.abs(nodeMs - last.nodeMs) < everyMs
+    )
+      return last.nodeMs
+    const others = new Map(last?.others)
+    for (const [other, ms] of known) if (ms > (others.get(other) ?? 0)) others.set(other, ms)
+    this.#keepPulse({ name, durable, others, nodeMs, runId }, this.#noting(noted, this.counters.own + 1))
     return nodeMs
   }
 
   /** What is known of the counters of others. */
   note(epoch: string, noted: ReadonlyMap<string, string>): void {
-    if (!this.voting || this.epoch !== epoch) return
-    this.counters = { ...this.counters, others: new Map([...this.counters.others, ...noted]) }
-    this.#write({ kind: 'pulse', pulse: this.pulse, counters: this.counters })
+    if (this.voting && this.epoch === epoch)
+      this.#keepPulse(this.pulse, this.#noting(noted, this.counters.own))
+  }
+
+  #keepPulse(pulse: Pulse | undefined, counters: Counters): void {
+    this.pulse = pulse
+    this.counters = counters
+    this.#write({ kind: 'pulse', pulse, counters })
+  }
+
+  /** The counter of an earlier enrolment says nothing about a later one. */
+  #noting(noted: ReadonlyMap<string, string>, own: number): Counters {
+    const others = new Map(this.counters.others)
+    for (const [name, note] of noted) {
+      const [[nonce, counter], [before, known]] = [splitNote(note), splitNote(others.get(name) ?? '')]
+      if (nonce !== before || counter > known) others.set(name, note)
+    }
+    return { own, others }
   }
 
   /** Whoever took the work on it first has it for so long. */
-  occupy(who: string, ms: number): boolean {
-    const { by, untilMs } = this.#occupied
-    if (by !== who && untilMs > this.#scheduler.nowMs) return false
-    this.#occupied = { by: who, untilMs: this.#scheduler.nowMs + ms }
+  occupy(by: string, ms: number): boolean {
+    if (![undefined, by].includes(this.occupiedBy)) return false
+    this.#occupied = { by, untilMs: this.#scheduler.nowMs + ms }
     return true
+  }
+
+  get occupiedBy(): string | undefined {
+    const { by, untilMs } = this.#occupied
+    return untilMs > this.#scheduler.nowMs ? by : undefined
   }
 
   #write(entry: Logged): void {

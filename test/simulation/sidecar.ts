@@ -11,10 +11,12 @@ import { createLeases } from '../../src/core/claims/leases.ts'
 import { shareLeases } from '../../src/core/claims/shared-leases.ts'
 import { createWaiters, type Waiters } from '../../src/core/claims/waiters.ts'
 import { createWriteBack, type WriteBack } from '../../src/core/claims/write-back.ts'
+import type { Clock } from '../../src/core/clock.ts'
 import { type CoreEvent, type Events, SILENT } from '../../src/core/events.ts'
 import { believedNodes } from '../../src/core/nodes/believed-nodes.ts'
+import type { ForwardJump } from '../../src/core/nodes/clock-jumps.ts'
 import { placementOf, routeLeases } from '../../src/core/nodes/groups.ts'
-import type { WatchedNodes } from '../../src/core/nodes/node-clocks.ts'
+import { type WatchedNodes, watchNodeClocks } from '../../src/core/nodes/node-clocks.ts'
 import { quorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
 import type { NodeReply } from '../../src/core/operator/record-view.ts'
 import type { Lease, Leases, NodeAnswer, RecordNode, RenewResult } from '../../src/core/ports.ts'
@@ -25,12 +27,12 @@ import { majorityOf } from '../../src/core/units.ts'
 import { createEmbeddedNodes } from '../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { encodeOutcome } from '../support/encoded-outcome.ts'
-import { watchClocks } from './clock-watch.ts'
 import { streamOf } from './dice.ts'
 import { SIMULATED_ANSWER_MAX_AGE_MS } from './drains.ts'
-import { CLOCK_STEP_MS, CLUSTER } from './enroller.ts'
+import { CLOCK_STEP_MS, CLUSTER, type NodePorts } from './enrolment-node.ts'
 import { type Grant, type History, renewUntil, type Shown } from './history.ts'
 import { Link } from './link.ts'
+import { keepMembership, type Membership } from './membership.ts'
 import type { SimulatedNode } from './node.ts'
 import { MAX_TOKEN_AHEAD_MS, type Plan } from './plan.ts'
 import type { SimulatedProcess } from './process.ts'
@@ -40,7 +42,6 @@ import type { Votes } from './votes.ts'
 export type Sidecar = {
   readonly process: SimulatedProcess
   readonly links: readonly Link[]
-  readonly watched: Pick<WatchedNodes, 'nodes' | 'saw'>
   readonly leases: Leases
   /** The same without the memory of outcomes. */
   readonly guarded: Leases
@@ -57,25 +58,21 @@ export type Sidecar = {
   readonly waiters: Waiters
   readonly background: Background
   readonly events: Events
-  /** The cluster that it keeps to, where it keeps membership. */
-  readonly knownCluster: () => string | undefined
+  /** The cluster that it keeps to. */
+  readonly knownCluster: Membership['knownCluster']
+  /** A node answers that its epoch is outdated. */
+  readonly forgot: (node: number) => void
 }
 
-export type SidecarPorts = {
+export type SidecarPorts = Pick<
+  NodePorts,
+  'scheduler' | 'history' | 'healed' | 'onFounded' | 'onEnrolled'
+> & {
   readonly plan: Plan
   readonly nodes: readonly SimulatedNode[]
-  readonly scheduler: Scheduler
-  readonly history: History
   readonly votes: Votes
-  readonly healed: () => boolean
-  /** A node whose clock jumped has lost its vote. */
-  readonly onRevoked: (node: SimulatedNode) => void
-  /** How it keeps membership of the cluster of its nodes. */
-  readonly membership?: (
-    process: SimulatedProcess,
-    links: readonly Link[],
-    watched: Sidecar['watched'],
-  ) => Sidecar['knownCluster']
+  /** Nothing happens to the nodes any more. */
+  readonly settled: () => boolean
 }
 
 export function startSidecar(process: SimulatedProcess, number: number, ports: SidecarPorts): Sidecar {
@@ -119,19 +116,30 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
         onTwice: () => history.saw('message_executed_twice'),
         answerMaxAgeMs: plan.drains ? SIMULATED_ANSWER_MAX_AGE_MS : answerMaxAgeMs(CLUSTER.quarantineMs),
         onOld: () => history.saw('answer_too_old'),
+        onForgot: (index) => forgot(index),
         onCounted,
       }),
   )
   const groupCount = plan.groups ?? 1
-  const watched: Sidecar['watched'] = plan.watched
-    ? watchClocks({
-        ...ports,
-        process,
-        links,
-        network: plan.network,
-        dice: streamOf(plan.seed, 'clock watch', number),
-      })
-    : { nodes: links, saw: () => true }
+  const watched = watchNodes(plan, links, clock, (index, jump) =>
+    memberships[Math.floor(index / plan.nodeCount)]?.jumped(index % plan.nodeCount, jump),
+  )
+  const memberships = Array.from({ length: groupCount }, (_, group): Membership => {
+    const from = group * plan.nodeCount
+    const own = <T>(of: readonly T[]) => of.slice(from, from + plan.nodeCount)
+    return keepMembership({
+      ...ports,
+      process,
+      network: plan.network,
+      dice: streamOf(plan.seed, 'membership', number + 1_000 * group),
+      nodes: own(nodes),
+      links: own(links),
+      drains: plan.drains !== undefined,
+      onLook: (index, sample, sentWallMs) => watched.saw(from + index, sample, sentWallMs),
+    })
+  })
+  const forgot = (index: number) =>
+    memberships[Math.floor(index / plan.nodeCount)]?.forgot(index % plan.nodeCount)
   const rejected = (cause: unknown) => history.violated('rejected', scheduler.nowMs, String(cause))
   const background = createBackground(16, rejected)
   const lateClaims = createBackground(Number.POSITIVE_INFINITY, rejected)
@@ -179,7 +187,6 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
   return {
     process,
     links,
-    watched,
     leases: plan.whole ? shared : observed,
     guarded,
     operated: {
@@ -201,8 +208,29 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
     waiters: createWaiters(8, 64),
     background,
     events,
-    knownCluster: ports.membership?.(process, links, watched) ?? (() => undefined),
+    knownCluster: () => memberships[0]?.knownCluster(),
+    forgot,
   }
+}
+
+/** As production has it, where the plan's clocks jump. In the other plans the rules hold without. */
+function watchNodes(
+  { watched }: Plan,
+  links: readonly Link[],
+  clock: Clock,
+  onForwardJump: (index: number, jump: ForwardJump) => void,
+): Pick<WatchedNodes, 'nodes' | 'saw'> {
+  if (!watched) return { nodes: links, saw: () => true }
+  return watchNodeClocks({
+    nodes: links,
+    clock,
+    events: SILENT,
+    suspendMs: () => CLUSTER.quarantineMs,
+    maxSkewMs: MAX_TOKEN_AHEAD_MS,
+    enforce: false,
+    toleratedStepMs: CLOCK_STEP_MS,
+    onForwardJump,
+  })
 }
 
 /** Notes the claims whose answers showed a completed record. */

@@ -5,17 +5,17 @@
  */
 
 import { troubleOf } from '../../src/core/node-faults.ts'
-import type { EnrolmentNode } from '../../src/core/nodes/enrolment-node.ts'
-import type { Cluster } from '../../src/core/nodes/enrolment-rules.ts'
 import type { NodeFacts } from '../../src/core/nodes/fitness.ts'
 import type { Glance } from '../../src/core/nodes/glance.ts'
 import type { Dialled, MemberActs, NodeLink, SeenRun } from '../../src/core/nodes/node-link.ts'
-import { call, type EnrollerPorts, membershipOf, SimulatedEnrolmentNode } from './enroller.ts'
+import { call, membershipOf, type NodePorts, SimulatedEnrolmentNode } from './enrolment-node.ts'
 import type { SimulatedNode } from './node.ts'
 
+/** At once where a connection was lost, and then again and again. */
+const DIAL_AT_ONCE_MS = 2
 const REDIAL_MS = 250
 
-export type LinkedPorts = Omit<EnrollerPorts, 'counts' | 'keeper' | 'told'>
+export type LinkedPorts = NodePorts & { readonly pulseEveryMs: number }
 
 export class SimulatedLink implements NodeLink {
   readonly #node: SimulatedNode
@@ -56,8 +56,8 @@ export class SimulatedLink implements NodeLink {
       counters: node.counters,
       durable: node.durable,
       startedNodeMs: node.startedNodeMs,
-      role: 'master',
-      lineage: '0',
+      role: node.role,
+      lineage: node.lineage,
       evictionPolicy: 'noeviction',
       memory: { usedBytes: 0, limitBytes: 0 },
       program: 'Redis' as const,
@@ -69,6 +69,7 @@ export class SimulatedLink implements NodeLink {
 
   glance(): Promise<Glance | undefined> {
     const node = this.#node
+    this.#ports.history.saw('node_glanced_at')
     return this.#call(() => ({
       nodeMs: Math.floor(node.nodeMs),
       epoch: node.epoch,
@@ -81,7 +82,7 @@ export class SimulatedLink implements NodeLink {
     ...[epoch, pulse, counters]: Parameters<NodeLink['writePulse']>
   ): ReturnType<NodeLink['writePulse']> {
     return this.#call(() => {
-      const ms = this.#node.beat(epoch, pulse, counters)
+      const ms = this.#node.beat(epoch, pulse, counters, this.#ports.pulseEveryMs)
       return ms === undefined ? undefined : { ms, counter: this.#node.counters.own }
     })
   }
@@ -90,32 +91,18 @@ export class SimulatedLink implements NodeLink {
     return this.#call(() => this.#node.note(epoch, counters))
   }
 
-  acts({ runId, epoch, told, counts, sameConnection }: SeenRun): MemberActs {
-    const ports = {
-      ...this.#ports,
-      told,
-      counts: (_: number, ...reading: Parameters<typeof counts>) => counts(...reading) && sameConnection(),
-    }
-    const node = this.#node
-    const seen = { ...membershipOf(node), runId, epoch }
-    const enrolmentNode: EnrolmentNode & { raise(cluster: Cluster): Promise<void> } =
-      new SimulatedEnrolmentNode(node, seen, ports)
-    const on = <T>(execute: () => T) => call(node, Number(runId), this.#ports, execute)
-    return Object.assign(enrolmentNode, {
-      revoke: (revoked: string) => on(() => node.revoke(revoked)),
-      declare: () => Promise.resolve(false),
-      occupy: (who: string, ms: number) => on(() => node.occupy(who, ms)),
-    })
+  acts(seen: SeenRun): MemberActs {
+    return new SimulatedEnrolmentNode(this.#node, seen, this.#ports)
   }
 
   async #dial(): Promise<void> {
     const { runId } = this.#node
     try {
-      await call(this.#node, runId, this.#ports, () => {})
+      await call(this.#node, runId, this.#ports, () => {}, 'resent')
       this.#run = runId
       this.#told?.ready()
     } catch {
-      this.#dialLater()
+      this.#dialLater(REDIAL_MS)
     }
   }
 
@@ -123,15 +110,22 @@ export class SimulatedLink implements NodeLink {
     if (this.#run === undefined || this.#closed) return
     this.#run = undefined
     this.#told?.down(troubleOf('lost'), false)
-    this.#dialLater()
+    this.#dialLater(DIAL_AT_ONCE_MS)
   }
 
-  #dialLater(): void {
+  #dialLater(afterMs: number): void {
     const { process, dice } = this.#ports
-    if (!this.#closed) process.clock.timer(REDIAL_MS * (0.5 + dice.fraction()), () => void this.#dial())
+    if (!this.#closed) process.clock.timer(afterMs * (0.5 + dice.fraction()), () => void this.#dial())
   }
 
-  #call<T>(execute: () => T): Promise<T> {
-    return call(this.#node, this.#run ?? -1, this.#ports, execute)
+  /** Where it stays silent only a new connection can tell that the node is back. */
+  async #call<T>(execute: () => T): Promise<T> {
+    const run = this.#run
+    try {
+      return await call(this.#node, run ?? -1, this.#ports, execute, 'resent')
+    } catch (cause) {
+      if (this.#run === run) this.redial()
+      throw cause
+    }
   }
 }

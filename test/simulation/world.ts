@@ -7,16 +7,14 @@
  */
 
 import { type Cluster, epochFor, isQuarantined } from '../../src/core/nodes/enrolment-rules.ts'
+import { memberList } from '../../src/core/nodes/members.ts'
 import { majorityOf } from '../../src/core/units.ts'
 import { type ActorPorts, perform } from './actors.ts'
 import { Application } from './application.ts'
 import { checkRemembered } from './checks.ts'
 import { streamOf } from './dice.ts'
-import { CLUSTER, type EnrollerPorts, enrol, membershipOf } from './enroller.ts'
+import { CLUSTER, membershipOf } from './enrolment-node.ts'
 import { History, heldUntilMs } from './history.ts'
-import { Keeper } from './keeper.ts'
-import type { Link } from './link.ts'
-import { keepMembership } from './membership.ts'
 import { SimulatedNode } from './node.ts'
 import {
   type Fault,
@@ -39,6 +37,8 @@ const IDLE_MS = HEAL_MS + 8_000
 const LEFT_MS = IDLE_MS + 4_000
 /** Corrected clocks have jumped: their nodes have been enrolled again. */
 const PROBE_MS = LEFT_MS + 5_000
+/** Every node was looked at once more after everything healed. */
+const SETTLED_MS = HEAL_MS + 2_500
 /** The part of a lease's margin that drift and the granularity of expiry leave. */
 const STEP_TOLERATED_MS = 3
 /**
@@ -60,12 +60,9 @@ export class World {
   /** More nodes may have forgotten at once than the others can restore: the cluster may stay closed, no worse. */
   tooManyDrained = false
   readonly #drained = new Set<number>()
-  #keeper: Keeper | undefined
   readonly #votes: Votes
   readonly #actors: ActorPorts
   readonly #sidecars: Sidecar[]
-  #enroller: Sidecar
-  readonly #enrolling = new Set<number>()
   /** Nodes whose clock was set beyond the tolerance, and by how much in all; never a majority. */
   readonly #stepped = new Map<number, number>()
   /** Nodes whose clock jumped ahead, with the epoch under which they have forgotten since. */
@@ -85,7 +82,7 @@ export class World {
       return new SimulatedNode(index, scheduler, clock, this.#votes.executed)
     })
     for (const node of this.nodes) {
-      node.cluster = CLUSTER
+      node.cluster = { ...CLUSTER, members: memberList(this.#groupOf(node).map(({ name }) => name)) }
       if (plan.cluster === 'new') node.flush()
     }
     const application = new Application(scheduler, history, streamOf(plan.seed, 'application'))
@@ -96,24 +93,8 @@ export class World {
       ...{ seed: plan.seed, scheduler, history, application, sidecarOf, retentionMs },
       ...{ votes, network },
     }
-    this.#sidecars = plan.processes.map((_, slot) => this.#start(slot))
-    this.#enroller = this.#start(0, 'enrols')
     for (const node of this.nodes) node.durable = plan.drains?.durable[node.index] === true
-    this.#keeper = this.#keep()
-    this.#keepBeside()
-  }
-
-  /** Pulses are shared: the process on enrolment duty finds some that another one wrote. */
-  #keepBeside(): void {
-    const { plan, scheduler } = this
-    if (plan.drains === undefined) return
-    const process = new SimulatedProcess('watcher', scheduler, 0, 0)
-    new Keeper({ ...this.#enrollerPorts(streamOf(plan.seed, 'watcher')), process })
-  }
-
-  #keep(): Keeper | undefined {
-    if (this.plan.drains === undefined) return undefined
-    return new Keeper(this.#enrollerPorts(streamOf(this.plan.seed, 'keeper', this.#started)))
+    this.#sidecars = plan.processes.map((_, slot) => this.#start(slot))
   }
 
   /** Executes the plan, heals, probes. Then every operation of a living process has settled, or is reported. */
@@ -133,7 +114,6 @@ export class World {
     await scheduler.run(LEFT_MS)
     this.#expectNoHolder()
     this.#correctClocks()
-    for (const { links } of this.#sidecars) for (const link of links) link.inspect()
     const revivedMs = this.#revivedLeasesMs()
     await scheduler.run(PROBE_MS + revivedMs)
     this.#probe()
@@ -174,7 +154,7 @@ export class World {
       throw new Error(`clocks are set right while ${held.process} holds ${held.lease.key}`)
   }
 
-  #start(slot: number, duty: 'serves' | 'enrols' = 'serves'): Sidecar {
+  #start(slot: number): Sidecar {
     const { ratePpm, wallOffsetMs } = this.plan.processes[slot] ?? { ratePpm: 0, wallOffsetMs: 0 }
     this.#started += 1
     const process = new SimulatedProcess(
@@ -193,9 +173,12 @@ export class World {
       history,
       votes: this.#votes,
       healed: () => this.#healed,
-      onRevoked: (node) => this.#enrolSoon(node),
-      // A process on enrolment duty alone does not decide which cluster it is.
-      ...(plan.cluster === undefined || duty === 'enrols' ? {} : { membership: this.#membership }),
+      settled: () => scheduler.nowMs >= (plan.watched ? PROBE_MS : SETTLED_MS),
+      onFounded: (_, cluster) => this.#founded(cluster),
+      onEnrolled: ({ index }) => {
+        if (this.#jumped.has(index) && this.#jumped.get(index) !== undefined)
+          history.saw('enrolled_after_leap')
+      },
     })
     if (this.#healed) for (const link of sidecar.links) link.heal()
     if (plan.sweep !== 'no') this.#campaign(sidecar)
@@ -239,7 +222,7 @@ export class World {
         if (!node.up || !this.#mayForget(node)) return
         node.flush()
         history.saw('node_flushed')
-        this.#enrolSoon(node)
+        this.#isNoticed(node)
         return
       }
       case 'node_rewind': {
@@ -247,7 +230,6 @@ export class World {
         if (!node.up || !isQuarantined(membershipOf(node))) return
         node.rewindTo(scheduler.nowMs - fault.ms)
         history.saw('rewound_while_it_waits')
-        this.#enrolSoon(node)
         return
       }
       case 'node_evict': {
@@ -309,12 +291,24 @@ export class World {
         this.#sidecar(fault.process).links[fault.node]?.delay(scheduler.nowMs + fault.ms)
         return
       case 'enroller_crash':
-        this.#enroller.process.kill()
-        this.#enroller = this.#start(0, 'enrols')
-        this.#keeper = this.#keep()
-        this.#enrolling.clear()
-        for (const node of this.nodes) if (!node.voting) this.#enrolSoon(node)
+        this.#crashEnroller()
     }
+  }
+
+  /** The process that works on a node's enrolment, if any does. */
+  #crashEnroller(): void {
+    const workers = this.nodes.map((node) => (node.voting ? undefined : node.occupiedBy))
+    const slot = this.#sidecars.findIndex(({ process }) => workers.includes(process.name))
+    if (slot < 0) return
+    this.#sidecar(slot).process.kill()
+    this.#sidecars[slot] = this.#start(slot)
+    this.history.saw('enroller_crashed')
+  }
+
+  /** A request of one process finds out at once that the node has forgotten. */
+  #isNoticed({ index }: SimulatedNode): void {
+    const { process, forgot } = this.#sidecar(index % this.#sidecars.length)
+    process.deliver(() => forgot(index))
   }
 
   #crashNode(fault: Extract<Fault, { kind: 'node_crash' }>): void {
@@ -327,7 +321,6 @@ export class World {
       this.history.saw(
         memory === 0 ? 'node_wiped' : memory === 1 ? 'node_restarted_whole' : 'node_forgot_a_part',
       )
-      this.#enrolSoon(node)
     })
   }
 
@@ -345,7 +338,7 @@ export class World {
     if (ms === 0) {
       node.flush()
       history.saw('drained_flushed')
-      this.#enrolSoon(node)
+      this.#isNoticed(node)
       return
     }
     const keptUntilMs = scheduler.nowMs - losesMs
@@ -356,7 +349,6 @@ export class World {
       history.saw(
         losesMs === Number.POSITIVE_INFINITY ? 'drained_empty' : setBack ? 'drained_set_back' : 'drained',
       )
-      this.#enrolSoon(node)
     })
   }
 
@@ -364,14 +356,6 @@ export class World {
   #hasItsRecords(index: number): boolean {
     const node = this.#node(index)
     return node.up && node.voting
-  }
-
-  #enrollerPorts(dice: EnrollerPorts['dice'], nodes = this.nodes): EnrollerPorts {
-    const { scheduler, history, plan } = this
-    const { process, watched } = this.#enroller
-    const healed = () => this.#healed
-    const outside = { process, scheduler, history, network: plan.network, healed, dice }
-    return { ...outside, nodes, counts: watched.saw, keeper: this.#keeper }
   }
 
   /** Assumption A1: a majority of nodes always remembers, and votes. */
@@ -415,23 +399,6 @@ export class World {
     return this.#jumped.has(index) && this.#jumped.get(index) === epoch
   }
 
-  #enrolSoon(node: SimulatedNode): void {
-    if (this.#enrolling.has(node.index)) return
-    this.#enrolling.add(node.index)
-    const { process } = this.#enroller
-    const { scheduler, history, plan } = this
-    const dice = streamOf(plan.seed, 'enroller', this.#started * 1_000 + node.runId * 10 + node.index)
-    process.deliver(() => {
-      enrol(node, this.#enrollerPorts(dice, this.#groupOf(node))).then(
-        () => {
-          this.#enrolling.delete(node.index)
-          if (this.#jumped.has(node.index) && !this.#hasForgotten(node)) history.saw('enrolled_after_leap')
-        },
-        (cause: unknown) => history.violated('rejected', scheduler.nowMs, String(cause)),
-      )
-    })
-  }
-
   #heal(): void {
     this.#healed = true
     const { history, scheduler } = this
@@ -440,7 +407,7 @@ export class World {
       node.resume()
       if (!node.up) node.restart(1)
     }
-    for (const sidecar of [...this.#sidecars, this.#enroller]) {
+    for (const sidecar of this.#sidecars) {
       sidecar.process.resume()
       for (const link of sidecar.links) link.heal()
     }
@@ -454,23 +421,6 @@ export class World {
           node.cluster ?? CLUSTER,
         )
     }
-    for (const node of this.nodes) if (!node.voting) this.#enrolSoon(node)
-  }
-
-  readonly #membership = (
-    process: SimulatedProcess,
-    links: readonly Link[],
-    { saw }: Sidecar['watched'],
-  ): (() => string | undefined) => {
-    const { nodes, scheduler, history, plan } = this
-    const dice = streamOf(plan.seed, 'membership', this.#started)
-    return keepMembership({
-      ...{ process, nodes, scheduler, history, dice, links },
-      network: plan.network,
-      healed: () => this.#healed,
-      counts: saw,
-      onFounded: (_, cluster) => this.#founded(cluster),
-    })
   }
 
   /** F1: no cluster is founded in place of one that a running process with a connection to the nodes knows. */

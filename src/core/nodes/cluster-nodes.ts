@@ -33,6 +33,10 @@ export type DriverOptions = {
   readonly foundingWindowMs?: number
   /** Mean time between looks at a node, where glances are not enough (`glance.ts`). Default: a second. */
   readonly inspectEveryMs?: number
+  /** Between two pulses of a node. Default: see `continuity.ts`. */
+  readonly pulseEveryMs?: number
+  /** No older answer counts. Default: see `answer-age.ts`. */
+  readonly answerMaxAgeMs?: number
 }
 
 export type ClusterNodes = {

@@ -64,12 +64,12 @@ export class Glances {
   async suffices(member: Member, onLook: LookListener): Promise<boolean> {
     const { state, connection, link } = member
     if (state.kind !== 'voting' || link.status !== 'ready' || !this.#mayGlance(member)) return false
-    const { clock } = this.#nodes.options
+    const { clock, pulseEveryMs } = this.#nodes.options
     const [sentMonoMs, sentWallMs] = [clock.monoMs(), clock.wallMs()]
     // Why the node refuses it says the look that follows.
     const glance = await link.glance()
     if (this.#nodes.closed || member.connection !== connection || member.state !== state) return false
-    if (glance?.pulse === undefined || !suffices(glance, state.facts)) return false
+    if (glance?.pulse === undefined || !suffices(glance, state.facts, pulseEveryMs)) return false
     const sample = { nodeMs: glance.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
     const counts = onLook(this.#nodes.members.indexOf(member), sample, sentWallMs)
     this.#continuity.glanced(member, glance.pulse.nodeMs, sample, counts)

@@ -38,8 +38,13 @@ export class Hearsay {
 
   /** What two nodes say at least, and since when both do. @param atMost what is larger is not possible */
   believed(about: string, topic: string, atMost = Number.POSITIVE_INFINITY): Claim | undefined {
-    const claims = [...(this.#claims.get(about)?.values() ?? [])].flatMap((topics) => topics.get(topic) ?? [])
-    const [first, second] = claims.filter(({ value }) => value <= atMost).sort((a, b) => b.value - a.value)
+    let [first, second]: (Claim | undefined)[] = []
+    for (const topics of this.#claims.get(about)?.values() ?? []) {
+      const claim = topics.get(topic)
+      if (claim === undefined || !(claim.value <= atMost)) continue
+      if (first === undefined || claim.value > first.value) [first, second] = [claim, first]
+      else if (second === undefined || claim.value > second.value) second = claim
+    }
     if (first === undefined || second === undefined) return undefined
     return { value: second.value, sinceMonoMs: Math.max(first.sinceMonoMs, second.sinceMonoMs) }
   }
@@ -52,9 +57,10 @@ export class Hearsay {
 
   /** What anybody has said of that node. */
   topicsOf(about: string): readonly string[] {
-    return [
-      ...new Set([...(this.#claims.get(about)?.values() ?? [])].flatMap((topics) => [...topics.keys()])),
-    ]
+    const topics = new Set<string>()
+    for (const said of this.#claims.get(about)?.values() ?? [])
+      for (const topic of said.keys()) topics.add(topic)
+    return [...topics]
   }
 
   forget(about: string): void {

@@ -34,14 +34,14 @@ export class NodeContinuity {
 
   constructor(nodes: ClusterNodes) {
     this.#nodes = nodes
-    const { names = [], clockStepMs } = nodes.options
+    const { names = [], clockStepMs, pulseEveryMs, answerMaxAgeMs = ANSWER_MAX_AGE_MS } = nodes.options
     const required = majorityOf(nodes.members.length)
     this.#memory = new ContinuityMemory(names, {
       required,
       toleratedStepMs: clockStepMs,
-      answerMaxAgeMs: ANSWER_MAX_AGE_MS,
+      answerMaxAgeMs,
     })
-    this.history = new NodeHistory(clockStepMs, this.#memory.heartbeats)
+    this.history = new NodeHistory(clockStepMs, this.#memory.heartbeats, pulseEveryMs)
     this.#watcher = {
       view: () => this.#memory.view(this.#present(), nodes.cluster().id),
       lookAgain: () => Promise.all(nodes.members.map((member) => nodes.inspect(member))),
@@ -106,12 +106,12 @@ export class NodeContinuity {
 
   /** Writes the pulse of a node that votes, where it is due. @returns whether another process keeps it at present */
   async keepPulse(member: Member, facts: NodeFacts): Promise<boolean> {
-    const { watchOnly, clock, names } = this.#nodes.options
+    const { watchOnly, clock, names, pulseEveryMs } = this.#nodes.options
     if (watchOnly || names === undefined || facts.epoch === undefined) return false
     const index = this.#indexOf(member)
     // A pulse would say that it was in use.
     if (this.history.isStale(member.node.name, facts)) return false
-    const pulse = this.#memory.pulseDue(index, facts, this.#present())
+    const pulse = this.#memory.pulseDue(index, facts, this.#present(), pulseEveryMs)
     const notes = this.#notesWithout(names[index] ?? '')
     if (pulse === undefined) {
       const noted = facts.counters?.others

@@ -117,11 +117,13 @@ export class NodeHistory {
   readonly #used = new Hearsay()
   readonly #heartbeats: Hearsay
   readonly #duplicates = new DuplicateServers()
+  readonly #pulseEveryMs: number
 
   /** @param heartbeats what nodes note of each other's newest ones (`continuity-memory.ts`) */
-  constructor(toleratedStepMs: number, heartbeats = new Hearsay()) {
+  constructor(toleratedStepMs: number, heartbeats = new Hearsay(), pulseEveryMs = PULSE_EVERY_MS) {
     this.#toleratedStepMs = toleratedStepMs
     this.#heartbeats = heartbeats
+    this.#pulseEveryMs = pulseEveryMs
   }
 
   /** The epoch at the last look, and since when it is known. */
@@ -223,10 +225,9 @@ export class NodeHistory {
     const marginMs = NOTED_WITHIN_MS + 2 * this.#toleratedStepMs
     const lastMs = Math.max(pulseMs, enrolledAtNodeMs(shown.epoch) ?? 0) + marginMs
     const used = this.#own.get(name)?.used ?? new Map<string, number>()
-    return [...new Set([...used.keys(), ...this.#used.topicsOf(name)])].some((other) => {
-      const heardMs = this.#used.believed(name, other)?.value ?? 0
-      return other !== nonce && Math.max(used.get(other) ?? 0, heardMs) > lastMs
-    })
+    const usedMs = (by: string) => Math.max(used.get(by) ?? 0, this.#used.believed(name, by)?.value ?? 0)
+    const all = [...used.keys(), ...this.#used.topicsOf(name)]
+    return all.some((other) => other !== nonce && usedMs(other) > lastMs)
   }
 
   /** Another server that is used under its name; undefined where none was seen. */
@@ -242,8 +243,7 @@ export class NodeHistory {
   /** A node speaks of the others. @returns what of that is not possible, and only this node says */
   #hear(by: string, shown: Shown, nowMonoMs: number): string | undefined {
     const lies: string[] = []
-    const futureMs = this.#futureMs(shown)
-    const pulseMs = pulseOf(shown)
+    const [futureMs, pulseMs] = [this.#futureMs(shown), pulseOf(shown)]
     const { quarantineMs = 0 } = shown.cluster ?? {}
     if (!(quarantineMs <= LONGEST_QUARANTINE_MS)) lies.push(`a quarantine of ${quarantineMs} ms`)
     for (const [about, ms] of shown.pulse?.others ?? [])
@@ -274,12 +274,18 @@ export class NodeHistory {
   /** How many heartbeats an incarnation can have had: by what was seen of it here, or by the time since its enrolment. */
   #possible(own: Own | undefined, nonce: string, nodeMs: number, nowMonoMs: number): number {
     // None has had more than since 1970.
-    const ever = nodeMs / PULSE_EVERY_MS
+    const ever = nodeMs / this.#pulseEveryMs
     if (own?.nonce !== nonce || own.incarnation?.epoch === undefined) return ever
     const sinceMs = nodeMs - (enrolledAtNodeMs(own.incarnation.epoch) ?? 0)
-    const byTime = BEATS_BESIDE + (2 * Math.max(0, sinceMs)) / PULSE_EVERY_MS
+    const byTime = BEATS_BESIDE + (2 * Math.max(0, sinceMs)) / this.#pulseEveryMs
     // All clocks may have been ahead when it was enrolled, and right now: then its own counter says more.
-    return Math.min(ever, Math.max(byTime, grown(own.counters.get(nonce), nowMonoMs)))
+    return Math.min(ever, Math.max(byTime, this.#grown(own.counters.get(nonce), nowMonoMs)))
+  }
+
+  /** Four times as fast as heartbeats are due: by a clock that is right. */
+  #grown(claim: Claim | undefined, nowMonoMs: number): number {
+    if (claim === undefined) return 0
+    return claim.value + BEATS_BESIDE + (4 * Math.max(0, nowMonoMs - claim.sinceMonoMs)) / this.#pulseEveryMs
   }
 
   /** What its own counter says that is not possible, since it was seen last. */
@@ -326,12 +332,6 @@ export class NodeHistory {
 
 function verdict(doubt: keyof typeof DOUBTS): Verdict {
   return { doubt, reason: DOUBTS[doubt] }
-}
-
-/** Four times as fast as heartbeats are due: by a clock that is right. */
-function grown(claim: Claim | undefined, nowMonoMs: number): number {
-  if (claim === undefined) return 0
-  return claim.value + BEATS_BESIDE + (4 * Math.max(0, nowMonoMs - claim.sinceMonoMs)) / PULSE_EVERY_MS
 }
 
 function raise(values: Map<string, number>, key: string, value: number): void {
