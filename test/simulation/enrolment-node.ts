@@ -294,7 +294,10 @@ export function call<T>(
     const deadline = process.clock.timer(deadlineMs, () => reject(new Error('no answer')))
     const thereMs = underWayMs()
     if (thereMs === undefined) return
-    scheduler.after(thereMs, () =>
+    scheduler.after(thereMs, () => {
+      // Nobody listens there, or nobody knows this connection.
+      if (!node.up || node.runId !== runId)
+        scheduler.after(network.latencyMs, () => process.deliver(() => reject(new Error('refused'))))
       node.arrive(runId, () => {
         const answer = execute()
         const backMs = underWayMs()
@@ -305,7 +308,7 @@ export function call<T>(
             resolve(answer)
           }),
         )
-      }),
-    )
+      })
+    })
   })
 }

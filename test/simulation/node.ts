@@ -36,7 +36,8 @@ type Logged =
       /** How many calls of its quarantine had told it records by then. */
       readonly told: number
     }
-  | { readonly kind: 'epoch'; readonly epoch: string; readonly cluster: Cluster | undefined }
+  | { readonly kind: 'epoch'; readonly epoch: string }
+  | { readonly kind: 'cluster'; readonly cluster: Cluster }
   | { readonly kind: 'revoked' }
   | { readonly kind: 'quarantine'; readonly quarantine: Quarantine }
   | { readonly kind: 'pulse'; readonly pulse: Pulse | undefined; readonly counters: Counters }
@@ -215,11 +216,10 @@ export class SimulatedNode {
     if (this.quarantine !== undefined) this.quarantine = { ...this.quarantine, told }
   }
 
-  setEpoch(epoch: string, cluster = this.cluster): void {
+  setEpoch(epoch: string): void {
     this.epoch = epoch
-    this.cluster = cluster
     this.quarantine = undefined
-    this.#write({ kind: 'epoch', epoch, cluster })
+    this.#write({ kind: 'epoch', epoch })
   }
 
   /** It may have forgotten promises of this epoch. @param itLies what it says of others is taken away, too */
@@ -229,13 +229,18 @@ export class SimulatedNode {
     this.#write({ kind: 'revoked' })
     if (!itLies) return
     this.#keepPulse(undefined, NO_COUNTERS)
-    if (this.cluster !== undefined) this.cluster = { ...this.cluster, quarantineMs: 0 }
+    if (this.cluster !== undefined) this.#keepCluster({ ...this.cluster, quarantineMs: 0 })
   }
 
   /** The longest quarantine that anybody asked for stands. */
   raise(cluster: Cluster): void {
     const quarantineMs = Math.max(cluster.quarantineMs, this.cluster?.quarantineMs ?? 0)
-    this.cluster = { ...cluster, ...this.cluster, quarantineMs }
+    this.#keepCluster({ ...cluster, ...this.cluster, quarantineMs })
+  }
+
+  #keepCluster(cluster: Cluster): void {
+    this.cluster = cluster
+    this.#write({ kind: 'cluster', cluster })
   }
 
   setQuarantine(quarantine: Quarantine): void {
@@ -390,8 +395,10 @@ export class SimulatedNode {
         return
       case 'epoch':
         this.epoch = entry.epoch
-        this.cluster = entry.cluster
         this.quarantine = undefined
+        return
+      case 'cluster':
+        this.cluster = entry.cluster
         return
       case 'revoked':
         this.epoch = undefined

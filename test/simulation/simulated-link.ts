@@ -24,6 +24,8 @@ export class SimulatedLink implements NodeLink {
   /** The run of the process at the other end. */
   #run: number | undefined
   #closed = false
+  /** What is asked over this connection ends with it. */
+  readonly #underWay = new Set<(cause: Error) => void>()
 
   constructor(node: SimulatedNode, ports: LinkedPorts) {
     this.#node = node
@@ -109,6 +111,7 @@ export class SimulatedLink implements NodeLink {
   #lost(): void {
     if (this.#run === undefined || this.#closed) return
     this.#run = undefined
+    for (const fail of this.#underWay) fail(new Error('the connection ended'))
     this.#told?.down(troubleOf('lost'), false)
     this.#dialLater(DIAL_AT_ONCE_MS)
   }
@@ -121,11 +124,15 @@ export class SimulatedLink implements NodeLink {
   /** Where it stays silent only a new connection can tell that the node is back. */
   async #call<T>(execute: () => T): Promise<T> {
     const run = this.#run
+    const { promise: ended, reject } = Promise.withResolvers<never>()
+    this.#underWay.add(reject)
     try {
-      return await call(this.#node, run ?? -1, this.#ports, execute, 'resent')
+      return await Promise.race([call(this.#node, run ?? -1, this.#ports, execute, 'resent'), ended])
     } catch (cause) {
       if (this.#run === run) this.redial()
       throw cause
+    } finally {
+      this.#underWay.delete(reject)
     }
   }
 }

@@ -82,7 +82,7 @@ export class World {
       return new SimulatedNode(index, scheduler, clock, this.#votes.executed)
     })
     for (const node of this.nodes) {
-      node.cluster = { ...CLUSTER, members: memberList(this.#groupOf(node).map(({ name }) => name)) }
+      node.raise({ ...CLUSTER, members: memberList(this.#groupOf(node).map(({ name }) => name)) })
       if (plan.cluster === 'new') node.flush()
     }
     const application = new Application(scheduler, history, streamOf(plan.seed, 'application'))
@@ -415,11 +415,10 @@ export class World {
     if (this.overwhelmed && this.nodes.filter((node) => node.voting).length < majorityOf(this.nodes.length)) {
       // The operator declares the loss: the remaining records count as complete.
       history.saw('loss_declared')
-      for (const node of this.nodes)
-        node.setEpoch(
-          epochFor(String(node.runId), 'declared', Math.floor(node.nodeMs)),
-          node.cluster ?? CLUSTER,
-        )
+      for (const node of this.nodes) {
+        node.raise(CLUSTER)
+        node.setEpoch(epochFor(String(node.runId), 'declared', Math.floor(node.nodeMs)))
+      }
     }
   }
 
