@@ -5,7 +5,6 @@ import { listDeadLetters } from '../../packages/saga/src/dead-letters.ts'
 import { BusinessError, NonRetryableError, StepSuspendedError } from '../../packages/saga/src/errors.ts'
 import type { Handler } from '../../packages/saga/src/handlers.ts'
 import { Inbox } from '../../packages/saga/src/inbox.ts'
-import { migrate } from '../../packages/saga/src/migrate.ts'
 import { newMessageId } from '../../packages/saga/src/outbox.ts'
 import { defineSaga, defineSagaPart } from '../../packages/saga/src/saga-definition.ts'
 import { compensateSaga, getSaga, listSagas, retrySaga } from '../../packages/saga/src/saga-instances.ts'
@@ -265,28 +264,4 @@ test('a saga that a runner begins after a step of it belongs to the runner', asy
   expect(await kit.transaction((tx) => runner.begin(tx, 'checkout', { sagaId: 's', input: {} }))).toBe(true)
   await runner.runOnce()
   expect(await getSaga(kit, 's')).toMatchObject({ drivenBy: 'runner', status: 'completed' })
-})
-
-test('sagas from before the migration are listed after it', async () => {
-  const s = kit.schema
-  await kit.pool.query(`DELETE FROM ${s}.schema_migrations WHERE version >= 10`)
-  await kit.pool.query(`ALTER TABLE ${s}.schema_migrations DROP COLUMN oldest_kit`)
-  await kit.pool.query(`DROP INDEX ${s}.mailbox_taken, ${s}.dead_letters_replaying`)
-  await kit.pool.query(`ALTER TABLE ${s}.outbox DROP COLUMN scheduled`)
-  await kit.pool.query(`CREATE INDEX outbox_of_partition ON ${s}.outbox (partition, id)`)
-  await kit.pool.query(`ALTER TABLE ${s}.saga_instances DROP COLUMN driven_by`)
-  await kit.pool.query(
-    `ALTER TABLE ${s}.saga_steps DROP COLUMN parked, DROP COLUMN consumer_id, DROP COLUMN message_id`,
-  )
-  await kit.pool.query(
-    `INSERT INTO ${s}.saga_steps (saga_id, step, status) VALUES ('a', '1', 'done'), ('a', '2', 'done'), ('b', '1', 'done'),
-       ('b', '2', 'failed'), ('c', '1', 'suspended'), ('d', '1', 'running')`,
-  )
-  await migrate(kit)
-  expect((await listSagas(kit)).map(({ sagaId, status }) => [sagaId, status])).toEqual([
-    ['a', 'completed'],
-    ['b', 'compensating'],
-    ['c', 'compensated'],
-    ['d', 'running'],
-  ])
 })

@@ -132,7 +132,7 @@ describe.each(cases)('a kit %s', (_, urlOfCase, schema, error, words) => {
 })
 
 describe('a service that starts before its tables were migrated', () => {
-  /** As they were before migration 12, which `publish` needs. */
+  /** Without a column that `publish` needs, as before the migration of a later kit. */
   async function tablesOfBefore(schema: string) {
     const seen: SagaEvent[] = []
     const kit = createSagaKit({ pool: server.pool(), schema, events: (event) => seen.push(event) })

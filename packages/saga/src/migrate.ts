@@ -132,7 +132,7 @@ async function requireEncoding(tx: Tx): Promise<void> {
   )
 }
 
-type Applied = { readonly version: number; readonly checksum: string; readonly oldestKit: string | null }
+type Applied = { readonly version: number; readonly checksum: string; readonly oldestKit: number | null }
 
 type ComparedMigrations = {
   readonly pending: readonly Migration[]
@@ -141,9 +141,8 @@ type ComparedMigrations = {
 }
 
 async function comparedMigrations(tx: Tx, s: string): Promise<ComparedMigrations> {
-  // Through the row: the column is there since migration 13.
   const { rows } = await tx.query<Applied>(
-    `SELECT version, checksum, to_jsonb(m)->>'oldest_kit' AS "oldestKit" FROM ${s}.schema_migrations m ORDER BY version`,
+    `SELECT version, checksum, oldest_kit AS "oldestKit" FROM ${s}.schema_migrations ORDER BY version`,
   )
   const done = new Map(rows.map((row) => [row.version, row]))
   for (const migration of migrations) {
@@ -165,8 +164,8 @@ async function comparedMigrations(tx: Tx, s: string): Promise<ComparedMigrations
 }
 
 /** On tables with a migration that this code does not know. */
-function requireWorksOn(version: number, oldestKit: string | null): void {
-  if (oldestKit !== null && Number(oldestKit) <= latestVersion) return
+function requireWorksOn(version: number, oldestKit: number | null): void {
+  if (oldestKit !== null && oldestKit <= latestVersion) return
   const wanted =
     oldestKit === null
       ? ''
@@ -217,7 +216,9 @@ END $$`,
   version    integer     NOT NULL PRIMARY KEY,
   name       text        NOT NULL,
   checksum   text        NOT NULL,
-  applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+  applied_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  -- A kit that goes back finds migrations that it does not know, and reads here whether it may go on.
+  oldest_kit integer
 )`,
   ]
 }
@@ -228,10 +229,8 @@ function lockName(schemaName: string): string {
 
 /** Name and checksum are our own: there is nothing in them to escape. */
 function recorded({ version, name, sql, oldestKit }: Migration, s: string): string {
-  const values = `${version}, '${name}', '${checksum({ sql })}'`
-  return oldestKit === undefined
-    ? `INSERT INTO ${s}.schema_migrations (version, name, checksum) VALUES (${values})`
-    : `INSERT INTO ${s}.schema_migrations (version, name, checksum, oldest_kit) VALUES (${values}, ${oldestKit})`
+  const values = `${version}, '${name}', '${checksum({ sql })}', ${oldestKit ?? 'NULL'}`
+  return `INSERT INTO ${s}.schema_migrations (version, name, checksum, oldest_kit) VALUES (${values})`
 }
 
 function sqlOf(migration: Migration, s: string): string {

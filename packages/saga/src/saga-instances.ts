@@ -308,6 +308,3 @@ export async function compensateSaga(kit: SagaKit, sagaId: string, reason: strin
     return rowCount === 1
   })
 }
-
-/** @deprecated The former name of {@link compensateSaga}. */
-export const turnSagaBack = compensateSaga

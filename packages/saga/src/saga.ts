@@ -84,7 +84,7 @@ export type {
 } from './saga-definition.ts'
 export { defineSaga, defineSagaPart, sagaResults } from './saga-definition.ts'
 export type { DrivenBy, SagaFilter, SagaStatus, SagaSummary, SagaView } from './saga-instances.ts'
-export { compensateSaga, getSaga, listSagas, retrySaga, turnSagaBack } from './saga-instances.ts'
+export { compensateSaga, getSaga, listSagas, retrySaga } from './saga-instances.ts'
 export type { SagaRunner, SagaRunnerOptions } from './saga-runner.ts'
 export { createSagaRunner } from './saga-runner.ts'
 export type { Compensation, SagaStepHandlers, SagaStepRequest } from './saga-step.ts'

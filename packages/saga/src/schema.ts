@@ -1,5 +1,5 @@
 /**
- * The tables of the kit, as numbered migrations that are never edited once released: a change is a further migration.
+ * The tables of the kit. No release has them yet; once one has, its migration is never edited, and a change is a further migration.
  *
  * Owns the SQL text and nothing else (`migrate.ts` applies it). `{s}` stands for the quoted schema.
  * Payloads and results are `json` and not `jsonb`: they are read back byte for byte as written.
@@ -12,7 +12,7 @@ export type Migration = {
   readonly sql: string
   /**
    * The last migration that a kit must know to work on the tables after this one: where this one only adds, that of the release before.
-   * Without it the kits that do not know this migration refuse the tables. Kept with the migration, from 13 on.
+   * Without it the kits that do not know this migration refuse the tables.
    */
   readonly oldestKit?: number
 }
@@ -63,9 +63,12 @@ CREATE TABLE {s}.outbox (
   created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
   available_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
   attempts       integer     NOT NULL DEFAULT 0,
-  last_error     text
+  last_error     text,
+  -- For later. A relay that looks for some to send does not read these. Not computed of available_at, because that passes by itself.
+  scheduled      boolean     NOT NULL DEFAULT false
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX outbox_of_partition ON {s}.outbox (partition, id);
+CREATE INDEX outbox_now ON {s}.outbox (partition, id) WHERE NOT scheduled;
+CREATE INDEX outbox_later ON {s}.outbox (partition, available_at) WHERE scheduled;
 
 -- One row a partition: who relays it, until when. The fence counts the changes of hands.
 CREATE TABLE {s}.outbox_partitions (
@@ -95,7 +98,7 @@ CREATE TABLE {s}.dead_letters (
   source         text        NOT NULL CHECK (source IN ('outbox', 'inbox')),
   -- The consumer that gave it up; empty for the outbox.
   consumer_id    text        NOT NULL DEFAULT '',
-  message_id     uuid        NOT NULL,
+  message_id     text        NOT NULL,
   -- Of the outbox: where it stood, and stands again after a replay.
   outbox_id      bigint,
   partition      smallint,
@@ -113,16 +116,21 @@ CREATE TABLE {s}.dead_letters (
   died_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
   -- dead: waits. replaying: a consumer will take it up. replayed, discarded: history, until retention removes it.
   status         text        NOT NULL DEFAULT 'dead' CHECK (status IN ('dead', 'replaying', 'replayed', 'discarded')),
-  replayed_at    timestamptz
+  replayed_at    timestamptz,
+  -- Headers and properties as the broker had them, so that a replay reads the message anew.
+  delivery       jsonb
 );
 CREATE UNIQUE INDEX dead_letters_open ON {s}.dead_letters (source, consumer_id, message_id)
   WHERE status IN ('dead', 'replaying');
-CREATE INDEX dead_letters_sequence ON {s}.dead_letters (consumer_id, ordering_key) WHERE status IN ('dead', 'replaying');`
+CREATE INDEX dead_letters_sequence ON {s}.dead_letters (consumer_id, ordering_key) WHERE status IN ('dead', 'replaying');
+-- Each consumer looks for letters to replay every second, and would read all that wait for a decision.
+CREATE INDEX dead_letters_replaying ON {s}.dead_letters (consumer_id) WHERE status = 'replaying';`
 
 const inbox = `
 CREATE TABLE {s}.inbox (
   consumer_id     text        NOT NULL,
-  message_id      uuid        NOT NULL,
+  -- Any text: other systems send ULIDs, numbers, keys. UUIDs are kept in lower case (inbox-rows.ts).
+  message_id      text        NOT NULL,
   request_hash    bytea       NOT NULL,
   ordering_key    text,
   -- The order of first arrivals, which is the order of the queue.
@@ -138,6 +146,8 @@ CREATE TABLE {s}.inbox (
   received_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
   processed_at    timestamptz,
   expires_at      timestamptz NOT NULL,
+  -- What the handler returned, for consumers that answer duplicates.
+  result          json,
   PRIMARY KEY (consumer_id, message_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX inbox_expiry ON {s}.inbox (expires_at);
@@ -147,14 +157,17 @@ CREATE INDEX inbox_open ON {s}.inbox (consumer_id, ordering_key, arrival) WHERE 
 CREATE TABLE {s}.mailbox (
   id             bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   queue          text        NOT NULL,
-  message_id     uuid        NOT NULL,
+  message_id     text        NOT NULL,
   body           text        NOT NULL,
   properties     jsonb       NOT NULL,
   available_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
   taken_by       text,
   deliveries     integer     NOT NULL DEFAULT 0
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
-CREATE INDEX mailbox_of_queue ON {s}.mailbox (queue, available_at, id);`
+CREATE INDEX mailbox_of_queue ON {s}.mailbox (queue, available_at, id);
+-- Which aggregates have a message in a handler, or in that of a dead consumer (brokers/mailbox.ts).
+CREATE INDEX mailbox_taken ON {s}.mailbox
+  (queue, (properties->>'fencepost-aggregate-type'), (properties->>'fencepost-aggregate-id'), id) WHERE taken_by IS NOT NULL;`
 
 const sagas = `
 CREATE TABLE {s}.saga_instances (
@@ -175,10 +188,14 @@ CREATE TABLE {s}.saga_instances (
   headers         jsonb       NOT NULL,
   created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
   updated_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
-  expires_at      timestamptz
+  expires_at      timestamptz,
+  -- messages: no runner moves it (choreography.ts), and next_attempt_at is infinity, so none sees it.
+  driven_by       text        NOT NULL DEFAULT 'runner' CHECK (driven_by IN ('runner', 'messages'))
 );
 CREATE INDEX saga_instances_due ON {s}.saga_instances (next_attempt_at) WHERE status IN ('running', 'compensating');
 CREATE INDEX saga_instances_expiry ON {s}.saga_instances (expires_at) WHERE status IN ('completed', 'compensated');
+-- Those that wait for a person are counted every few seconds, and there are always fewer of them than of others.
+CREATE INDEX saga_instances_parked ON {s}.saga_instances (saga_id) WHERE status = 'parked';
 
 CREATE TABLE {s}.saga_steps (
   saga_id    text        NOT NULL,
@@ -192,21 +209,13 @@ CREATE TABLE {s}.saga_steps (
   last_error text,
   created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  -- Waits for a person.
+  parked     boolean     NOT NULL DEFAULT false,
+  -- The message that ran the step last, or its compensation.
+  consumer_id text,
+  message_id  text,
   PRIMARY KEY (saga_id, step)
 );`
-
-/** Sagas that wait for a person are counted every few seconds, and there are always fewer of them than of others. */
-const parkedSagas = `
-CREATE INDEX saga_instances_parked ON {s}.saga_instances (saga_id) WHERE status = 'parked';`
-
-/**
- * Ids of any text: other systems send ULIDs, numbers, keys. `uuid` compared without case, so UUIDs are kept in lower case
- * (`inbox-rows.ts`). `delivery`: headers and properties as the broker had them, so that a replay reads the message anew.
- */
-const anyIds = `
-ALTER TABLE {s}.inbox ALTER COLUMN message_id TYPE text;
-ALTER TABLE {s}.dead_letters ALTER COLUMN message_id TYPE text, ADD COLUMN delivery jsonb;
-ALTER TABLE {s}.mailbox ALTER COLUMN message_id TYPE text;`
 
 /** Who holds a lock (postgres-locks.ts). Apart from `fences`, whose rows are locked for as long as their writers work. */
 const locks = `
@@ -217,10 +226,6 @@ CREATE TABLE {s}.locks (
   lease_until   timestamptz NOT NULL
 ) WITH (fillfactor = 50);`
 
-/** What a handler returned, for consumers that answer duplicates. */
-const inboxResults = `
-ALTER TABLE {s}.inbox ADD COLUMN result json;`
-
 /** Which process cleans the tables, until when, and when the next run is due (housekeeping.ts). */
 const housekeeping = `
 CREATE TABLE {s}.housekeeping (
@@ -230,66 +235,10 @@ CREATE TABLE {s}.housekeeping (
   due_at      timestamptz NOT NULL
 ) WITH (fillfactor = 50);`
 
-/**
- * Sagas without a runner have a row among the sagas, too (`choreography.ts`). `next_attempt_at` is infinity while only
- * messages move them, so no runner sees them. Those that there are get theirs here.
- */
-const messageDrivenSagas = `
-ALTER TABLE {s}.saga_instances ADD COLUMN driven_by text NOT NULL DEFAULT 'runner'
-  CHECK (driven_by IN ('runner', 'messages'));
-
--- parked: waits for a person. consumer_id and message_id: the message that ran the step last, or its compensation.
-ALTER TABLE {s}.saga_steps ADD COLUMN parked boolean NOT NULL DEFAULT false, ADD COLUMN consumer_id text, ADD COLUMN message_id text;
-
-INSERT INTO {s}.saga_instances (saga_id, name, status, input, request_hash, headers, driven_by, next_attempt_at, created_at)
-SELECT saga_id, '',
-       CASE WHEN bool_or(status = 'compensating') THEN 'compensating'
-            WHEN bool_or(status IN ('failed', 'compensated', 'suspended')) AND bool_or(status IN ('done', 'running', 'pending'))
-              THEN 'compensating'
-            WHEN bool_or(status IN ('running', 'pending')) THEN 'running'
-            WHEN bool_or(status = 'done') THEN 'completed'
-            ELSE 'compensated' END,
-       'null', '', '{}', 'messages', 'infinity', min(created_at)
-FROM {s}.saga_steps t WHERE NOT EXISTS (SELECT FROM {s}.saga_instances i WHERE i.saga_id = t.saga_id)
-GROUP BY saga_id;`
-
-/** Which aggregates have a message in a handler, or in that of a dead consumer (brokers/mailbox.ts). */
-const takenMessages = `
-CREATE INDEX mailbox_taken ON {s}.mailbox
-  (queue, (properties->>'fencepost-aggregate-type'), (properties->>'fencepost-aggregate-id'), id) WHERE taken_by IS NOT NULL;`
-
-/**
- * Messages for later apart from those for now: a relay that looks for some to send does not read them. `scheduled` is not computed
- * of `available_at`, because that passes by itself. A service of before writes false, and its message for later is read with each look.
- */
-const scheduledMessages = `
-ALTER TABLE {s}.outbox ADD COLUMN scheduled boolean NOT NULL DEFAULT false;
-UPDATE {s}.outbox SET scheduled = true WHERE available_at > clock_timestamp();
-CREATE INDEX outbox_now ON {s}.outbox (partition, id) WHERE NOT scheduled;
-CREATE INDEX outbox_later ON {s}.outbox (partition, available_at) WHERE scheduled;
-DROP INDEX {s}.outbox_of_partition;`
-
-/** A kit that goes back finds rows of migrations that it does not know, and reads of them whether it may go on (`migrate.ts`). */
-const oldestKits = `
-ALTER TABLE {s}.schema_migrations ADD COLUMN oldest_kit integer;`
-
-/** Each consumer looks for letters to replay every second, and would read all that wait for a decision. */
-const replayingLetters = `
-CREATE INDEX dead_letters_replaying ON {s}.dead_letters (consumer_id) WHERE status = 'replaying';`
-
 export const migrations: readonly Migration[] = [
-  { version: 1, name: 'idempotency keys and fences', sql: idempotencyKeys },
-  { version: 2, name: 'outbox and dead letters', sql: outbox },
-  { version: 3, name: 'inbox and mailbox', sql: inbox },
-  { version: 4, name: 'sagas', sql: sagas },
-  { version: 5, name: 'an index of parked sagas', sql: parkedSagas },
-  { version: 6, name: 'message ids of any text, and dead letters as they were delivered', sql: anyIds },
-  { version: 7, name: 'locks', sql: locks },
-  { version: 8, name: 'results of messages', sql: inboxResults },
-  { version: 9, name: 'housekeeping', sql: housekeeping },
-  { version: 10, name: 'sagas that messages drive', sql: messageDrivenSagas },
-  { version: 11, name: 'an index of taken messages of the mailbox', sql: takenMessages },
-  { version: 12, name: 'messages for later apart from those for now', sql: scheduledMessages },
-  { version: 13, name: 'which kits work on later tables', sql: oldestKits, oldestKit: 12 },
-  { version: 14, name: 'an index of dead letters to replay', sql: replayingLetters, oldestKit: 12 },
+  {
+    version: 1,
+    name: 'the tables of 0.1.0',
+    sql: [idempotencyKeys, outbox, inbox, sagas, locks, housekeeping].join('\n'),
+  },
 ]

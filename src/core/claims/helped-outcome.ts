@@ -5,9 +5,8 @@
  * nodes that have it keep it. In Paxos any process may resend an accept, because one ballot has one value; it promises
  * nothing and claims nothing, and a later claimant's larger token refuses it as it refused the holder's.
  *
- * One thing is not as in Paxos: nodes forget promises some time after the retention of their outcome, and those that an
- * earlier build asked for together with it. A later claim may then be granted below the token of an outcome that one node
- * still has. So a claim that runs is left alone, whatever its token.
+ * One thing is not as in Paxos: nodes forget promises some time after the retention of their outcome. A later claim may then
+ * be granted below the token of an outcome that one node still has. So a claim that runs is left alone, whatever its token.
  *
  * Source: L. Lamport, "Paxos Made Simple" (2001), section 2.2.
  */

@@ -6,7 +6,7 @@ Layout (byte offsets as GETRANGE counts them, all fields fixed width, so that th
     1       state: C claimed, R released, D completed, H completed as learnt from other nodes (adopt.lua)
     2-17    fence: largest token promised, 16 digits
    18-33    token at which the outcome was accepted, 16 digits; zeros without an outcome. Of a claim that is kept (renew.lua): 1,
-            which is no token. Not a state of its own: earlier builds, which run beside this one during a roll, read a claim
+            which is no token. Not a state of its own: all that holds for a claim holds for it
    34-65    owner, 32 hex digits; zeros where nobody
    66-81    lease end on this node's clock, milliseconds since 1970, 16 digits. Of an outcome: zeros; or, where a promise outlives
             it, when it is over. After that the record stands for a released one
