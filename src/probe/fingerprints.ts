@@ -5,7 +5,16 @@
  * execute a duplicate.
  */
 
-import { type FloodOptions, listenerOf, memberOf, post, type Reply, saidBy, statusOf } from './call.ts'
+import {
+  type FloodOptions,
+  listenerOf,
+  memberOf,
+  PROBED_HOST,
+  post,
+  type Reply,
+  saidBy,
+  statusOf,
+} from './call.ts'
 import { headersFor } from './reservations.ts'
 import { type Finding, finding, type Volley } from './verdict.ts'
 
@@ -22,7 +31,7 @@ export async function fingerprintVolley(number: number, options: FloodOptions): 
         request: {
           method: 'POST',
           path: options.path,
-          headers: { 'content-type': 'application/json' },
+          headers: { host: PROBED_HOST, 'content-type': 'application/json' },
           body,
         },
       }),

@@ -32,7 +32,12 @@ test('a described request may have as long a body as its route takes', async () 
   const described = (bytes: number) =>
     callApi(sidecar.api, '/v1/reservations', {
       session_id: 's',
-      request: { method: 'POST', path: '/uploads', body_base64: Buffer.alloc(bytes, 1).toString('base64') },
+      request: {
+        method: 'POST',
+        path: '/uploads',
+        headers: { host: 'shop' },
+        body_base64: Buffer.alloc(bytes, 1).toString('base64'),
+      },
     })
   expect(await described(2 * 2 ** 20)).toMatchObject({ status: 201 })
   expect(await described(2 * 2 ** 20 + 1)).toMatchObject({ status: 413, body: { code: 'body-too-large' } })

@@ -1,7 +1,7 @@
 -- The check and the completion, for HAProxy's Lua. Owns only the two calls; what an answer means to the client is
 -- written in haproxy.cfg. Without a 200 from fencepost no request passes.
 
-local CHECK = "/v1/gateway/forward-auth"
+local CHECK = "/v1/gateway/check"
 local COMPLETE = "/v1/gateway/complete"
 local RELEASE = "/v1/gateway/release"
 local TIMEOUT_MS = 500
@@ -43,15 +43,15 @@ local function check(txn)
   for name, values in pairs(txn.http:req_get_headers()) do
     -- The body is not handed on, and these speak of it or of this connection.
     if name ~= "content-length" and name ~= "transfer-encoding" and name ~= "connection" and name ~= "expect"
-      and name ~= "upgrade" and not name:find("^x%-forwarded%-") then
+      and name ~= "upgrade" then
       local lines = {}
       for _, value in pairs(values) do table.insert(lines, value) end
       headers[name] = lines
     end
   end
-  headers["x-forwarded-method"] = { txn.sf:method() }
-  headers["x-forwarded-uri"] = { txn.sf:pathq() }
-  headers["x-forwarded-host"] = { txn.sf:req_hdr("host") }
+  headers["fencepost-original-method"] = { txn.sf:method() }
+  headers["fencepost-original-uri"] = { txn.sf:pathq() }
+  headers["fencepost-original-host"] = { txn.sf:req_hdr("host") }
   headers["fencepost-hop-id"] = { txn:get_var("txn.fencepost_hop") }
 
   local client = core.httpclient()

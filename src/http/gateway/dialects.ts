@@ -3,19 +3,19 @@
  *
  *   /v1/gateway/ext-authz/…     Envoy ext_authz over HTTP: the request itself, its path behind the prefix
  *   /v1/gateway/auth-request    nginx: X-Original-Method, X-Original-URI, X-Original-Host; never a body
- *   /v1/gateway/forward-auth    Caddy, Traefik, HAProxy: X-Forwarded-Method, X-Forwarded-Uri, X-Forwarded-Host
+ *   /v1/gateway/forward-auth    Caddy, Traefik: X-Forwarded-Method, X-Forwarded-Uri, X-Forwarded-Host
+ *   /v1/gateway/check           HAProxy, Kong, by our Lua: Fencepost-Original-Method, -Uri, -Host, beside all that the client sent
  *
- * Owns reading these, and what is known about the body. Part of a body never counts as a body. Where the describing headers are
- * missing, the request is not from a gateway, and is refused.
+ * Owns reading these, and what is known about the body and the host. Part of a body never counts as a body, nor the host of the check as that
+ * of the request. Where method and target are missing, the request is not from a gateway, and is refused.
  *
  * Source: Envoy, ext_authz.proto (path prefix, `x-envoy-auth-partial-body`); nginx, ngx_http_auth_request_module; Traefik,
  * ForwardAuth; Caddy, forward_auth.
  */
 
 import { linesOf } from '../../core/formats/header-lines.ts'
-import type { HeaderList } from '../../core/header-list.ts'
 import type { Dialect, Original } from '../check/original-request.ts'
-import { type AdmittedRequest, withHost } from '../request/admission.ts'
+import { type AdmittedRequest, forHost } from '../request/admission.ts'
 
 /** The gateway's own id of a request: a second check with it is a retry of the check, not a duplicate of the request. */
 const HOP_ID_HEADER = 'fencepost-hop-id'
@@ -41,12 +41,13 @@ export function originalOf(check: AdmittedRequest, bodyComes: boolean): Original
     return original('ext-authz', extAuthz(check), bodyComes)
   if (path === `${PREFIX}auth-request`) return described('auth-request', check, 'x-original-', false)
   if (path === `${PREFIX}forward-auth`) return described('forward-auth', check, 'x-forwarded-', bodyComes)
+  if (path === `${PREFIX}check`) return described('forward-auth', check, 'fencepost-original-', bodyComes)
   return { kind: 'not_a_check' }
 }
 
 function extAuthz(check: AdmittedRequest): AdmittedRequest {
   const target = withSlash(check.target.slice(EXT_AUTHZ.length))
-  return withTarget(check, check.method, target, check.host)
+  return withTarget(check, check.method, target)
 }
 
 function described(
@@ -66,10 +67,9 @@ function described(
   if (method === undefined || !/^[A-Z]+$/.test(method)) return malformed(`${prefix}method`)
   if (target === undefined || !/^\/[\x21-\x7e\x80-\xff]*$/.test(target) || target.includes('#'))
     return malformed(`${prefix}uri`)
-  const kept = headers.filter(([name]) => !name.toLowerCase().startsWith(prefix))
-  // The Host line of a check may be the sidecar's own name.
-  const addressed = host === undefined ? kept : withHost(kept, host)
-  return original(dialect, withTarget({ ...check, headers: addressed }, method, target, host), bodyComes)
+  const describing = new Set([`${prefix}method`, `${prefix}uri`, `${prefix}host`])
+  const kept = headers.filter(([name]) => !describing.has(name.toLowerCase()))
+  return original(dialect, withTarget({ ...check, ...forHost(kept, host) }, method, target), bodyComes)
 }
 
 function malformed(name: string): OriginalRequest {
@@ -88,22 +88,14 @@ function original(dialect: Dialect, request: AdmittedRequest, bodyComes: boolean
   }
 }
 
-function withTarget(
-  check: AdmittedRequest,
-  method: string,
-  target: string,
-  host: string | undefined,
-): AdmittedRequest {
+function withTarget(check: AdmittedRequest, method: string, target: string): AdmittedRequest {
   const queryAt = target.indexOf('?')
-  const headers: HeaderList = check.headers
   return {
+    ...check,
     method,
     target,
     path: queryAt === -1 ? target : target.slice(0, queryAt),
     query: queryAt === -1 ? undefined : target.slice(queryAt + 1),
-    host,
-    httpVersion: check.httpVersion,
-    headers,
   }
 }
 

@@ -29,6 +29,8 @@ export type AdmittedRequest = {
   readonly query: string | undefined
   /** The host that the client addressed. */
   readonly host: string | undefined
+  /** It is described, and not which host its client addressed, which it may be another request by. */
+  readonly hostUnsaid?: true
   readonly httpVersion: string
   /** As received, but for Host where the target has an authority. */
   readonly headers: HeaderList
@@ -101,8 +103,19 @@ export function admit(raw: RawRequest, rules: AdmissionRules): Admission {
   }
 }
 
+/** Of a request that is described to us. @param host empty where its client named none */
+export function forHost(
+  headers: HeaderList,
+  host: string | undefined,
+): Pick<AdmittedRequest, 'headers' | 'host' | 'hostUnsaid'> {
+  const said = withHost(headers, host ?? '')
+  return host === undefined
+    ? { headers: said.slice(1), host, hostUnsaid: true }
+    : { headers: said, host: host === '' ? undefined : host }
+}
+
 /** The host that a request is known to be for takes the place of its Host line: of a target, its authority (RFC 9112, section 3.2.2). */
-export function withHost(headers: HeaderList, host: string): HeaderList {
+function withHost(headers: HeaderList, host: string): HeaderList {
   return [['Host', host], ...headers.filter(([name]) => name.toLowerCase() !== 'host')]
 }
 

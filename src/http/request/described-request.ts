@@ -13,7 +13,7 @@ import type { PrincipalRules } from '../../core/request/principal.ts'
 import type { Intent } from '../../core/reservations/reservations.ts'
 import { matchRoute, type ProtectedRoute, policiesOf, type Route } from '../../core/routes/route.ts'
 import type { Problem } from '../message/problems.ts'
-import type { AdmittedRequest } from './admission.ts'
+import { type AdmittedRequest, forHost } from './admission.ts'
 import { identify } from './identify.ts'
 
 /** Of a value's or an entity's name, in UTF-8; for longer content use a hash. */
@@ -147,7 +147,7 @@ export function admitted({ method, path, query, headers = {} }: DescribedRequest
   )
   const host = list.find(([name]) => name.toLowerCase() === 'host')?.[1]
   const target = query === undefined ? path : `${path}?${query}`
-  return { method, target, path, query, host, httpVersion: '1.1', headers: list }
+  return { method, target, path, query, httpVersion: '1.1', ...forHost(list, host) }
 }
 
 export function bodyOf({ body, body_base64 }: DescribedRequestInput): Buffer {

@@ -91,6 +91,7 @@ export async function identify(
   const clientKey = key?.key
   const opening = opensUpload(request, body.length)
   if (key === undefined && opening) return { kind: 'unkeyed' }
+  if (key === undefined && isHostMissing(request, route)) return refuse(HOST_UNSAID)
 
   const source = route.principal
   // Only a token that is verified is waited for.
@@ -297,6 +298,18 @@ export function fingerprintProblem(fault: FingerprintFault): Problem {
     case 'not_text':
       return { code: 'malformed-request', detail: `The ${fault.component} of the request is not valid text.` }
   }
+}
+
+/** Of two tenants the host may be all that tells their requests apart. */
+export function isHostMissing({ hostUnsaid }: AdmittedRequest, route: ProtectedRoute): boolean {
+  const { headers, ignored } = rulesOf(route)
+  return hostUnsaid === true && (headers === 'all' ? !ignored.has('host') : headers.includes('host'))
+}
+
+export const HOST_UNSAID: Problem = {
+  code: 'key-missing',
+  detail:
+    'The request does not say its host, by which it may be another one, so its content can not be the key: whoever describes it (a gateway in X-Forwarded-Host) has to say it, or the client a key. Nothing was carried out.',
 }
 
 function refuseMissing(route: ProtectedRoute): Identification {

@@ -17,7 +17,14 @@ import {
   intentOfName,
   scopeOf,
 } from '../request/described-request.ts'
-import { fingerprintProblem, identifiedBy, rulesOf, tokenProblem } from '../request/identify.ts'
+import {
+  fingerprintProblem,
+  HOST_UNSAID,
+  identifiedBy,
+  isHostMissing,
+  rulesOf,
+  tokenProblem,
+} from '../request/identify.ts'
 import type { FingerprintInput, ReserveInput } from './schemas.ts'
 
 /** What to reserve, and the caller's names for it. */
@@ -96,6 +103,7 @@ export async function explained(
   const body = bodyOf(described)
   const rules = guarded === undefined ? DEFAULT_RULES : rulesOf(guarded)
   const by = guarded === undefined ? 'content' : identifiedBy(guarded)
+  if (guarded !== undefined && by === 'content' && isHostMissing(request, guarded)) return HOST_UNSAID
   const printed = await fingerprint(head, body, rules, undefined, by)
   if (printed.kind !== 'fingerprint') return fingerprintProblem(printed)
   return {

@@ -133,7 +133,7 @@ test('the fingerprint of a request says which of its headers count, and which do
     return (await api.call('/v1/fingerprint', { request })).body as Record<string, unknown>
   }
   const headers = { Cookie: 'session=a; _ga=1', Accept: 'text/html', 'User-Agent': 'a' }
-  expect(await of(headers)).toMatchObject({
+  expect(await of({ ...headers, Host: 'shop' })).toMatchObject({
     route: 'unsafe-by-content',
     identified_by: 'content',
     components: expect.arrayContaining([
@@ -142,6 +142,7 @@ test('the fingerprint of a request says which of its headers count, and which do
         value: [
           ['accept', 'text/html'],
           ['cookie', 'session=a'],
+          ['host', 'shop'],
         ],
       }),
     ]),

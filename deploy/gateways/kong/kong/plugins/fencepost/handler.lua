@@ -6,7 +6,7 @@
 local client = require "kong.plugins.fencepost.client"
 local cjson = require "cjson.safe"
 
-local CHECK = "/v1/gateway/forward-auth"
+local CHECK = "/v1/gateway/check"
 local COMPLETE = "/v1/gateway/complete"
 local HEADERS_MAX = 1000
 local RESERVATION = "fencepost-reservation-id"
@@ -22,8 +22,6 @@ local NOT_HANDED_ON = {
   ["connection"] = true, ["content-length"] = true, ["expect"] = true, ["keep-alive"] = true,
   ["proxy-connection"] = true, ["te"] = true, ["trailer"] = true, ["transfer-encoding"] = true, ["upgrade"] = true,
 }
--- They say who asks, and so whose content it is where the content is the key. The others are the gateway's own.
-local AUTHENTICATED = { ["x-forwarded-user"] = true, ["x-forwarded-client-cert"] = true }
 -- Of the application's answer: what decides whether it settles the request, and where the result is.
 local REPORTED = { "retry-after", "location", "fencepost-outcome" }
 -- Kong answers these itself where the application did not: it may still be at work, so the claim stays.
@@ -49,8 +47,7 @@ local function check_headers(conf, body)
   for name, values in pairs(kong.request.get_headers(HEADERS_MAX)) do
     name = name:lower()
     count = count + (type(values) == "table" and #values or 1)
-    if not NOT_HANDED_ON[name] and (AUTHENTICATED[name] or not starts_with(name, "x-forwarded-")) and not starts_with(name, "fencepost")
-      and not starts_with(name, "x-envoy-") then
+    if not NOT_HANDED_ON[name] and not starts_with(name, "fencepost") and name ~= "x-envoy-auth-partial-body" then
       headers[name] = values
     end
     -- Headers that only fencepost may set, in every spelling: CGI reads _ as a dash, PHP a dot, too.
@@ -59,10 +56,11 @@ local function check_headers(conf, body)
   -- There may be more headers than Kong hands out, among them a key or a forged token.
   if count >= HEADERS_MAX then return nil end
   local query = kong.request.get_raw_query()
-  headers["x-forwarded-method"] = kong.request.get_method()
+  headers["fencepost-original-method"] = kong.request.get_method()
   -- As Kong routes and forwards it: without dot segments, so that no spelling of a path leads around its route.
-  headers["x-forwarded-uri"] = kong.request.get_path() .. (query ~= "" and "?" .. query or "")
-  headers["x-forwarded-host"] = kong.request.get_header("host")
+  headers["fencepost-original-uri"] = kong.request.get_path() .. (query ~= "" and "?" .. query or "")
+  -- Empty where the client of HTTP/1.0 names none.
+  headers["fencepost-original-host"] = kong.request.get_header("host") or ""
   -- Kong's own id of the request: a check that is repeated is the same check. Never the client's.
   headers["fencepost-hop-id"] = kong.request.get_id()
   headers["fencepost-gateway-token"] = conf.gateway_token
