@@ -32,8 +32,8 @@ export type CampaignOptions = {
   readonly onProgress: (report: Report) => void
 }
 
-/** A history takes some two milliseconds: small enough for a limit of time, large enough to hand out. */
-const SHARE = 100
+/** A history takes some ten milliseconds: small enough for a limit of time, large enough to hand out. */
+const SHARE = 10
 
 const PROGRESS_EVERY = 2_000
 

@@ -35,6 +35,7 @@ export const APART: readonly {
 }[] = [
   { stream: 'operators', rate: 0.04, situations: { decisions: operatorsDecide } },
   { stream: 'relearnt', rate: 0.01, situations: { relearnt: relearntAtItsEnd } },
+  { stream: 'adoptedLate', rate: 0.01, situations: { adoptedLate: adoptedWhenItIsOver } },
   { stream: 'rewound', rate: 0.01, situations: { rewound: setBackWhileItWaits } },
   { stream: 'evicting', rate: 0.01, situations: { evicting: evictsWhileItWaits } },
 ]
@@ -177,6 +178,57 @@ function relearntAtItsEnd(dice: Dice, nodeCount: number) {
   ]
   const network = { latencyMs: 0.3, jitterMs: 2, lossRate: 0, duplicateRate: 0, lateRate: 0 }
   return { operations, faults, change: { retentionMs, whole: false, network } }
+}
+
+/**
+ * Fewer than a majority have an outcome, at two tokens. Just before its end a third process gets the promises to adopt it, and what it
+ * writes is late: the key has started over by then, under the smaller token of a process whose clock is behind.
+ */
+function adoptedWhenItIsOver(dice: Dice, nodeCount: number) {
+  const retentionMs = 2_600
+  const [workMs, adoptsMs] = [60, 1_100]
+  const endMs = 50 + workMs + 3 + retentionMs
+  const order = shuffled(dice, nodeCount)
+  const first = order.slice(0, (nodeCount - 1) / 2)
+  const shown = order.slice(0, (nodeCount + 1) / 2)
+  const others = order.slice(shown.length)
+  // Its promises are over when it writes, or would be if they ended with the outcome.
+  const veryLate = dice.chance(0.5)
+  const againMs = endMs - (veryLate ? dice.between(0, 30) : dice.between(200, 600))
+  const arrivesMs = veryLate
+    ? againMs + LEASE_MS + dice.between(70, 200)
+    : Math.min(endMs + dice.between(20, 150), againMs + 900)
+  const behindMs = veryLate ? arrivesMs - dice.between(5, 30) : endMs + dice.between(2, 20)
+  const faults: Fault[] = [
+    ...cut(0, order.slice(first.length), 80, 3_000),
+    { kind: 'process_crash', atMs: 150, process: 0 },
+    ...cut(1, [...first, ...others], adoptsMs + 1.5, 3_000),
+    { kind: 'process_crash', atMs: adoptsMs + 10, process: 1 },
+    ...(veryLate ? cut(2, others, againMs - 20, 3_000) : []),
+    ...order.map(
+      (node): Fault => ({
+        kind: 'delay',
+        atMs: againMs + 1.5,
+        process: 2,
+        node,
+        ms: arrivesMs - againMs - 1.5,
+      }),
+    ),
+    ...cut(1, dice.chance(0.7) ? shown.slice(0, 1) : [], arrivesMs + 1, 2_000),
+  ]
+  const operations = [
+    request(50, 0, workMs),
+    request(adoptsMs, 1, 2),
+    request(againMs, 2, 2),
+    request(behindMs, 0, veryLate ? 700 : 2),
+    request(arrivesMs + dice.between(3, 150), 1, 2),
+  ]
+  const processes = [0, 1, 2].map((process) => ({
+    ratePpm: dice.between(-1_000, 1_000),
+    wallOffsetMs: process === 0 ? -3_000 : dice.between(-10, 10),
+  }))
+  const network = { latencyMs: 1, jitterMs: 0.2, lossRate: 0, duplicateRate: 0, lateRate: 0 }
+  return { operations, faults, change: { retentionMs, whole: false, processes, network } }
 }
 
 function setBackWhileItWaits(dice: Dice, nodeCount: number) {
