@@ -42,7 +42,7 @@ export type Reply = {
   readonly status: number
   readonly headers: HeaderList
   /** All of it, where it came with its head; else a stream, which fails if the answer is cut, and is read to its end or destroyed. */
-  readonly body: Buffer | Readable
+  readonly body: Buffer | AsyncIterable<Buffer>
 }
 
 export type Tunnel = { readonly kind: 'tunnel'; readonly headers: HeaderList; readonly socket: Socket }

@@ -21,7 +21,7 @@ import type { AdmittedRequest } from '../request/admission.ts'
 import { noAnswer } from '../request/outcome-answers.ts'
 import { abandoned } from '../server/abandoned.ts'
 import { bodyStream, hasBody, type Inbound } from '../server/inbound.ts'
-import type { Application } from './application.ts'
+import type { Application, Reply } from './application.ts'
 
 export type BypassPorts = {
   readonly application: Application
@@ -60,7 +60,7 @@ export async function bypass(
     answerWithinMs,
     abandoned(inbound.res),
   )
-  if (reply.kind === 'answered') return passed(reply.status, reply.headers, reply.body)
+  if (reply.kind === 'answered') return passed(reply)
   const context = { instance: ports.newInstance }
   const because = reply.detail
   // The body was malformed or late: this is the client's answer, not what the application made of a part of it.
@@ -83,7 +83,7 @@ export async function bypass(
  */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 
-function passed(status: number, headers: HeaderList, body: Buffer | Readable): Answer {
+function passed({ status, headers, body }: Reply): Answer {
   const lines = towardsClient(headers)
   const length = linesOf(headers, 'content-length')[0]
   if (length !== undefined) lines.push(['Content-Length', length])

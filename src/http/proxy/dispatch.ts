@@ -67,7 +67,7 @@ export async function dispatch(
     const passingMax = passingShare(inFlightMax)
     if (load.passing() > passingMax) return refused(overloadedByPassing(passingMax))
     const answerWithinMs = matched?.route.upstreamTimeoutMs ?? options.upstreamTimeoutMs
-    const pass = () => bypass(call, answerWithinMs, ports)
+    const pass = (application = ports.application) => bypass(call, answerWithinMs, { ...ports, application })
     if (matched?.route.mode !== 'observe') return { answer: await pass() }
     const { route, params } = matched
     return { answer: await observed(inbound, request, { route, params }, pass, ports) }

@@ -14,17 +14,18 @@ import type { AdmittedRequest } from '../request/admission.ts'
 import type { ObservedCall, Observer } from '../request/observe.ts'
 import type { BodyMemory } from '../server/body-memory.ts'
 import { hasBody, type Inbound, tooLarge } from '../server/inbound.ts'
+import type { Application, Failure, Reply } from './application.ts'
 
 /** Of the memory for bodies: protected requests are never refused for what is only looked at. */
 const SHARE = 1 / 4
 
-/** @param pass sends the request to the application, and reads its body as it comes */
+/** @param pass sends the request to the application that it is given, and reads its body as it comes */
 export async function observed(
   inbound: Inbound,
   request: AdmittedRequest,
   { route, params }: RouteMatchResult<ObservedRoute>,
-  pass: () => Promise<Answer>,
-  { bodyMemory, observer }: { readonly bodyMemory: BodyMemory; readonly observer: Observer },
+  pass: (application: Application) => Promise<Answer>,
+  { bodyMemory, observer, application }: ObservedPorts,
 ): Promise<Answer> {
   const held = bodyMemory.hold()
   const body = passing(inbound, route.as.bodyLimitBytes, (bytes) => {
@@ -34,14 +35,21 @@ export async function observed(
   })
   const { promise: answered, resolve } = Promise.withResolvers<ObservedAnswer>()
   void observer({ request, route, params, body, answered }).finally(() => held[Symbol.dispose]())
-  let answer: Answer
   try {
-    answer = await pass()
+    return await pass({
+      ...application,
+      stream: async (...call) => watched(await application.stream(...call), resolve),
+    })
   } catch (error) {
     resolve(NO_ANSWER)
     throw error
   }
-  return watched(answer, resolve)
+}
+
+type ObservedPorts = {
+  readonly bodyMemory: BodyMemory
+  readonly observer: Observer
+  readonly application: Application
 }
 
 const NO_ANSWER: ObservedAnswer = { kind: 'no_answer', cause: 'reset', detail: 'no whole answer passed' }
@@ -75,55 +83,41 @@ function passing(
   })
 }
 
-/** The answer as it is, and what is known of it once it has passed. */
-function watched(answer: Answer, passed: (result: ObservedAnswer) => void): Answer {
-  const { status, headers, body, detail } = answer
+/** What the application answers, as it came, and what is known of it once it has passed. */
+function watched(reply: Reply | Failure, passed: (result: ObservedAnswer) => void): Reply | Failure {
+  if (reply.kind !== 'answered') {
+    passed(reply)
+    return reply
+  }
+  const { status, headers, body } = reply
   const answeredWith = (kept: Buffer, digest: Buffer): ObservedAnswer => ({
     kind: 'answered',
     response: { status, headers, body: kept },
     digest,
   })
-  if (detail === 'application-unreachable') passed({ kind: 'never_sent', detail })
-  else if (detail !== 'bypassed') passed(NO_ANSWER)
-  else if (Buffer.isBuffer(body)) passed(answeredWith(body, hash('sha256', body, 'buffer')))
-  else {
-    const digest = createHash('sha256')
-    const ended = () => passed(answeredWith(Buffer.alloc(0), digest.digest()))
+  if (!Buffer.isBuffer(body))
     return {
-      ...answer,
-      body: alongside(
-        body,
-        (part) => digest.update(part),
-        ended,
-        () => passed(NO_ANSWER),
-      ),
+      ...reply,
+      body: alongside(body, (digest) => passed(answeredWith(Buffer.alloc(0), digest)), passed),
     }
-  }
-  return answer
+  passed(answeredWith(body, hash('sha256', body, 'buffer')))
+  return reply
 }
 
-function alongside(
+async function* alongside(
   body: AsyncIterable<Buffer>,
-  onPart: (part: Buffer) => void,
-  onEnd: () => void,
-  onCut: () => void,
-): AsyncIterable<Buffer> {
-  return {
-    [Symbol.asyncIterator]: () => {
-      const parts = body[Symbol.asyncIterator]()
-      return {
-        next: async () => {
-          try {
-            const part = await parts.next()
-            if (part.done === true) onEnd()
-            else onPart(part.value)
-            return part
-          } catch (error) {
-            onCut()
-            throw error
-          }
-        },
-      }
-    },
+  ended: (digest: Buffer) => void,
+  cut: (none: ObservedAnswer) => void,
+): AsyncGenerator<Buffer, void> {
+  const digest = createHash('sha256')
+  try {
+    for await (const part of body) {
+      digest.update(part)
+      yield part
+    }
+    ended(digest.digest())
+  } finally {
+    // After its end this says nothing.
+    cut(NO_ANSWER)
   }
 }

@@ -101,6 +101,28 @@ test('an equal answer is said to be the same, whether it comes at once or in par
   expect(await seen(proxy, 2)).toContain('key: replayed (replayed)')
 })
 
+/** Bug: the header was taken out before the answer was looked at. */
+test.each([
+  ['store', 503, 'replayed_other (replayed)'],
+  ['release', 201, 'executed (released)'],
+  ['hold', 201, 'waited (in_progress)'],
+])(
+  'what the application itself says came of it counts, and reaches no client: %s',
+  async (verdict, status, next) => {
+    await using application = await startApplication((_, response, execution) => {
+      response.writeHead(status, { 'Fencepost-Outcome': verdict }).end(String(execution))
+    })
+    await using proxy = await startProxy(application.origin, { routes: [OBSERVED] })
+    for (const at of [1, 2]) {
+      const answer = await proxy.post('k-1')
+      expect([answer.status, answer.headers.has('fencepost-outcome')]).toEqual([status, false])
+      await answer.text()
+      await seen(proxy, at)
+    }
+    expect((await seen(proxy, 2)).at(-1)).toBe(`key: ${next}`)
+  },
+)
+
 test('a refusal that a route would make is none: a key that is missing or invalid, a body that is too long', async () => {
   const strict = route({
     required: true,
