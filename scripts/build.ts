@@ -77,14 +77,28 @@ type Manifest = {
   readonly private: true
   readonly scripts: unknown
   readonly exports: Readonly<Record<string, string>>
+  readonly bin?: Readonly<Record<string, string>>
 }
 
-function publishedManifest({ private: _, scripts: _ofTheSources, exports, ...rest }: Manifest): object {
+function publishedManifest({
+  private: _,
+  scripts: _ofTheSources,
+  exports,
+  bin = {},
+  ...rest
+}: Manifest): object {
+  const compiledOf = (source: string) => source.replace(/^\.\/src\/(.*)\.ts$/, './$1')
   const doors = Object.entries(exports).map(([door, source]) => {
-    const file = source.replace(/^\.\/src\/(.*)\.ts$/, './$1')
+    const file = compiledOf(source)
     return [door, { types: `${file}.d.ts`, default: `${file}.js` }]
   })
-  return { ...rest, ...forOldResolution(Object.fromEntries(doors)), exports: Object.fromEntries(doors) }
+  const programs = Object.entries(bin).map(([name, source]) => [name, `${compiledOf(source)}.js`])
+  return {
+    ...rest,
+    ...(programs.length === 0 ? {} : { bin: Object.fromEntries(programs) }),
+    ...forOldResolution(Object.fromEntries(doors)),
+    exports: Object.fromEntries(doors),
+  }
 }
 
 type Door = { readonly types: string; readonly default: string }

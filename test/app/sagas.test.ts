@@ -104,7 +104,7 @@ test('tables that nobody has made yet are a warning that says what to do', async
     FENCEPOST_SAGA_DATABASE_FILE: join(server.folder, 'database-url'),
     FENCEPOST_SAGA_SCHEMA: 'not_migrated',
   })
-  await early.process.line(/the schema not_migrated lacks tables or columns .* fencepost saga migrate/)
+  await early.process.line(/the schema not_migrated lacks tables or columns .* fencepost-saga migrate/)
 })
 
 test('the database goes away: these calls say so, reservations go on', async () => {

@@ -44,11 +44,9 @@ test('where nothing says which database, the command says what to give', async (
 
 test('migrate prints what it applied, once; a dry run prints what it would apply', async () => {
   const fresh = (...args: string[]) => run('--schema', 'by_command', 'migrate', ...args)
-  expect((await fresh('--dry-run')).stdout).toBe(
-    'would apply: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14; version 0\n',
-  )
-  expect((await fresh()).stdout).toBe('applied: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14; version 14\n')
-  expect((await fresh()).stdout).toBe('applied: nothing; version 14\n')
+  expect((await fresh('--dry-run')).stdout).toBe('would apply: 1; version 0\n')
+  expect((await fresh()).stdout).toBe('applied: 1; version 1\n')
+  expect((await fresh()).stdout).toBe('applied: nothing; version 1\n')
 })
 
 test('without a number migrate keeps the partitions of the services, whatever their count', async () => {
@@ -73,7 +71,7 @@ test.each([['lag'], ['list'], ['dead-letters', 'list'], ['retention']])(
     expect(await run('--schema', 'not_migrated', ...args)).toMatchObject({
       exitCode: 1,
       stdout: '',
-      stderr: expect.stringMatching(/^the schema not_migrated lacks tables .* run .*fencepost saga migrate/),
+      stderr: expect.stringMatching(/^the schema not_migrated lacks tables .* run .*fencepost-saga migrate/),
     })
   },
 )

@@ -269,6 +269,12 @@ describe('the packages, installed', () => {
     expect(said.trimEnd().split('\n').at(-1)).toBe(manifest.version)
   })
 
+  test('npx starts the command of the saga kit', async () => {
+    expect(await done('npx', ['--no', 'fencepost-saga', '--', '--help'], empty)).toContain(
+      'dead-letters replay',
+    )
+  })
+
   test('a tarball holds compiled code, declarations, manifest, page and licence only', () => {
     for (const [name, { exports }] of Object.entries(packages)) {
       const place = join(empty, 'node_modules/@fencepost', name)
@@ -287,8 +293,13 @@ describe('the packages, installed', () => {
   })
 
   test('the kit brings the files of the core that it is built with, and no others', () => {
-    const core = globSync('core/*.js', { cwd: join(empty, 'node_modules/@fencepost/saga') })
-    expect(core.sort()).toEqual(['core/clock.js', 'core/retry.js', 'core/saga-admin.js'])
+    const core = globSync('core/**/*.js', { cwd: join(empty, 'node_modules/@fencepost/saga') })
+    expect(core.sort()).toEqual([
+      'core/clock.js',
+      'core/operator/operator-tokens.js',
+      'core/retry.js',
+      'core/saga-admin.js',
+    ])
   })
 
   test('no file in it refers outside its package or to a source', () => {

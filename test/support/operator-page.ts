@@ -21,6 +21,10 @@ export async function accessibilityOf(page: Page, hash: string) {
   await page.getByRole('heading', { level: 1 }).waitFor()
   await eventually('every answer is there', async () => (await page.getByText('Looking …').count()) === 0)
   if (hash.startsWith('#/record')) await page.getByRole('button', { name: 'It was executed' }).click()
+  return axeOf(page)
+}
+
+export async function axeOf(page: Page) {
   await page.addScriptTag({ path: AXE })
   const { violations, passes } = (await page.evaluate('axe.run()')) as {
     violations: readonly Violation[]

@@ -1,10 +1,20 @@
 /**
- * The entry point for programs that administer the kit's tables instead of working with them, such as the sidecar and
- * its command line: `import { openSagaKit } from '@fencepost/saga/admin'`. No module of the package imports it.
+ * The entry point for what people do with sagas and dead letters: `import { sagaHandler } from '@fencepost/saga/admin'`. The
+ * command `fencepost-saga` serves the same. No module of the package imports it.
  */
 
 export { sagaBacklog } from './backlog.ts'
 export type { SagaAdmin, SagaAdminResult, SagaBacklog } from './core.ts'
 export { type OpenKit, openSagaKit } from './open-kit.ts'
+export {
+  type Decider,
+  type Decision,
+  type DecisionNote,
+  decide,
+  listDecisions,
+} from './operations/decisions.ts'
+export { type SagaGauges, sagaGauges } from './operations/gauges.ts'
+export { type SagaHandlerOptions, sagaHandler } from './operations/handler.ts'
+export type { Operator } from './operations/operators.ts'
 export { createSagaAdmin } from './saga-admin.ts'
 export { explained } from './setup-errors.ts'

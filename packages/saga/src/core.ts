@@ -1,12 +1,13 @@
 /**
- * Everything that the kit uses of the sidecar's core: types for time and randomness, waiting between tries, and the
- * port for an operator's calls about sagas.
+ * Everything that the kit uses of the sidecar's core: types for time and randomness, waiting between tries, the
+ * notation of operators' tokens, and the port for an operator's calls about sagas.
  *
  * The only file of the package that reaches out of it. What it exports, and what that imports, is built into the
  * package; the architecture test names those files.
  */
 
 export type { Clock, Random, Timer } from '../../../src/core/clock.ts'
+export { type OperatorToken, parseOperatorTokens } from '../../../src/core/operator/operator-tokens.ts'
 export {
   type Backoff,
   jitteredDelayMs,

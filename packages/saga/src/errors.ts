@@ -274,7 +274,7 @@ export class SchemaMissingError extends SagaKitError {
   constructor(schema: string, options?: ErrorOptions) {
     super(
       'schema_missing',
-      `the schema ${schema} lacks tables or columns of this version of the kit; run migrate(kit), or fencepost saga migrate, before relays and consumers begin`,
+      `the schema ${schema} lacks tables or columns of this version of the kit; run migrate(kit), or fencepost-saga migrate, before relays and consumers begin`,
       options,
     )
   }

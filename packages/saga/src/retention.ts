@@ -52,6 +52,7 @@ const expired = {
   saga_instances: `status IN ('completed', 'compensated') AND expires_at < statement_timestamp()
     AND NOT EXISTS (SELECT 1 FROM {s}.saga_steps p WHERE p.saga_id = t.saga_id)`,
   locks: `lease_until < statement_timestamp() - interval '1 hour'`,
+  decisions: `decided_at < statement_timestamp() - interval '1 year'`,
   outbox_relays: `alive_until < statement_timestamp() - interval '1 hour'`,
 } as const
 

@@ -235,10 +235,22 @@ CREATE TABLE {s}.housekeeping (
   due_at      timestamptz NOT NULL
 ) WITH (fillfactor = 50);`
 
+/** Who decided what about sagas and dead letters (operations/decisions.ts). */
+const decisions = `
+CREATE TABLE {s}.decisions (
+  id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  act        text        NOT NULL CHECK (act IN ('retry', 'compensate', 'replay', 'discard')),
+  -- The id of the saga, or those of the messages.
+  subject    text        NOT NULL,
+  decided_by text        NOT NULL,
+  reason     text        NOT NULL,
+  decided_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);`
+
 export const migrations: readonly Migration[] = [
   {
     version: 1,
     name: 'the tables of 0.1.0',
-    sql: [idempotencyKeys, outbox, inbox, sagas, locks, housekeeping].join('\n'),
+    sql: [idempotencyKeys, outbox, inbox, sagas, locks, housekeeping, decisions].join('\n'),
   },
 ]
