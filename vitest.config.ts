@@ -15,7 +15,7 @@ const long = ['test/**/*.long.test.ts', 'examples/**/*.long.test.ts']
 
 /** Those of them that only compute. One alone leaves a core idle for much of its time: two at a time take little more than half of it. */
 const searches = [
-  'test/{core,model,simulation}/**/*.long.test.ts',
+  'test/{core,simulation}/**/*.long.test.ts',
   'test/spec/{spec,traces}.long.test.ts',
   'test/dashboards/rules.long.test.ts',
 ]

@@ -80,27 +80,15 @@ export function cpuSecondsOf(pids: readonly number[]): number {
  * hundredths of a second. Threads that ended are not in it. https://docs.kernel.org/scheduler/sched-stats.html
  */
 export function cpuMicrosOf(pid: number): number {
-  return readdirSync(`/proc/${pid}/task`).reduce((sum, thread) => sum + threadTimes(pid, thread).ranMicros, 0)
-}
-
-export type ThreadTimes = {
-  readonly ranMicros: number
-  /** Ready to run, and another thread had the core. */
-  readonly waitedMicros: number
+  return readdirSync(`/proc/${pid}/task`).reduce((sum, thread) => sum + threadMicros(pid, thread), 0)
 }
 
 /** Zero for a thread that has ended. */
-export function threadTimes(pid: number, thread: string | number): ThreadTimes {
+function threadMicros(pid: number, thread: string): number {
   try {
-    const [ran, waited] = readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ').map(Number)
-    return { ranMicros: (ran ?? 0) / 1_000, waitedMicros: (waited ?? 0) / 1_000 }
+    const [ran] = readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')
+    return Number(ran) / 1_000
   } catch {
-    return { ranMicros: 0, waitedMicros: 0 }
+    return 0
   }
-}
-
-/** Bytes of memory that a process holds now (RSS). Linux only. */
-export function residentBytesOf(pid: number): number {
-  const line = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))
-  return Number(line?.[1] ?? Number.NaN) * 1024
 }

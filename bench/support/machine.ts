@@ -9,14 +9,6 @@ import { serverTimes } from './server-times.ts'
 /** Shares of all processor time of all cores. */
 export type Beside = { readonly stolen: number; readonly others: number; readonly idle: number }
 
-/** Settings of a sidecar whose processor time is measured: a machine that does other work must not look like a lost quorum. */
-export const PATIENT_UNDER_LOAD = {
-  FENCEPOST_NODE_DEADLINE: '2s',
-  FENCEPOST_CLAIM_BUDGET: '10s',
-  FENCEPOST_SETTLE_BUDGET: '10s',
-  FENCEPOST_LEASE: '100s',
-} as const
-
 export type MachineWatch = { beside(): Beside }
 
 /** Of proc_stat(5), all cores together. */

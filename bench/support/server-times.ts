@@ -43,19 +43,3 @@ function listed(name: string): Listed[] {
     return []
   }
 }
-
-/** What was used between two looks, in whole microseconds for each of `operations`, as text. */
-export function timesBetween(
-  before: ReadonlyMap<string, number>,
-  after: ReadonlyMap<string, number>,
-  operations: number,
-): string {
-  return [...after]
-    .map(
-      ([program, micros]) =>
-        [program, Math.round((micros - (before.get(program) ?? 0)) / operations)] as const,
-    )
-    .filter(([, micros]) => micros > 0)
-    .map(([program, micros]) => `${program} ${micros}`)
-    .join(', ')
-}

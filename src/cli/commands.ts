@@ -40,10 +40,6 @@ export const COMMANDS: Readonly<Record<string, CommandRow>> = {
     summary: 'flood running sidecars with synthetic duplicates and judge the answers',
     load: async () => (await import('./probe.ts')).probe,
   },
-  top: {
-    summary: 'show nodes, votes, latencies, leases and decisions of running sidecars, live',
-    load: async () => (await import('./top.ts')).top,
-  },
   doctor: {
     summary: 'say what is not well with this installation, and what to do',
     load: async () => (await import('./doctor.ts')).doctor,

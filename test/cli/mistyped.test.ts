@@ -18,7 +18,6 @@ test.each<[number, string[]]>([
   [78, ['selftest', '--url', 'http://127.0.0.1:1', '--token-file', '/no/such/file']],
   [64, ['probe', '--once', '--api', 'localhost:8081']],
   // Bug: a screen of a cluster without nodes, and exit code 1 as for a sidecar that is down.
-  [64, ['top', '--once', 'localhost:9090']],
   [78, ['probe', '--once', '--token-file', '/no/such/file']],
   [78, ['probe', '--once', '--prometheus', '9100']],
   [78, ['probe', '--once', '--prometheus', '127.0.0.1:many']],
@@ -49,7 +48,6 @@ test.each([
 test.each([
   [['selftest', '--url', 'http://bob:hunter2@127.0.0.1:1']],
   [['selftest', '--url', 'bob:hunter2@127.0.0.1:1']],
-  [['top', '--once', 'https://bob:hunt/er2@127.0.0.1:1']],
   [['records', 'show', '0123456789abcdef', '--token-file', '/t', '--operator', 'http://hunter2@127.0.0.1:1']],
 ])('a password in an address is not accepted, and not shown: %j', async (args) => {
   const { code, stdout, lines } = await run(...args)
@@ -67,10 +65,8 @@ test('a port that is taken', async () => {
 })
 
 // Bug: "fetch failed", which says neither that nobody listens nor that a name is unknown.
-test('top and probe say why a sidecar does not answer', async () => {
+test('a probe says why a sidecar does not answer', async () => {
   const address = `http://127.0.0.1:${await freePort()}`
-  const top = await run('top', '--once', address)
-  expect([top.code, top.stdout]).toEqual([1, expect.stringContaining('ECONNREFUSED')])
   const probe = await run('probe', '--once', '--api', address)
   expect([probe.code, probe.stdout]).toEqual([1, expect.stringContaining('ECONNREFUSED')])
 })

@@ -4,8 +4,6 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
-import { PROFILES } from '../../bench/support/lease-holders.ts'
-import { PLAYS } from '../../bench/support/lease-plays.ts'
 import { loadBatchScript } from '../../src/redis/scripts.ts'
 import { eventually } from '../support/eventually.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
@@ -54,17 +52,6 @@ test('the vectors that the page lists are those that there are', () => {
     ),
   ]
   expect(listed).toEqual(shown.map(([, file]) => file))
-})
-
-test('the table of leases has the rows and the columns of the program that writes it', () => {
-  const [, written = ''] =
-    /<!-- written by `npm run bench -- lease-profiles --write` -->\n(.*?)<!-- end -->/s.exec(page) ?? []
-  const [head = [], , ...rows] = [...written.matchAll(/^\|(.*)\|$/gm)].map(([, row = '']) =>
-    row.split('|').map((cell) => cell.trim()),
-  )
-  expect(head).toEqual(['', ...PROFILES.map(({ name }) => name)])
-  expect(rows.map(([row]) => row)).toEqual(PLAYS.flatMap((play) => play.rows))
-  expect(rows.flat().filter((cell) => cell === '')).toEqual([])
 })
 
 /** What the table says of a command: the fields that it uses, and the attempt where it has to be a certain one. */
