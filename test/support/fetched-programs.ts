@@ -6,7 +6,8 @@
  * A program that can not be fetched fails the test that needs it, with a sentence; no test is skipped.
  */
 import { spawn } from 'node:child_process'
-import { existsSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { chmod, constants, cp, mkdir, mkdtemp, rename, rm, stat } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
@@ -111,6 +112,28 @@ export async function cached(
   } finally {
     await rm(beside, { recursive: true, force: true })
   }
+}
+
+/** Built once for each state of the sources in that folder. */
+export async function built(
+  { name, sources, files }: { readonly name: string; readonly sources: string; readonly files: RegExp },
+  program: string,
+  build: (beside: string) => Promise<unknown>,
+): Promise<string> {
+  const state = createHash('sha256')
+  for (const file of readdirSync(sources).toSorted())
+    if (files.test(file)) state.update(file).update(readFileSync(join(sources, file)))
+  return cached(`${name}-${state.digest('hex').slice(0, 16)}`, program, async (beside) => {
+    await build(beside)
+  })
+}
+
+/** Built of the module in that folder; a module that its go.sum does not name is refused. */
+export function builtWithGo(name: string, sources: string, program: string): Promise<string> {
+  return built({ name, sources, files: /\.go$|^go\.(mod|sum)$/ }, program, async (beside) => {
+    const build = ['build', '-trimpath', '-o', join(beside, program), '.']
+    await run(name, await goProgram(), build, { GOFLAGS: '-mod=readonly' }, sources)
+  })
 }
 
 async function install(name: string, requirement: string, folder: string): Promise<void> {

@@ -222,7 +222,13 @@ export const serverPrograms = {
     alsoIn: ['/usr/lib/jvm/*/bin'],
     debianPackage: 'default-jdk-headless',
     elsewhere: 'a JDK, 17 or newer',
-    why: 'the examples in Java are compiled and run',
+    why: 'the examples and the public clients in Java are compiled and run',
+  },
+  maven: {
+    programs: ['mvn'],
+    debianPackage: 'maven',
+    elsewhere: 'Apache Maven, 3.8 or newer',
+    why: 'it fetches the public clients in Java',
   },
   spin: {
     programs: ['spin'],

@@ -6,11 +6,8 @@
  */
 
 import { execFile } from 'node:child_process'
-import { createHash } from 'node:crypto'
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { cached, goProgram, run } from '../../support/fetched-programs.ts'
+import { builtWithGo } from '../../support/fetched-programs.ts'
 import type { Violation } from '../checkers/violation.ts'
 
 const SOURCES = fileURLToPath(new URL('.', import.meta.url))
@@ -39,17 +36,8 @@ export type PorcupineReport = {
 }
 
 /** The path of the checker. */
-export async function porcupineChecker(): Promise<string> {
-  const sources = readdirSync(SOURCES)
-    .filter((name) => /\.go$|^go\.(mod|sum)$/.test(name))
-    .toSorted()
-  const hash = createHash('sha256')
-  for (const name of sources) hash.update(name).update(readFileSync(join(SOURCES, name)))
-  return cached(`porcupine-checker-${hash.digest('hex').slice(0, 16)}`, 'checker', async (beside) => {
-    const build = ['build', '-trimpath', '-o', join(beside, 'checker'), '.']
-    // A module that go.sum does not name is refused.
-    await run('porcupine', await goProgram(), build, { GOFLAGS: '-mod=readonly' }, SOURCES)
-  })
+export function porcupineChecker(): Promise<string> {
+  return builtWithGo('porcupine-checker', SOURCES, 'checker')
 }
 
 /**
