@@ -187,8 +187,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'trusted-return',
     does: 'counts a server that has its name back with the data of before',
     file: 'src/core/nodes/node-history.ts',
-    from: 'Math.max(used.get(other) ?? 0, heardMs) > lastMs',
-    to: 'Math.max(used.get(other) ?? 0, heardMs) < 0 * lastMs',
+    from: 'usedMs(other) > lastMs',
+    to: 'usedMs(other) < 0 * lastMs',
     trial: 'name-back',
     killedBy: ['dedup-register', 'counting'],
     porcupine: 'rejects',
@@ -280,8 +280,9 @@ export function openTrialStage(): Promise<Stage> {
 
 /** @returns the checkers that noticed; empty: the mutant survives */
 export async function kill(stage: Stage, mutant: Mutant): Promise<readonly string[]> {
+  const main = build(mutant)
   try {
-    await stage.restartSidecars({ main: build(mutant) })
+    await stage.restartSidecars({ main })
   } catch (cause) {
     // It never serves: that is a lack of progress, where production starts within seconds on the same stage.
     console.log(`  ${mutant.name}: ${cause instanceof Error ? cause.message.split('\n')[0] : String(cause)}`)
