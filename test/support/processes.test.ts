@@ -1,6 +1,8 @@
+import { existsSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, test } from 'vitest'
+import { eventually } from './eventually.ts'
 import { TestProcess } from './processes.ts'
 
 const script = (source: string) => new TestProcess(process.execPath, ['-e', source], { name: 'a script' })
@@ -34,6 +36,18 @@ test('a process that ignores SIGTERM is killed after its time, and fails the tes
   await child.line(/up/)
   await expect(child.end({ withinMs: 100 })).rejects.toThrow(/did not end within 100 ms of SIGTERM/)
   expect(await child.exited).toEqual({ code: null, signal: 'SIGKILL' })
+})
+
+// Bug: after a test that had timed out, its servers and their clients went on for hours, beside the tests that followed.
+test('a test process that is ended takes what it started with it', async () => {
+  const module = JSON.stringify(import.meta.resolve('./processes.ts'))
+  await using parent = script(`import(${module}).then(({ TestProcess }) => {
+    const child = new TestProcess(process.execPath, ['-e', 'setInterval(() => {}, 1000)'])
+    console.log('started ' + child.pid)
+  })`)
+  const [, pid] = await parent.line(/started (\d+)/)
+  expect(await parent.end()).toEqual({ code: 143, signal: null })
+  await eventually('its process to have ended', () => !existsSync(`/proc/${pid}`))
 })
 
 test('a wait for an address ends when it answers with the wanted status', async () => {

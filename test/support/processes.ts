@@ -28,9 +28,19 @@ export type ProcessOptions = {
 export type Exit = { readonly code: number | null; readonly signal: NodeJS.Signals | null }
 
 const living = new Set<ChildProcess>()
-// The last resort where a test process ends without disposing. A SIGKILL of the test process itself is beyond it.
-process.once('exit', () => {
+
+/** What a test that timed out left behind: it goes on beside the tests that follow. @returns how many there were */
+export function endLeftProcesses(): number {
   for (const child of living) child.kill('SIGKILL')
+  return living.size
+}
+
+// The last resort where a test process ends without disposing. Vitest ends its workers with SIGTERM, which Node takes as no exit; a
+// SIGKILL of the test process itself is beyond it.
+process.once('exit', endLeftProcesses)
+process.once('SIGTERM', () => {
+  // A program that has more to do at its end does it itself.
+  if (process.listenerCount('SIGTERM') === 0) process.exit(143)
 })
 
 const STOPPED_WITHIN_MS = 1_000
@@ -173,13 +183,10 @@ export class TestProcess implements AsyncDisposable {
     // A stopped process (SIGSTOP) would keep the signal pending for ever.
     this.#child.kill(signal)
     this.#child.kill('SIGCONT')
-    let overdue: NodeJS.Timeout | undefined
-    const deadline = new Promise<'overdue'>((resolve) => {
-      overdue = setTimeout(() => resolve('overdue'), withinMs)
-    })
-    const first = await Promise.race([this.exited, deadline])
-    clearTimeout(overdue)
-    if (first !== 'overdue') return first
+    const overdue = eventually('its end', () => !this.running, { withinMs, everyMs: 50 }).catch(
+      () => 'overdue',
+    )
+    if ((await Promise.race([this.exited, overdue])) !== 'overdue') return this.exited
     this.#child.kill('SIGKILL')
     await this.exited
     throw new Error(this.#report(`did not end within ${withinMs} ms of ${signal} and was killed`))
