@@ -8,14 +8,17 @@ import { callMembership } from '../../src/redis/membership.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { eventually } from '../support/eventually.ts'
 import { hostNamesAre } from '../support/host-names.ts'
-import { joinCluster, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
+import { joinCluster, outcomeOf, QUARANTINE_MS, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { swallow } from '../support/swallowing-address.ts'
 
-async function start(count: number): Promise<{ servers: RedisServers; sidecar: Sidecar }> {
+async function start(
+  count: number,
+  quarantineMs = QUARANTINE_MS,
+): Promise<{ servers: RedisServers; sidecar: Sidecar }> {
   const servers = await startRedisServers(count)
   onTestFinished(() => servers[Symbol.asyncDispose]())
-  const sidecar = await joinCluster(servers.urls)
+  const sidecar = await joinCluster(servers.urls, { quarantineMs })
   onTestFinished(() => sidecar[Symbol.asyncDispose]())
   await sidecar.votes(count)
   return { servers, sidecar }
@@ -208,12 +211,14 @@ test('when every node forgot and even the name of the cluster is lost, the loss 
 })
 
 test('when too many nodes forgot, status prints the very command to run, and not before that is certain', async () => {
-  const { servers, sidecar } = await start(3)
+  // It is certain after the quarantine: longer than a busy machine needs for a command.
+  const { servers, sidecar } = await start(3, 4_000)
   const { id } = sidecar.nodes.cluster()
   expect((await run(servers, 'status')).stdout).not.toContain('nothing goes on by itself')
   await flush(servers, [0, 1])
-  await eventually('it is blocked', () => sidecar.kinds().includes('enrolment_blocked'))
+  await eventually('they wait', () => sidecar.states().filter((one) => one === 'quarantined').length === 2)
   expect((await run(servers, 'declare-loss')).stderr).toContain('It is not certain yet that too many nodes')
+  await eventually('it is blocked', () => sidecar.kinds().includes('enrolment_blocked'))
   const { stdout } = await untilItSays('nothing goes on by itself', servers, 'status')
   await untilItSays('\nToo many nodes forgot. Going on', servers, 'declare-loss')
   const command = `fencepost nodes declare-loss --confirm ${id}`

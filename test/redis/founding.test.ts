@@ -53,7 +53,8 @@ test('where all nodes restart empty and a fresh sidecar comes first, no earlier 
   const running = await servingUntilAllEnd(servers)
   const { id } = running.nodes.cluster()
   await restartEmpty(servers)
-  const fresh = await join(servers, { foundingWindowMs: 3_000 })
+  // Far longer than the other needs in order to object, a second and what a busy machine adds: the objection ends it.
+  const fresh = await join(servers, { foundingWindowMs: 15_000 })
   expect(fresh.kinds()).not.toContain('cluster_founded')
   for (const sidecar of [fresh, running]) {
     await eventually('it is said', () => sidecar.kinds().includes('enrolment_blocked'))
@@ -111,13 +112,13 @@ test('where a node is emptied within the window, and an objection with it, the w
   const servers = await start()
   const client = new Redis(servers.at(1).url)
   onTestFinished(() => client.disconnect())
-  const joining = join(servers, { foundingWindowMs: 1_500 })
+  const joining = join(servers, { foundingWindowMs: 3_000 })
   const first = await eventually('it is proposed', () => client.hget(QUARANTINE_KEY, 'nonce'))
   await client.hset(QUARANTINE_KEY, 'origin', 'forgot')
   await client.flushall()
   const since = performance.now()
   await (await joining).votes(3)
-  expect(performance.now() - since).toBeGreaterThan(1_400)
+  expect(performance.now() - since).toBeGreaterThan(2_900)
   expect(await client.get('dedup::epoch')).not.toContain(first)
 })
 
