@@ -1,5 +1,5 @@
 /**
- * `npm run audit`: known vulnerabilities of the running sidecar's packages, as the registry knows them.
+ * `npm run release -- audit`: known vulnerabilities of the running sidecar's packages, as the registry knows them.
  *
  * Owns the difference between "none are known" and "not checked": when the registry does not answer, the
  * last line begins with `unchecked`, and the exit code is not 0. A finding is accepted only by its row in

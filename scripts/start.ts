@@ -55,6 +55,7 @@ export const GROUPS: Readonly<Record<string, Group>> = {
       apiserver: 'test/apiserver/main.ts',
       checkout: 'examples/checkout/run.ts',
       exhaustion: 'test/exhaustion/main.ts',
+      fuzz: 'test/fuzz/main.ts',
       'order-saga': 'examples/order-saga/run.ts',
       rolling: 'test/rolling/main.ts',
       traefik: 'test/http/gateway/traefik.ts',
@@ -63,6 +64,7 @@ export const GROUPS: Readonly<Record<string, Group>> = {
   },
   release: {
     programs: {
+      audit: 'scripts/audit.ts',
       'dry-run': 'scripts/dry-run/main.ts',
       pack: 'scripts/pack.ts',
       charts: 'scripts/charts.ts',

@@ -34,7 +34,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     notCalled(
       `nothing is downloaded: ${linkPackages(cwd)} packages of package-lock.json are installed, and linked`,
     ),
-  'npm run audit': async () => notCalled('asks the npm registry which vulnerabilities are known'),
+  'npm run release -- audit': async () => notCalled('asks the npm registry which vulnerabilities are known'),
   'npm run --silent release -- version': (stage, call) =>
     said(stage, call, ({ stdout }) => [done(`says ${stdout.trim()}`)]),
   'npm run --silent release -- version --notes': (stage, call) =>

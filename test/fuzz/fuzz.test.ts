@@ -1,4 +1,4 @@
-/** The short version of `npm run fuzz`: seeded, the seed printed, and the same oracle. */
+/** The short version of `npm run campaign -- fuzz`: seeded, the seed printed, and the same oracle. */
 import { expect, test } from 'vitest'
 import { seededRandom, seedOfRun } from '../support/seeded-random.ts'
 import { fuzzAnswers } from './answers.ts'

@@ -1,5 +1,5 @@
 /**
- * `npm run fuzz`: mutated requests, answers and calls against the real listeners, from one seed.
+ * `npm run campaign -- fuzz`: mutated requests, answers and calls against the real listeners, from one seed.
  *
  *   --requests N     messages in all (default 10000): eight of ten requests of clients, one answers of the application,
  *                    one calls of the reservation API
@@ -36,7 +36,7 @@ async function main(requests: number, seed: number): Promise<number> {
     console.error('--requests is a whole number from 10 on, --seed a whole number')
     return 64
   }
-  console.log(`seed ${seed}: npm run fuzz -- --requests ${requests} --seed ${seed}`)
+  console.log(`seed ${seed}: npm run campaign -- fuzz --requests ${requests} --seed ${seed}`)
   return values.fingerprint ? fingerprints(requests, seed) : messages(requests, seed)
 }
 

@@ -1,4 +1,4 @@
-/** `npm run audit` never takes a registry that did not answer for one that knows no vulnerability. */
+/** `npm run release -- audit` never takes a registry that did not answer for one that knows no vulnerability. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'

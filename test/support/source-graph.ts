@@ -1,14 +1,6 @@
-/**
- * The imports among the modules of `src/` and the packages, types included: their number, and the circles.
- *
- * `node test/support/source-graph.ts [folder of a checkout]` prints the numbers and the longest functions, to compare
- * before and after a change.
- */
-import { spawnSync } from 'node:child_process'
-import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { dirname, join, relative } from 'node:path'
-import process from 'node:process'
+/** The imports among the modules of `src/` and the packages, types included: their number, and the circles. `npm run house` prints them. */
+import { globSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { importsOf } from './source-text.ts'
 
 export type SourceGraph = {
@@ -79,40 +71,4 @@ function circlesOf(imports: ReadonlyMap<string, readonly string[]>): string[][] 
   }
   for (const module of imports.keys()) if (!order.has(module)) visit(module)
   return found
-}
-
-/** In lines that are not blank, as the linter counts them; the longest first. */
-function functionsLongerThan(lines: number, root: string): readonly { where: string; lines: number }[] {
-  const folder = mkdtempSync(join(tmpdir(), 'biome-'))
-  const options = { maxLines: lines, skipBlankLines: true }
-  const complexity = { noExcessiveLinesPerFunction: { level: 'error', options } }
-  writeFileSync(
-    join(folder, 'biome.json'),
-    JSON.stringify({ linter: { rules: { preset: 'none', complexity } } }),
-  )
-  try {
-    const biome = join(dirname(dirname(import.meta.dirname)), 'node_modules/.bin/biome')
-    const of = ['src', 'packages'].filter((name) => existsSync(join(root, name)))
-    const flags = ['--only=complexity/noExcessiveLinesPerFunction', '--max-diagnostics=none', '--colors=off']
-    const args = ['lint', `--config-path=${folder}`, ...flags, ...of]
-    const { stdout, stderr } = spawnSync(biome, args, { cwd: root, encoding: 'utf8', maxBuffer: 2 ** 28 })
-    const told = (stdout + stderr).matchAll(/^(\S+\.tsx?:\d+):\d+ lint[\s\S]*?too many lines \((\d+)\)/gm)
-    return [...told]
-      .map(([, where = '', count]) => ({ where, lines: Number(count) }))
-      .sort((a, b) => b.lines - a.lines)
-  } finally {
-    rmSync(folder, { recursive: true })
-  }
-}
-
-if (import.meta.main) {
-  const root = join(process.cwd(), relative(process.cwd(), process.argv[2] ?? '.'))
-  const graph = sourceGraphOf(root)
-  console.log(sizeOf(graph))
-  for (const circle of graph.circles) console.log(`circle: ${circle.join(', ')}`)
-  const long = functionsLongerThan(50, root)
-  console.log(
-    `${long.filter(({ lines }) => lines > 80).length} functions above 80 lines, ${long.length} above 50`,
-  )
-  for (const { where, lines } of long.slice(0, 20)) console.log(`${lines} ${where}`)
 }
