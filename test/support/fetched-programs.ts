@@ -34,6 +34,12 @@ const fetchedPrograms = {
     module: 'github.com/prometheus-operator/prometheus-operator@v0.85.0',
     path: 'example/prometheus-operator-crd',
   },
+  /** The test data of the author of RFC 8785. */
+  jsonCanonicalization: {
+    kind: 'goModule',
+    module: 'github.com/cyberphone/json-canonicalization@v0.0.0-20241213102144-19d51d7fe467',
+    path: 'testdata',
+  },
   helm: { kind: 'go', module: 'helm.sh/helm/v3/cmd/helm@v3.19.0', path: 'helm' },
   actionlint: {
     kind: 'go',
