@@ -2,6 +2,7 @@
  * What one more idle sidecar costs each node: the processor time of five nodes with a fleet of idle sidecars, less that with none, by the
  * number of them.
  */
+
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { Redis } from 'ioredis'
@@ -25,7 +26,7 @@ export type IdleCost = {
   readonly looksAMinute: number
 }
 
-/** A glance follows the look before it after 1.3 to 2.2 s (`core/nodes/glance.ts`). */
+/** A glance follows the look before it after 1.3 to 2.2 s (`core/nodes/glances.ts`). */
 export const LOOKS_A_MINUTE_MIN = 27
 
 export async function measureIdleCost(sidecars: number): Promise<IdleCost> {

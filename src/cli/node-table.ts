@@ -3,7 +3,7 @@
 import type { OpenCluster } from '../app/redis-groups.ts'
 import { told } from '../core/node-faults.ts'
 import { placeOf } from '../core/node-status.ts'
-import { looksNew } from '../core/nodes/founding.ts'
+import { looksNew } from '../core/nodes/enrolment-rules.ts'
 import { printDuration } from '../core/quantity.ts'
 import { majorityOf } from '../core/units.ts'
 import { printableLines } from './printable.ts'

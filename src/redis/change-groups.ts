@@ -11,8 +11,7 @@
 
 import { told } from '../core/node-faults.ts'
 import { isEnrolled } from '../core/nodes/enrolment-rules.ts'
-import { groupList, markIn, memberList, nodesIn, sameMembers } from '../core/nodes/members.ts'
-import { whyNewer } from '../core/nodes/node-format.ts'
+import { groupList, markIn, memberList, nodesIn, sameMembers, whyNewer } from '../core/nodes/fitness.ts'
 import { majorityOf } from '../core/units.ts'
 import { forCommand, inspectForCommand } from './inspection.ts'
 import { callMembership } from './membership.ts'

@@ -7,9 +7,15 @@
 
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
-import type { Adoption, Inspection, WhyAnew } from '../core/nodes/enrolment-node.ts'
-import type { Cluster, CopyProgress, Origin } from '../core/nodes/enrolment-rules.ts'
-import { type MemberActs, NO_EPOCH, type SeenRun } from '../core/nodes/node-link.ts'
+import type {
+  Adoption,
+  Cluster,
+  CopyProgress,
+  Inspection,
+  Origin,
+  WhyAnew,
+} from '../core/nodes/enrolment-rules.ts'
+import { type MemberActs, NO_EPOCH, type SeenRun } from '../core/nodes/member.ts'
 import { callBatch } from './batch.ts'
 import { adoptFrame, type Frame, inspectFrame, standingFrame } from './frames.ts'
 import { inTime } from './in-time.ts'

@@ -1,7 +1,7 @@
-/** Reads what a glance at a node shows (`core/nodes/glance.ts`). */
+/** Reads what a glance at a node shows (`core/nodes/glances.ts`). */
 
 import type { Redis } from 'ioredis'
-import type { Glance } from '../core/nodes/glance.ts'
+import type { Glance } from '../core/nodes/member.ts'
 import { CLUSTER_KEY, EPOCH_KEY, PULSE_KEY } from './keys.ts'
 
 /** @throws Error where the node does not answer, or refuses one of the commands */

@@ -12,8 +12,8 @@ import {
   type Quarantine,
 } from '../core/nodes/enrolment-rules.ts'
 import type { NodeFacts } from '../core/nodes/fitness.ts'
-import { UnsuitableServer } from '../core/nodes/node-link.ts'
-import type { NodeMemory } from '../core/nodes/node-memory.ts'
+import { UnsuitableServer } from '../core/nodes/member.ts'
+import type { NodeMemory } from '../core/nodes/node-stats.ts'
 import { inTime } from './in-time.ts'
 import { callMembership } from './membership.ts'
 import { readDurable, readLife } from './pulse.ts'

@@ -8,8 +8,13 @@ import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
 import type { Pulse } from '../core/nodes/continuity.ts'
 import type { NodeFacts } from '../core/nodes/fitness.ts'
-import type { Glance } from '../core/nodes/glance.ts'
-import { type Dialled, INSPECT_DEADLINE_MS, type NodeLink, type SeenRun } from '../core/nodes/node-link.ts'
+import {
+  type Dialled,
+  type Glance,
+  INSPECT_DEADLINE_MS,
+  type NodeLink,
+  type SeenRun,
+} from '../core/nodes/member.ts'
 import { within } from '../core/retry.ts'
 import { onDown, type RedisAddress } from './connect.ts'
 import { RedisEnrolmentNode } from './enrolment.ts'

@@ -8,7 +8,7 @@
 
 import type { Socket } from 'node:net'
 import { type NodeFault, type Trouble, troubleOf } from '../core/node-faults.ts'
-import { answerFault } from '../core/nodes/answer-fault.ts'
+import { answerFault } from '../core/nodes/fitness.ts'
 import { wasReached } from './happy-eyeballs.ts'
 import type { NodeTls } from './node-tls.ts'
 

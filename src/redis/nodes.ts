@@ -1,8 +1,7 @@
 /** The N Redis nodes of one cluster: their connections, under the driver of all kinds of nodes (`core/nodes/node-driver.ts`). */
 
 import type { Redis } from 'ioredis'
-import type { DriverOptions } from '../core/nodes/cluster-nodes.ts'
-import { type Member, memberOf } from '../core/nodes/member.ts'
+import { type DriverOptions, type Member, memberOf } from '../core/nodes/member.ts'
 import { NodeDriver } from '../core/nodes/node-driver.ts'
 import { addressOf, createRedisClient, type RedisAddress } from './connect.ts'
 import { RedisLink } from './link.ts'

@@ -6,7 +6,7 @@
  */
 
 import { errorText } from '../core/error-text.ts'
-import type { SizedSnapshot } from '../core/nodes/enrolment-node.ts'
+import type { SizedSnapshot } from '../core/nodes/enrolment-rules.ts'
 import type { NodeAnswer, Unreachable } from '../core/ports.ts'
 import type { NodeRecord } from '../core/record/record.ts'
 import { formatToken, NO_TOKEN, parseToken, type Token } from '../core/record/token.ts'

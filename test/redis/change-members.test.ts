@@ -1,7 +1,8 @@
 /** A change of the list of nodes, of which some go away between the look at them and the writing. */
+
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
-import { standstillOf } from '../../src/core/nodes/loss.ts'
+import { standstillOf } from '../../src/core/nodes/shown-nodes.ts'
 import { changeMembers } from '../../src/redis/change-members.ts'
 import { CLUSTER_KEY, EPOCH_KEY, PULSE_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import type { RedisNodes } from '../../src/redis/nodes.ts'

@@ -1,10 +1,11 @@
 /** Real servers whose wall clocks jump, drift and are corrected. Needs a C compiler for the library that does it. */
+
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
-import { declareLoss } from '../../src/core/nodes/loss.ts'
+import { declareLoss } from '../../src/core/nodes/shown-nodes.ts'
 import { ENROLLER_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import { RedisNodes } from '../../src/redis/nodes.ts'
 import { compileClockShim, ShiftedClock } from '../faults/clock-shim.ts'

@@ -1,7 +1,8 @@
 /** When a cluster may be founded, and what a process does whose cluster was founded anew. */
+
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
-import { declareLoss } from '../../src/core/nodes/loss.ts'
+import { declareLoss } from '../../src/core/nodes/shown-nodes.ts'
 import { CLUSTER_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import type { RedisNodesOptions } from '../../src/redis/nodes.ts'
 import { systemRandom } from '../../src/system/random.ts'

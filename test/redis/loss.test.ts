@@ -1,6 +1,7 @@
 /** A loss that is declared while one of the waiting nodes goes away. */
+
 import { expect, test } from 'vitest'
-import { declareLoss } from '../../src/core/nodes/loss.ts'
+import { declareLoss } from '../../src/core/nodes/shown-nodes.ts'
 import type { RedisNodes } from '../../src/redis/nodes.ts'
 
 /** Three nodes that forgot, of which these take the declaration; the others do not answer. */

@@ -1,7 +1,8 @@
 /** `adopt.lua` against `core/record/record-merge.ts`: both give the same result for every record and copy. */
+
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { CatchUpCounter } from '../../src/core/nodes/catch-up.ts'
+import { CatchUpCounter } from '../../src/core/nodes/enrolment-rules.ts'
 import { parseKeyRing, seal } from '../../src/core/nodes/key-ring.ts'
 import { adoptRecord, mergeSnapshots, type RecordSnapshot } from '../../src/core/record/record-merge.ts'
 import { whatStands } from '../../src/core/record/record-rules.ts'

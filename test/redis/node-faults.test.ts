@@ -1,4 +1,5 @@
 /** What is told of a node that can not be counted on: each row of the table on real servers, and its page. */
+
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
@@ -10,7 +11,7 @@ import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { NODE_FAULTS, type NodeFault, told } from '../../src/core/node-faults.ts'
-import { answerFault } from '../../src/core/nodes/answer-fault.ts'
+import { answerFault } from '../../src/core/nodes/fitness.ts'
 import { statusesOf } from '../../src/core/nodes/shown-nodes.ts'
 import { dialFault } from '../../src/redis/node-fault.ts'
 import { eventually } from '../support/eventually.ts'

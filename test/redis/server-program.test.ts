@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
-import { UnsuitableServer } from '../../src/core/nodes/node-link.ts'
+import { UnsuitableServer } from '../../src/core/nodes/member.ts'
 import { inspectNode } from '../../src/redis/inspection.ts'
 import { fieldsOf, serverOf, whyUnsuitable } from '../../src/redis/server-program.ts'
 import { answering } from '../support/stand-in.ts'

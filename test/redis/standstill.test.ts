@@ -1,6 +1,7 @@
 /** The status of waiting nodes: a loss is to be declared only where no vote comes back by itself. */
+
 import { expect, onTestFinished, test } from 'vitest'
-import { standstillOf } from '../../src/core/nodes/loss.ts'
+import { standstillOf } from '../../src/core/nodes/shown-nodes.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'

@@ -1,7 +1,8 @@
 /** Two servers that are used under the name of one node: a majority with the one need not meet a majority with the other. */
+
 import { readFileSync } from 'node:fs'
 import { expect, onTestFinished, test } from 'vitest'
-import { DUPLICATE_BEATS } from '../../src/core/nodes/duplicate-server.ts'
+import { DUPLICATE_BEATS } from '../../src/core/nodes/hearsay.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster, type Sidecar } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'

@@ -4,8 +4,8 @@
  * Owns the acts on the node, and their way there. Which act is taken when is production code (`core/nodes/`).
  */
 
-import type { Adoption, WhyAnew } from '../../src/core/nodes/enrolment-node.ts'
 import {
+  type Adoption,
   type Cluster,
   type CopyProgress,
   epochFor,
@@ -16,10 +16,10 @@ import {
   NOTHING_COPIED,
   type Origin,
   quarantineMsFor,
+  type WhyAnew,
 } from '../../src/core/nodes/enrolment-rules.ts'
-import { INSPECT_DEADLINE_MS, type MemberActs, type SeenRun } from '../../src/core/nodes/node-link.ts'
-import type { RecordSnapshot } from '../../src/core/record/record-merge.ts'
-import { adoptRecord } from '../../src/core/record/record-merge.ts'
+import { INSPECT_DEADLINE_MS, type MemberActs, type SeenRun } from '../../src/core/nodes/member.ts'
+import { adoptRecord, type RecordSnapshot } from '../../src/core/record/record-merge.ts'
 import { SHOWN_BYTES } from '../../src/core/record/stored-outcome.ts'
 import type { Dice } from './dice.ts'
 import type { History } from './history.ts'

@@ -6,7 +6,7 @@
  */
 
 import { now } from '../../src/core/clock-drift.ts'
-import { NO_EPOCH, type Voter } from '../../src/core/nodes/node-link.ts'
+import { NO_EPOCH, type Voter } from '../../src/core/nodes/member.ts'
 import type { NodeAnswer, RecordNode } from '../../src/core/ports.ts'
 import { ageMs } from '../../src/core/quorum/answer-age.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'

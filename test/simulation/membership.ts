@@ -6,7 +6,7 @@
  */
 
 import type { CoreEvent } from '../../src/core/events.ts'
-import type { ForwardJump } from '../../src/core/nodes/clock-jumps.ts'
+import type { ForwardJump } from '../../src/core/nodes/clock-samples.ts'
 import { type LookListener, memberOf } from '../../src/core/nodes/member.ts'
 import { NodeDriver } from '../../src/core/nodes/node-driver.ts'
 import { SIMULATED_ANSWER_MAX_AGE_MS, SIMULATED_PULSE_MS } from './drains.ts'

@@ -470,7 +470,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'set-back-while-it-waits',
     rule: 'a node that waits, and shows fewer calls that told it records than there were, was set back: it is told everything once more',
-    file: 'src/core/nodes/catch-up.ts',
+    file: 'src/core/nodes/enrolment-rules.ts',
     from: 'this.#calls = Math.max(this.known(nonce), calls)',
     to: 'this.#calls = Math.min(0, calls)',
     killedBy: ['S1', 'S2', 'S4', 'S5', 'S6'],
@@ -530,7 +530,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'running-leases-not-kept',
     rule: 'a lease that a merge drops, below the fence of another, is waited for',
-    file: 'src/core/nodes/live-leases.ts',
+    file: 'src/core/nodes/record-copying.ts',
     from: 'watch.owes(lease.remainingMs)',
     to: 'watch.owes(0)',
     killedBy: ['S1', 'S2'],
@@ -542,6 +542,7 @@ export const MUTANTS: readonly Mutant[] = [
     from: "answers.some((answer) => mayHaveIt(answer, offered)) ? 'undecided' : 'fenced'",
     to: "answers.some((answer) => mayHaveIt(answer, offered)) ? 'fenced' : 'fenced'",
     killedBy: ['C1'],
+    only: 'refused',
   },
   {
     name: 'adopted-is-refused',
@@ -550,6 +551,7 @@ export const MUTANTS: readonly Mutant[] = [
     from: "return isAdoptionOf(chosen, offered) ? { kind: 'recorded' } : { kind: 'fenced', chosen }",
     to: "return { kind: 'fenced', chosen }",
     killedBy: ['C1', 'C2'],
+    only: 'refused',
   },
   {
     name: 'free-though-a-majority-may-hold-it',
@@ -558,6 +560,7 @@ export const MUTANTS: readonly Mutant[] = [
     from: 'if (mayBeHeld) return uncertain',
     to: 'if (mayBeHeld && silent < 0) return uncertain',
     killedBy: ['R2'],
+    only: 'looks',
   },
   {
     name: 'read-outcome-not-helped',
@@ -571,18 +574,20 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'founding-without-a-window',
     rule: 'a cluster is founded when nobody has objected for a while',
-    file: 'src/core/nodes/founding.ts',
+    file: 'src/core/nodes/enrolment-rules.ts',
     from: 'return Math.max(FOUNDING_WINDOW_MS, connectTimeoutMs + BESIDE_DIALLING_MS)',
     to: 'return 0 * connectTimeoutMs',
     killedBy: ['F1'],
+    only: 'wiped',
   },
   {
     name: 'nobody-objects',
     rule: 'who knows the cluster of a node says so on it before it can be founded anew',
-    file: 'src/core/nodes/catch-up.ts',
+    file: 'src/core/nodes/enrolment-rules.ts',
     from: 'const forgot = wasVoting || clusterIsKnown || knows',
     to: 'const forgot = (wasVoting && clusterIsKnown && knows)',
     killedBy: ['F1'],
+    only: 'wiped',
   },
   {
     name: 'race-taken-for-a-mark',
@@ -591,6 +596,7 @@ export const MUTANTS: readonly Mutant[] = [
     from: "  if (claimed.kind !== 'granted') return claimed",
     to: "  if (claimed === UNKNOWN) return { kind: 'marked', leases: ports.leases }\n  if (claimed.kind !== 'granted') return claimed",
     killedBy: ['K1'],
+    only: 'contents',
   },
   {
     name: 'mismatches-added-up',
@@ -599,6 +605,7 @@ export const MUTANTS: readonly Mutant[] = [
     from: "return claims.every(({ remainingMs }) => remainingMs === 0) ? 'lapsed' : 'several'",
     to: "return 'one'",
     killedBy: ['L3'],
+    only: 'races',
   },
   {
     name: 'renewal-of-any-future',
@@ -607,14 +614,16 @@ export const MUTANTS: readonly Mutant[] = [
     from: 'if ((record === undefined || token > record.fence) && isTooFarAhead(token, nodeMs, maxTokenAheadMs))',
     to: 'if (record === undefined && token < nodeMs - maxTokenAheadMs)',
     killedBy: ['L5'],
+    only: 'clocksApart',
   },
   {
     name: 'any-cluster-accepted',
     rule: 'a process works with one cluster for life',
-    file: 'src/core/nodes/known-cluster.ts',
+    file: 'src/core/nodes/member.ts',
     from: 'if (known === undefined || found === undefined || known === found) return undefined',
     to: 'if (known !== found || known === found) return undefined',
     killedBy: ['F2'],
+    only: 'wiped',
   },
   {
     name: 'late-adoption',
@@ -632,6 +641,7 @@ export const MUTANTS: readonly Mutant[] = [
     from: 'return Math.max(at.monoMs - askedAt.monoMs, at.wallMs - askedAt.wallMs)',
     to: 'return Math.min(0, at.monoMs - askedAt.monoMs)',
     killedBy: ['S6', 'S5'],
+    only: 'frozen',
   },
   {
     name: 'full-node-says-nothing',
@@ -640,6 +650,7 @@ export const MUTANTS: readonly Mutant[] = [
     from: "(answer.kind !== 'granted' && answer.kind !== 'recorded')",
     to: "answer.kind === 'record'",
     killedBy: ['M1'],
+    only: 'full',
   },
   {
     name: 'read-without-help',
@@ -648,6 +659,7 @@ export const MUTANTS: readonly Mutant[] = [
     from: 'if (await helpToMajority(key, says, round.answers, quorum)) return completed',
     to: 'if (key !== undefined || helpToMajority !== undefined) return completed',
     killedBy: ['S5', 'S6', 'R1', 'R2'],
+    only: 'looks',
   },
   {
     name: 'silent-nodes-hold-no-claim',
@@ -656,6 +668,7 @@ export const MUTANTS: readonly Mutant[] = [
     from: '  if (mayBeHeld) return uncertain\n',
     to: '',
     killedBy: ['R2'],
+    only: 'looks',
   },
   {
     name: 'later-tokens-forgotten',

@@ -14,7 +14,7 @@ import { createWriteBack, type WriteBack } from '../../src/core/claims/write-bac
 import type { Clock } from '../../src/core/clock.ts'
 import { type CoreEvent, type Events, SILENT } from '../../src/core/events.ts'
 import { believedNodes } from '../../src/core/nodes/believed-nodes.ts'
-import type { ForwardJump } from '../../src/core/nodes/clock-jumps.ts'
+import type { ForwardJump } from '../../src/core/nodes/clock-samples.ts'
 import { placementOf, routeLeases } from '../../src/core/nodes/groups.ts'
 import { type WatchedNodes, watchNodeClocks } from '../../src/core/nodes/node-clocks.ts'
 import { quorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'

@@ -6,8 +6,7 @@
 
 import { troubleOf } from '../../src/core/node-faults.ts'
 import type { NodeFacts } from '../../src/core/nodes/fitness.ts'
-import type { Glance } from '../../src/core/nodes/glance.ts'
-import type { Dialled, MemberActs, NodeLink, SeenRun } from '../../src/core/nodes/node-link.ts'
+import type { Dialled, Glance, MemberActs, NodeLink, SeenRun } from '../../src/core/nodes/member.ts'
 import { call, membershipOf, type NodePorts, SimulatedEnrolmentNode } from './enrolment-node.ts'
 import type { SimulatedNode } from './node.ts'
 

@@ -7,7 +7,7 @@
  */
 
 import { type Cluster, epochFor, isQuarantined } from '../../src/core/nodes/enrolment-rules.ts'
-import { memberList } from '../../src/core/nodes/members.ts'
+import { memberList } from '../../src/core/nodes/fitness.ts'
 import { majorityOf } from '../../src/core/units.ts'
 import { type ActorPorts, perform } from './actors.ts'
 import { Application } from './application.ts'
@@ -173,7 +173,8 @@ export class World {
       history,
       votes: this.#votes,
       healed: () => this.#healed,
-      settled: () => scheduler.nowMs >= (plan.watched ? PROBE_MS : SETTLED_MS),
+      // Who no longer looks knows no clock well enough to take a lapsed lease over.
+      settled: () => !plan.watched && scheduler.nowMs >= SETTLED_MS,
       onFounded: (_, cluster) => this.#founded(cluster),
       onEnrolled: ({ index }) => {
         if (this.#jumped.has(index) && this.#jumped.get(index) !== undefined)

@@ -1,14 +1,8 @@
 /**
- * Nodes that are believed no outcome past its end.
- *
- * How long a key lives is what its node says. Bytes that somebody kept and wrote back, a backup that was restored, a node
- * whose clock was set back: each shows an outcome after the time in which it may answer. The outcome itself says when it
- * ends (`record/stored-outcome.ts`), and a node that shows it later than that has given no answer. That is neither for nor
- * against, so the others decide; and where a majority shows it so, nothing is executed and nothing is answered, because
- * then it may be our idea of the time that is wrong.
- *
- * Owns that idea: the middle one of the nodes' clocks, as their answers showed them, and our own. No single clock moves it,
- * and who writes an end and who compares with it go by the same.
+ * Nodes that are believed no outcome past its end: bytes that were written back, a backup, a clock that was set back. A node that shows
+ * one has given no answer, which is neither for nor against; where a majority does, nothing is executed and nothing is answered,
+ * because then it may be our idea of the time that is wrong: the middle one of the nodes' clocks and our own. No single clock moves
+ * it, and who writes an end and who compares with it go by the same.
  */
 
 import type { Clock } from '../clock.ts'

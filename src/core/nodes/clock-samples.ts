@@ -7,9 +7,8 @@
  * Owns the arithmetic as pure functions. What follows for a node's votes is `node-clocks.ts`.
  */
 
-import { DRIFT_FACTOR } from '../clock-drift.ts'
-import { GRANULARITY_MS } from './clock-jumps.ts'
-import type { Reading } from './first-sight.ts'
+import { DRIFT_FACTOR, driftMs } from '../clock-drift.ts'
+import { enrolledAtNodeMs } from './enrolment-rules.ts'
 
 /** One answer: the node read its clock at some moment between sending and receiving. */
 export type ClockSample = {
@@ -89,4 +88,102 @@ export function readingOf({ nodeMs, sentMonoMs, receivedMonoMs }: ClockSample): 
     aheadMs: nodeMs - (sentMonoMs + receivedMonoMs) / 2,
     uncertaintyMs: (receivedMonoMs - sentMonoMs) / 2,
   }
+}
+
+/*
+ * Whether a forward jump was the node's own: then records and fences expired early, and it may have forgotten. A watcher that was suspended
+ * sees the same of every node, so the others judge: a node jumped where a majority went on steadily through that very time.
+ */
+
+/** A node's time is cut to whole milliseconds. */
+export const GRANULARITY_MS = 1
+
+/** A jump ahead: it happened between sending one request and the answer to a later one. */
+export type ForwardJump = {
+  readonly fromMonoMs: number
+  readonly untilMonoMs: number
+  readonly aheadMs: number
+  /** What the node's clock showed in the later answer. */
+  readonly nodeMs: number
+}
+
+/** Between which requests a node did not jump ahead; undefined where it has never answered. */
+export type Steady = { readonly sinceMonoMs: number; readonly lastMonoMs: number } | undefined
+
+export type JumpVerdict = 'own' | 'ours' | 'unknown'
+
+/**
+ * @param steady one entry per node, including the judged node, which is none of its witnesses
+ * @param required a majority of all nodes
+ */
+export function judgeForwardJump(
+  { fromMonoMs, untilMonoMs }: ForwardJump,
+  steady: readonly Steady[],
+  required: number,
+): JumpVerdict {
+  const able = steady.filter((node) => node === undefined || node.sinceMonoMs <= fromMonoMs)
+  const witnesses = able.filter((node) => node !== undefined && node.lastMonoMs >= untilMonoMs)
+  if (witnesses.length >= required) return 'own'
+  return able.length < required ? 'ours' : 'unknown'
+}
+
+/**
+ * Whether the node surely showed this time before it jumped, by its own clock: after the jump it showed nothing earlier
+ * than this, even at the very beginning of the gap. A jump shorter than the gap leaves times of either side.
+ */
+function isBeforeJump(nodeMs: number, jump: ForwardJump): boolean {
+  const gapMs = (jump.untilMonoMs - jump.fromMonoMs) * (1 + DRIFT_FACTOR)
+  return nodeMs < jump.nodeMs - gapMs - GRANULARITY_MS
+}
+
+/**
+ * Whether the node forgot by this jump what it promised under an epoch. An epoch first seen after the jump counts as a
+ * later one, because other sidecars may have enrolled it already, unless its own enrolment time contradicts that.
+ */
+export function isForgotten(epoch: string, firstSeenMonoMs: number, jump: ForwardJump): boolean {
+  if (firstSeenMonoMs < jump.untilMonoMs) return true
+  const enrolledNodeMs = enrolledAtNodeMs(epoch)
+  return enrolledNodeMs !== undefined && isBeforeJump(enrolledNodeMs, jump)
+}
+
+/*
+ * Whether a clock can be trusted at first sight: a new watcher has missed a jump of a moment ago, but such a clock disagrees with the
+ * others. That finds a node that forgot, and is too coarse for leases: until a sidecar has watched a clock for the longest lease, it must
+ * be closer to the others than the drift allowance by which a holder stops earlier than the node.
+ */
+
+/** How far a node's clock is ahead of a monotonic one, and the uncertainty: half a round trip. */
+export type Reading = { readonly aheadMs: number; readonly uncertaintyMs: number }
+
+/**
+ * @param others one entry per node that was seen, including the judged node
+ * @param required a majority of all nodes
+ */
+export function isAmongMost(
+  one: Reading,
+  others: readonly Reading[],
+  toleratedMs: number,
+  required: number,
+): boolean {
+  const near = others.filter(
+    (other) => Math.abs(other.aheadMs - one.aheadMs) <= toleratedMs + other.uncertaintyMs + one.uncertaintyMs,
+  )
+  return near.length >= required
+}
+
+/** How far one clock is from those of a majority at most, whatever the round trips hide. @param others as above */
+export function apartFromMost(one: Reading, others: readonly Reading[], required: number): number {
+  const apartMs = others.map((other) =>
+    other === one ? 0 : Math.abs(other.aheadMs - one.aheadMs) + other.uncertaintyMs + one.uncertaintyMs,
+  )
+  return apartMs.sort((a, b) => a - b)[required - 1] ?? Number.POSITIVE_INFINITY
+}
+
+/**
+ * How far clocks may be apart where one of them decides that a lease of this length has ended. A clock that far behind
+ * the others may have jumped by twice as much, to that far ahead of them: two thirds of the holder's drift allowance.
+ * The last third is left for drift, and is ten times that of a bad clock.
+ */
+export function toleratedApartMs(leaseMs: number): number {
+  return driftMs(leaseMs) / 3
 }

@@ -1,47 +1,33 @@
 /**
  * What a node that restarted with its data can have forgotten, and whether the others know all of it.
  *
- * A voting node writes its own time into its data, its *pulse*, about twice a second. A file keeps a prefix of the
- * writes: if a pulse survived, so did every write before it. So a node that comes back with its epoch and its pulse can
- * have forgotten only what it did in its *loss window*, from that pulse to the start of the new process. It has no
- * window where every write reached the disk before its answer (`appendfsync always`), unless a later pulse is known:
- * then its volume was set back, or its file was cut. Later pulses are known to this process, and to the other nodes,
- * which keep each other's newest pulses in their data. An empty node can have forgotten everything before its start.
+ * A voting node writes its *pulse* into its data. If a pulse survived, so did every write before it: the node can have forgotten only what
+ * it did in its *loss window*, from that pulse to the start of the new process. It has none where every write reached the disk
+ * before its answer, unless a later pulse is known. An empty node can have forgotten everything before its start.
  *
- * The rule: if at every instant at most N − majority nodes are silent or may have forgotten what they did at that
- * instant, a node that comes back may adopt what ALL nodes that answer show, itself among them, and votes again.
+ * The rule, and why it is sound, stand in docs/internals/protocol.md ("Continuity"): if at every instant at most N − majority nodes are
+ * silent or may have forgotten it, a node may adopt what ALL nodes that answer show, and votes again. It waits for every lease that it
+ * did not keep (`record-copying.ts`). A node that has forgotten nothing keeps its leases itself, where its clock was seen to run on.
  *
- * Why that is sound. Take any fact that a sidecar acts upon: a granted claim, a renewal, a promise, an outcome, a
- * release. It was acknowledged because a majority of voting nodes answered, and each of them executed it between the
- * sending of the command and {@link ContinuityView.answerMaxAgeMs} after that, or its answer would not have counted.
- * The windows are widened by that time and by the tolerated clock difference, so a node that forgot the fact has a
- * widened window that contains the moment of sending. Of those nodes and the silent ones there are at most N −
- * majority, fewer than a majority. So one of the majority answers now and has not forgotten: the union contains the
- * fact. Copying begins only when no answer of the previous process can count any more, so no fact acknowledged later
- * rests on it. Hence the target, when it gets its epoch, knows every fact that it was ever counted for. This holds for
- * each voting node at each moment (a node that never restarted forgot nothing, an enrolled one adopted it all), and any
- * majority of the voting nodes meets the majority of any fact in a node that knows it. Voting needs no more, also while
- * only some of the nodes vote yet. A fact acknowledged during the copying counts other nodes, and they know it.
+ * A server that was a replica of a node, or was started with a copy of its files, has its epoch and pulses, while that node went on: it
+ * may have forgotten what was done up to this moment. A pulse is written only while the epoch stands: a node that dies after half of
+ * the copying has the window of its first death.
  *
- * Leases. The quarantine outlasts every lease that a node may have granted; a node that votes sooner must refuse other
- * claimants for as long as before its restart. While it does not vote, its leases are trusted only as far as its clock:
- * they count as longer, by what its clock may have been set back or forth between the two processes. A merge keeps the
- * highest claim, and may drop a running lease below it: the node waits for every lease that it did not keep
- * (`live-leases.ts`). A node that has forgotten nothing keeps its leases itself, where its clock was seen to run on;
- * else it adopts the union, too.
- *
- * A server that was a replica of a node, or was started with a copy of its files, has its epoch and its pulses, while that node
- * went on: it may have forgotten what was done up to this moment, whenever it was started.
- *
- * A pulse is written only while the epoch stands: a node that dies after half of the copying has the window of its
- * first death, and not of its second.
- *
- * Owns these judgements, as pure functions of what nodes show. Times are those of the nodes, whose clocks agree within
- * the tolerated step (each with a majority of the others, when the pulse was written and now); the time of any other
- * node is not trusted.
+ * Owns these judgements, as pure functions of what nodes show. Times are those of nodes whose clocks agree within the tolerated step.
  */
 
-import { enrolledAtNodeMs, isQuarantined, type Membership } from './enrolment-rules.ts'
+import { type ClockSample, isAmongMost, readingOf, stepBetween } from './clock-samples.ts'
+import {
+  enrolledAtNodeMs,
+  isEnrolled,
+  isQuarantined,
+  type Lineage,
+  lineageIn,
+  type Membership,
+  NEVER_A_REPLICA,
+  wasReplicaSince,
+} from './enrolment-rules.ts'
+import { ANY, Hearsay } from './hearsay.ts'
 
 /** What a node keeps of its own life, and of that of the others. */
 export type Pulse = {
@@ -251,4 +237,167 @@ export function lacksLastWrites(node: NodeView): boolean {
 /** @param names of such nodes */
 export function whyLastWritesLack(names: readonly string[]): string {
   return `${names.join(', ')} came back with the data and without the last writes before the end, for \`appendfsync\` is not \`always\` there`
+}
+
+// What one process remembers of the nodes for these judgements: their pulses and clocks while they voted.
+
+/** What a node reports of itself. */
+export type ContinuityFacts = Membership & {
+  readonly pulse: Pulse | undefined
+  readonly durable: boolean
+  readonly startedNodeMs: number
+  /** Default: it never was a replica. */
+  readonly lineage?: Lineage
+}
+
+/** A node that answers and is usable; undefined: it is silent. */
+export type Present = { readonly voting: boolean; readonly facts: ContinuityFacts } | undefined
+
+export type ContinuityTerms = Omit<ContinuityView, 'nodes' | 'clusterId'>
+
+type Seen = {
+  readonly sample: ClockSample
+  /** Its votes count, as far as its clock goes. */
+  readonly counts: boolean
+  /** Of the last run in which it voted. */
+  readonly voted: { readonly runId: string; readonly sample: ClockSample } | undefined
+  /** Of this run: the clock ran on as ours did since it last voted. */
+  readonly ranOn: { readonly runId: string; readonly is: boolean }
+  readonly pulseMs: number | undefined
+}
+
+export class ContinuityMemory {
+  readonly terms: ContinuityTerms
+  readonly #names: readonly string[]
+  readonly #seen = new Map<number, Seen>()
+  /** The newest pulses of nodes, as others note them. */
+  readonly heartbeats = new Hearsay()
+
+  /** @param names as all processes call the nodes, in any order */
+  constructor(names: readonly string[], terms: ContinuityTerms) {
+    this.#names = names
+    this.terms = terms
+  }
+
+  /** A node was inspected. @param counts whether its votes count now, as far as its clock goes */
+  saw(index: number, facts: ContinuityFacts, sample: ClockSample, counts: boolean): void {
+    const { runId, epoch, pulse } = facts
+    const enrolled = isEnrolled(facts)
+    const before = this.#seen.get(index)
+    const pulseMs = enrolled && pulse?.runId === runId ? pulse.nodeMs : undefined
+    this.#seen.set(index, {
+      sample,
+      counts,
+      voted: enrolled ? { runId, sample } : before?.voted,
+      ranOn:
+        before?.ranOn.runId === runId ? before.ranOn : { runId, is: hasRunOn(epoch, sample, before?.voted) },
+      pulseMs: newest(before?.pulseMs, pulseMs),
+    })
+    const name = this.#names[index]
+    for (const [other, ms] of pulse?.others ?? [])
+      if (name !== undefined) this.heartbeats.heard(name, other, ANY, ms, sample.receivedMonoMs)
+  }
+
+  /** A node was seen to vote on, as the same process under the same epoch. @param pulseMs of that process */
+  glanced(index: number, pulseMs: number, sample: ClockSample, counts: boolean): void {
+    const before = this.#seen.get(index)
+    if (before?.voted === undefined) return
+    const { runId } = before.voted
+    this.#seen.set(index, {
+      ...before,
+      sample,
+      counts,
+      voted: { runId, sample },
+      pulseMs: newest(before.pulseMs, pulseMs),
+    })
+  }
+
+  /** The pulse to write into the data of a voting node; undefined where none is due. */
+  pulseDue(
+    index: number,
+    { pulse, nodeMs, durable, runId }: ContinuityFacts,
+    present: readonly Present[],
+    everyMs = PULSE_EVERY_MS,
+  ): Pick<Pulse, 'name' | 'durable' | 'others'> | undefined {
+    const name = this.#names[index]
+    if (name === undefined) return undefined
+    const fresh = pulse !== undefined && Math.abs(nodeMs - pulse.nodeMs) < everyMs
+    if (fresh && pulse.runId === runId && pulse.durable === durable && pulse.name === name) return undefined
+    // Its time would be compared with that of others.
+    if (this.#seen.get(index)?.counts !== true || !this.#clockAgrees(index, present)) return undefined
+    // What was seen here, or is believed: what a single node says is passed on to none, and nor is what is to come by this one's
+    // clock. Who says that is called a liar (`node-history.ts`), and one clock that jumped would make liars of all others.
+    const others = this.#names.flatMap((other, at) => {
+      const ms = other === name ? undefined : newest(this.#seen.get(at)?.pulseMs, this.#heard(other, nodeMs))
+      return ms === undefined || ms > this.#untilMs(nodeMs) ? [] : [[other, ms] as const]
+    })
+    return { name, durable, others: new Map(others) }
+  }
+
+  /** The node has this pulse now. */
+  wrote(index: number, ms: number): void {
+    const seen = this.#seen.get(index)
+    if (seen !== undefined) this.#seen.set(index, { ...seen, pulseMs: newest(seen.pulseMs, ms) })
+  }
+
+  view(present: readonly Present[], clusterId: string): ContinuityView {
+    const nodes = this.#names
+      .slice(0, present.length)
+      .map((name, index) => this.#viewOf(name, index, present))
+    return { nodes, clusterId, ...this.terms }
+  }
+
+  #viewOf(name: string, index: number, present: readonly Present[]): NodeView {
+    const [seen, its] = [this.#seen.get(index), present[index]]
+    if (seen === undefined || its === undefined) return { kind: 'silent', name }
+    const { facts } = its
+    if (its.voting && !seen.counts) return { kind: 'silent', name }
+    if (its.voting) return { kind: 'voting', name, membership: facts, pulse: facts.pulse }
+    return {
+      kind: 'waiting',
+      name,
+      membership: facts,
+      pulse: facts.pulse,
+      durable: facts.durable,
+      startedNodeMs: facts.startedNodeMs,
+      ...(wasReplica(facts) ? { wasReplica: true } : {}),
+      clockAgrees: this.#clockAgrees(index, present),
+      clockRanOn: seen.ranOn.runId === facts.runId && seen.ranOn.is,
+      seenPulseMs: seen.pulseMs,
+      heardPulseMs: this.#heard(name, facts.nodeMs),
+    }
+  }
+
+  #clockAgrees(index: number, present: readonly Present[]): boolean {
+    const own = this.#seen.get(index)
+    if (own === undefined) return false
+    const readings = present.flatMap((its, other) => {
+      const seen = this.#seen.get(other)
+      return seen !== undefined && (other === index || its !== undefined) ? [readingOf(seen.sample)] : []
+    })
+    return isAmongMost(readingOf(own.sample), readings, this.terms.toleratedStepMs, this.terms.required)
+  }
+
+  /** None is of a time to come. */
+  #heard(name: string, nodeMs: number): number | undefined {
+    return this.heartbeats.believed(name, ANY, this.#untilMs(nodeMs))?.value
+  }
+
+  #untilMs(nodeMs: number): number {
+    return nodeMs + 2 * this.terms.toleratedStepMs
+  }
+}
+
+function wasReplica({ epoch, lineage = NEVER_A_REPLICA }: ContinuityFacts): boolean {
+  return epoch !== undefined && wasReplicaSince(lineageIn(epoch) ?? NEVER_A_REPLICA, lineage)
+}
+
+/** The run that its epoch names was seen to vote, and the clock ran on as ours since. */
+function hasRunOn(epoch: string | undefined, sample: ClockSample, voted: Seen['voted']): boolean {
+  if (voted === undefined || epoch?.startsWith(`1:${voted.runId}:`) !== true) return false
+  return stepBetween(voted.sample, sample) === 0
+}
+
+function newest(one: number | undefined, other: number | undefined): number | undefined {
+  return one === undefined ? other : other === undefined ? one : Math.max(one, other)
 }

@@ -2,24 +2,34 @@
  * Drives enrolment over the nodes of one cluster: founds it where it is brand-new, and sees each quarantine through.
  *
  * Owns when and by which sidecar a step is taken: one at a time works on a node, by a short claim that only saves work,
- * so that another goes on after a crash. What a step does is `core/nodes/enrolment.ts`.
+ * so that another goes on after a crash.
  */
 
+import type { Random } from '../clock.ts'
 import { errorText } from '../error-text.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
 import { majorityOf } from '../units.ts'
-import type { ClusterNodes } from './cluster-nodes.ts'
 import type { ContinuityTurn } from './continuing.ts'
-import { hasOutlived, RESTART_EVERY_MS } from './duplicate-server.ts'
-import { foundCluster, runIdsOf, type Turn, takeEnrolmentTurn } from './enrolment.ts'
-import type { Peer } from './enrolment-node.ts'
-import { isQuarantined, LONGEST_QUARANTINE_MS, nextEnrolmentStep } from './enrolment-rules.ts'
+import {
+  type Cluster,
+  type CopyProgress,
+  type EnrolmentNode,
+  type EnrolmentStep,
+  type EnrolmentView,
+  foundingWindowMs,
+  isQuarantined,
+  LONGEST_QUARANTINE_MS,
+  nextEnrolmentStep,
+  type Peer,
+  type Proposal,
+  proposedBy,
+} from './enrolment-rules.ts'
 import type { NodeFacts } from './fitness.ts'
-import { foundingWindowMs, type Proposal, proposedBy } from './founding.ts'
-import type { Member } from './member.ts'
+import { hasOutlived, RESTART_EVERY_MS } from './hearsay.ts'
+import type { ClusterNodes, Member } from './member.ts'
 import type { NodeContinuity } from './node-continuity.ts'
 import { DOUBTS } from './node-history.ts'
-import type { MergedKeys } from './record-copying.ts'
+import { type CopyPorts, copyPages, type MergedKeys, mergedKeys } from './record-copying.ts'
 
 /**
  * Records read per second, for all nodes together: some 5 % of what a node can do beside its own work, and a quarter of
@@ -32,9 +42,6 @@ const OCCUPY_MS = 3_000
 
 /** How long one turn goes on copying before it writes down its progress and looks at the node again. */
 const TURN_MS = 1_000
-
-/** Keys that are remembered as merged: some 20 MB. Beyond them each source is compared anew. */
-const MERGED_MAX_KEYS = 100_000
 
 /** The shortest time between two reports of progress. */
 const PROGRESS_EVERY_MS = 1_000
@@ -56,7 +63,7 @@ export class Enroller {
   readonly #who: string
   readonly #pursuing = new Set<Member>()
   readonly #firstSeen = new Map<Member, FirstSeen>()
-  readonly #merged = new Map<Member, MergedKeys & { readonly nonce: string }>()
+  readonly #merged = new Map<Member, { readonly nonce: string; readonly keys: MergedKeys }>()
   readonly #blocked = new Set<Member>()
   readonly #duplicateTold = new Set<Member>()
   /** Nonces; one per quarantine, and quarantines are few. */
@@ -240,15 +247,10 @@ export class Enroller {
 
   #mergedKeys(member: Member, nonce: string): MergedKeys {
     const known = this.#merged.get(member)
-    if (known?.nonce === nonce) return known
-    const keys = new Set<string>()
-    const merged = {
-      nonce,
-      has: (key: string) => keys.has(key),
-      add: (key: string) => keys.size < MERGED_MAX_KEYS && keys.add(key),
-    }
-    this.#merged.set(member, merged)
-    return merged
+    if (known?.nonce === nonce) return known.keys
+    const keys = mergedKeys()
+    this.#merged.set(member, { nonce, keys })
+    return keys
   }
 
   #sawFirst(member: Member, nonce: string, nodeMs: number): FirstSeen {
@@ -309,4 +311,76 @@ export class Enroller {
 
 function copiedSoFar({ state }: Member): number {
   return 'facts' in state ? (state.facts.quarantine?.progress.copied ?? 0) : 0
+}
+
+/*
+ * One step at a time, over any kind of node. Several sidecars may do and repeat every act at once: copying only raises, and what must
+ * happen once is conditional on the nonce on the node. An act that fails rejects; its driver looks at the nodes again and goes on.
+ */
+
+export type Turn =
+  | Exclude<EnrolmentStep, { kind: 'copy' | 'finish' }>
+  | { readonly kind: 'copied'; readonly progress: CopyProgress }
+  | { readonly kind: 'enrolled' }
+  /** The node forgot again meanwhile. */
+  | { readonly kind: 'gone' }
+
+export type EnrolmentPorts = CopyPorts & { readonly random: Random }
+
+/**
+ * One step for one node in quarantine.
+ *
+ * @param peers all other nodes that answer
+ */
+export async function takeEnrolmentTurn(
+  target: EnrolmentNode,
+  peers: readonly Peer[],
+  view: Omit<EnrolmentView, 'voting' | 'others'>,
+  cluster: Cluster,
+  ports: EnrolmentPorts,
+): Promise<Turn> {
+  const { quarantine } = view
+  const step = nextEnrolmentStep({ ...view, ...runIdsOf(peers) })
+  switch (step.kind) {
+    case 'wait':
+    case 'blocked':
+      return step
+    case 'wait_anew':
+      await target.restart(quarantine.nonce, ports.random.hex(16))
+      return step
+    case 'finish':
+      return { kind: (await target.enrol(quarantine.nonce, cluster)) ? 'enrolled' : 'gone' }
+    case 'copy': {
+      const progress = await copyPages(target, peers, view, step, ports)
+      return (await target.save(quarantine.nonce, progress)) ? { kind: 'copied', progress } : { kind: 'gone' }
+    }
+  }
+}
+
+/** The other nodes as the rules name them. */
+export function runIdsOf(peers: readonly Peer[]): Pick<EnrolmentView, 'voting' | 'others'> {
+  const of = (voting: boolean) => peers.filter((peer) => peer.voting === voting).map(({ runId }) => runId)
+  return { voting: of(true), others: of(false) }
+}
+
+/**
+ * Enrols all nodes of a brand-new cluster at once, where all of them answer and can be claimed: each with the nonce
+ * that was proposed on it and has stood for the founding window. A founder that dies between its first epoch and its
+ * last leaves a cluster that only a declared loss can restart.
+ */
+export async function foundCluster(
+  proposed: readonly { readonly node: EnrolmentNode; readonly nonce: string }[],
+  of: Omit<Cluster, 'id'>,
+  random: Random,
+): Promise<boolean> {
+  const nonce = random.hex(16)
+  const nodes = proposed.map(({ node }) => node)
+  const claims = await Promise.allSettled(proposed.map((one) => one.node.claimFounding(nonce, one.nonce)))
+  if (!claims.every((claim) => claim.status === 'fulfilled' && claim.value)) {
+    await Promise.allSettled(nodes.map((node) => node.abandonFounding(nonce)))
+    return false
+  }
+  const cluster: Cluster = { ...of, id: random.hex(8) }
+  const founded = await Promise.allSettled(nodes.map((node) => node.found(nonce, cluster)))
+  return founded.every((one) => one.status === 'fulfilled' && one.value)
 }

@@ -6,15 +6,12 @@
  *               ↑ another crash: a new nonce ↓
  *               └────────────────────────────┘
  *
- * A node is enrolled for one run of its process (its `run_id`): its epoch names that run. Otherwise it must wait until
- * every lease that it may have forgotten is over, and adopt what a majority of voting nodes remembers. Only then, if it
- * did not forget again meanwhile (its nonce is still current), does it get an epoch and a vote.
- *
- * Owns these decisions as pure functions of what a node shows. It sends nothing and knows no Redis; the acts are
- * `enrolment.ts`, storing them is an adapter's job.
+ * Its epoch names the run of its process. A node of another run waits until every lease that it may have forgotten is over, and adopts
+ * what a majority of voting nodes remembers; if its nonce is still current then, it gets an epoch. Pure functions of what a node shows.
  */
 
 import { driftMs } from '../clock-drift.ts'
+import type { Merged, RecordSnapshot } from '../record/record-merge.ts'
 
 /** Why a node has no epoch. Only nodes without a known past can be those of a brand-new cluster. */
 export type Origin = 'new' | 'forgot'
@@ -46,7 +43,7 @@ export type Quarantine = {
   readonly evictedKeys?: number
   /** Calls that have told it records since it began; absent where there was none. */
   readonly told?: number
-  /** It began anew because another server is used under the node's name (`duplicate-server.ts`). */
+  /** It began anew because another server is used under the node's name (`hearsay.ts`). */
   readonly rival?: true
   readonly progress: CopyProgress
 }
@@ -216,3 +213,191 @@ export function advanced(
     ? { done: [...new Set([...progress.done, sourceRunId])], copied: total }
     : { done: progress.done, source: { runId: sourceRunId, cursor: nextCursor }, copied: total }
 }
+
+/*
+ * When a brand-new cluster may be founded: all N nodes wait as new ones, and nobody objects for a while. Nodes that all forgot at once look
+ * the same to a new sidecar; one that knew their cluster finds a node empty, and writes on it that it forgot. One that was cut off for
+ * the whole window refuses the cluster it finds then.
+ */
+
+/**
+ * Longer than a running sidecar takes to notice and object: a second between two attempts to dial, one for an
+ * inspection, and one for a busy machine. A dial under way is added by {@link foundingWindowMs}.
+ */
+export const FOUNDING_WINDOW_MS = 3_000
+
+/** The parts of it besides the dial. */
+const BESIDE_DIALLING_MS = 2_000
+
+/** @param connectTimeoutMs how long an attempt to dial may last: one that began too early must not use up the window */
+export function foundingWindowMs(connectTimeoutMs: number): number {
+  return Math.max(FOUNDING_WINDOW_MS, connectTimeoutMs + BESIDE_DIALLING_MS)
+}
+
+/** The proposals on all N nodes, and since when this process has seen them without a gap. */
+export type Proposal = { readonly nonces: readonly string[]; readonly sinceMonoMs: number }
+
+/**
+ * If none of all N nodes has ever had an epoch, and each waits as a new one, none is known to have forgotten one.
+ *
+ * @param members one entry per configured node; undefined where it does not answer
+ */
+export function mayBeFounded(members: readonly (Membership | undefined)[]): boolean {
+  return noncesOfNew(members) !== undefined
+}
+
+/** Whether nothing on a node says that it was ever enrolled; also before a sidecar has proposed anything there. */
+export function looksNew({ epoch, cluster, quarantine }: Membership): boolean {
+  return epoch === undefined && cluster === undefined && quarantine?.origin !== 'forgot'
+}
+
+/** The proposal after one more look; undefined where there is none. A node that forgot again starts another one. */
+export function proposedBy(
+  members: readonly (Membership | undefined)[],
+  before: Proposal | undefined,
+  nowMonoMs: number,
+): Proposal | undefined {
+  const nonces = noncesOfNew(members)
+  if (nonces === undefined) return undefined
+  const same = before !== undefined && before.nonces.join() === nonces.join()
+  return same ? before : { nonces, sinceMonoMs: nowMonoMs }
+}
+
+function noncesOfNew(members: readonly (Membership | undefined)[]): readonly string[] | undefined {
+  const nonces = members.flatMap((member) =>
+    member !== undefined && isNew(member) ? [member.quarantine.nonce] : [],
+  )
+  return nonces.length === members.length ? nonces : undefined
+}
+
+function isNew(member: Membership): member is Membership & { readonly quarantine: Quarantine } {
+  return (
+    member.epoch === undefined &&
+    member.cluster === undefined &&
+    isQuarantined(member) &&
+    member.quarantine.origin === 'new'
+  )
+}
+
+/*
+ * Whether a waiting node forgot or is new, and whether what was copied to it is still there: data that are set back while it waits have
+ * the nonce and the progress of that moment, and who copied to it does not copy again. So the node counts the calls that tell it
+ * records, and one that shows fewer than were known before it was asked lacks what later ones told it.
+ */
+
+/** The calls that have told a node records, as far as one process knows. */
+export class CatchUpCounter {
+  #nonce = ''
+  #calls = 0
+  #lacking: string | undefined
+
+  known(nonce: string): number {
+    return nonce === this.#nonce ? this.#calls : 0
+  }
+
+  learn(nonce: string, calls: number): void {
+    this.#calls = Math.max(this.known(nonce), calls)
+    this.#nonce = nonce
+  }
+
+  /** A look begins. @returns to be called with what it shows: a call that comes meanwhile is no sign */
+  asked(): (shown: Quarantine | undefined) => void {
+    const [nonce, calls] = [this.#nonce, this.#calls]
+    return (shown) => {
+      if (shown === undefined) return
+      const { told = 0 } = shown
+      if (shown.nonce === nonce && told < calls) this.#lacking = nonce
+      else this.learn(shown.nonce, told)
+    }
+  }
+
+  /** What was copied to the node under that nonce is gone. */
+  isLacking(nonce: string | undefined): boolean {
+    return nonce !== undefined && nonce === this.#lacking
+  }
+}
+
+export type Wait = {
+  readonly forgot: boolean
+  /** Of this run of its process. */
+  readonly quarantine: Quarantine | undefined
+  /** What was copied to it may be gone. */
+  readonly emptied: boolean
+  /** Its quarantine stands, and goes on. */
+  readonly begun: boolean
+}
+
+/**
+ * @param wasVoting in the life of this process
+ * @param clusterIsKnown other nodes have an epoch, or this process knows their cluster: then it is not new, whatever it looks like by itself
+ */
+export function waitOf(
+  { wasVoting, told }: { readonly wasVoting: boolean; readonly told: CatchUpCounter },
+  shown: Membership & { readonly lineage: Lineage; readonly evictedKeys: number },
+  clusterIsKnown: boolean,
+): Wait {
+  // Nor is one that knows its cluster: its epoch was taken away, perhaps by a sidecar that is gone.
+  const knows = shown.epoch !== undefined || shown.cluster !== undefined
+  const forgot = wasVoting || clusterIsKnown || knows || shown.quarantine?.origin === 'forgot'
+  const quarantine = isQuarantined(shown) ? shown.quarantine : undefined
+  const emptied =
+    quarantine !== undefined &&
+    (told.isLacking(quarantine.nonce) ||
+      wasReplicaSince(quarantine.lineage, shown.lineage) ||
+      hasEvictedSince(quarantine.evictedKeys ?? shown.evictedKeys, shown.evictedKeys))
+  const begun = quarantine !== undefined && !emptied && (!forgot || quarantine.origin === 'forgot')
+  return { forgot, quarantine, emptied, begun }
+}
+
+/* A node as enrolment sees it: the port between the rules and any kind of node. */
+
+/** A node's snapshots of some records. */
+export type Inspection = {
+  /** It was enrolled when it answered: a record that it does not show it never knew. */
+  readonly voting: boolean
+  /** Its clock at that moment. */
+  readonly nodeMs: number
+  /** One entry per key, in order; undefined: it has none. `damaged` where it can't be read. */
+  readonly snapshots: readonly (SizedSnapshot | 'damaged' | undefined)[]
+}
+
+/** `sizeBytes`: its size with its outcome, where the node reports it. */
+export type SizedSnapshot = RecordSnapshot & { readonly sizeBytes?: number }
+
+export type Adoption = { readonly key: string; readonly merged: Merged }
+
+/** A node as enrolment sees it. Every call may reject; none may be executed on another run of the node's process. */
+export interface EnrolmentNode {
+  readonly name: string
+  /** Begins the quarantine, where none stands for this run of the node, or one of a node that was taken for a new one. */
+  begin(nonce: string, origin: Origin): Promise<void>
+  /** Begins it anew. */
+  restart(nonce: string, nextNonce: string, why?: WhyAnew): Promise<void>
+  /** False where the nonce is no longer current. */
+  save(nonce: string, progress: CopyProgress): Promise<boolean>
+  /** Sets the epoch, where the nonce is still current. */
+  enrol(nonce: string, cluster: Cluster): Promise<boolean>
+  /** Some of its keys, and the next cursor; `FIRST_CURSOR` at the end. A key that stays is returned at least once. */
+  keys(cursor: string): Promise<{ readonly keys: readonly string[]; readonly cursor: string }>
+  /** @param whole with outcomes; else a record shows the first bytes of its own, which say when it ends */
+  inspect(keys: readonly string[], whole: boolean): Promise<Inspection>
+  /** Writes records to it, all or none: rejects, and changes nothing, where the nonce is outdated (`mayBeTold`). */
+  adopt(nonce: string, adoptions: readonly Adoption[]): Promise<void>
+  /**
+   * Claims the node for the founding of a new cluster, for a while. False where it is claimed already, or no longer
+   * waits as a new one under the proposed nonce: from here on no sidecar can object.
+   */
+  claimFounding(nonce: string, proposed: string): Promise<boolean>
+  /** Sets the first epoch, where the claim still stands and there is none. */
+  found(nonce: string, cluster: Cluster): Promise<boolean>
+  abandonFounding(nonce: string): Promise<void>
+}
+
+export type WhyAnew = {
+  /** Another server is used under its name: who looks at the node later sees it. */
+  readonly rival?: boolean
+  /** It has forgotten once more: a loss that was declared before does not cover that. */
+  readonly forgot?: boolean
+}
+
+export type Peer = { readonly node: EnrolmentNode; readonly runId: string; readonly voting: boolean }

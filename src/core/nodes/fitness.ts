@@ -4,13 +4,12 @@
  * Owns what a look shows of a node, and the judgement of its fitness. Whether a fit node may vote is `enrolment-rules.ts`.
  */
 
-import { type Trouble, troubleOf } from '../node-faults.ts'
+import { type NodeFault, type Trouble, troubleOf } from '../node-faults.ts'
+import { majorityOf } from '../units.ts'
 import type { Pulse } from './continuity.ts'
 import { isEnrolled, type Membership } from './enrolment-rules.ts'
-import { markIn, membersDiffer, sameMembers } from './members.ts'
-import { whyNewer } from './node-format.ts'
 import type { Counters, EpochShown } from './node-history.ts'
-import type { NodeMemory } from './node-memory.ts'
+import type { NodeMemory } from './node-stats.ts'
 
 /** What a node's data say of its life. Undefined where it has none of it, or does not show it. */
 export type Life = { readonly pulse: Pulse | undefined; readonly counters: Counters | undefined }
@@ -92,4 +91,156 @@ export function whyForeign(
   if (isEnrolled(facts) && own !== clusterId && theirs !== undefined && own !== undefined && own !== theirs)
     return troubleOf('two_clusters', own, known?.name ?? '', theirs)
   return undefined
+}
+
+/*
+ * The version of what sidecars keep on a node besides records. Sidecars of every version read it at once, so a cluster has one, beside
+ * the list of its nodes. Who raises it replaces the epoch in the same call (`membership.lua`): nothing that earlier sidecars send
+ * counts from then on, and they refuse the node.
+ */
+
+/** What this version writes, and the largest that it works with. `membership.lua` writes the same. */
+export const NODE_FORMAT = 1
+
+/** What a node shows of its format. */
+export type FormatShown = {
+  readonly epoch: string | undefined
+  /** As it stands there; undefined where no sidecar has written one, which counts as 1. */
+  readonly format?: string | undefined
+}
+
+/** Why this version must not work with the node: a later one has changed what is kept there; undefined where it may. */
+export function whyNewer({ epoch, format }: FormatShown): Trouble | undefined {
+  if (format !== undefined && format !== String(NODE_FORMAT))
+    return troubleOf('later_format', format, String(NODE_FORMAT))
+  const version = epoch?.split(':', 1)[0]
+  if (version !== undefined && version !== EPOCH_VERSION)
+    return troubleOf('later_epoch', JSON.stringify(version), EPOCH_VERSION)
+  return undefined
+}
+
+/** In front of an epoch (`enrolment-rules.ts`). */
+const EPOCH_VERSION = '1'
+
+/*
+ * All sidecars must name the same nodes: two majorities meet because they are taken from one list. The nodes keep it, and a sidecar with
+ * another one does not start. With several quorum groups each list names them all (its mark), or one identity could be kept on two.
+ */
+
+/** In the one order in which lists are written and compared. */
+export function memberList(names: readonly string[]): readonly string[] {
+  return [...names].sort()
+}
+
+export function sameMembers(one: readonly string[], other: readonly string[]): boolean {
+  // Each look at a node asks, and nearly always both are in the one order.
+  if (one.length === other.length && one.every((name, at) => name === other[at])) return true
+  const others = memberList(other)
+  return one.length === other.length && memberList(one).every((name, at) => name === others[at])
+}
+
+/** For the operator who must decide which of the two lists is wrong. */
+export function membersDiffer(known: readonly string[], own: readonly string[]): Trouble {
+  return troubleOf('other_members', memberList(known).join(', '), memberList(own).join(', '))
+}
+
+/**
+ * Whether every majority of `to` finds what `from` remembers, once the new nodes have been enrolled.
+ *
+ * The new nodes adopt what a majority of `to` among those that stay remembers; so that many must stay, and every such
+ * majority must hold a node of each majority of `from`.
+ *
+ * @returns why not; undefined where it is allowed
+ */
+export function whyNotChange(from: readonly string[], to: readonly string[]): string | undefined {
+  const staying = from.filter((name) => to.includes(name)).length
+  const needed = majorityOf(to.length)
+  if (staying < needed)
+    return `${staying} of the ${from.length} nodes stay, and the ${to.length - staying} that come are told what ${needed} of them remember: change fewer at once`
+  const leaving = from.length - staying
+  // So many of an old majority stay at least; a majority of the new list must not fit beside them.
+  const holders = majorityOf(from.length) - leaving
+  return staying - holders >= needed
+    ? `what a majority of the ${from.length} knows may be known to ${Math.max(0, holders)} of the ${staying} that stay, which ${needed} of them may not include: take away fewer at once`
+    : undefined
+}
+
+/** Among the names of a group's nodes: no node's name has a space. */
+const MARK = /^group (\S+) of (\S+)$/
+
+/** The list of a group's nodes, with its mark where there are several groups. */
+export function groupList(
+  names: readonly string[],
+  group: string,
+  groups: readonly string[],
+): readonly string[] {
+  // The only group needs no mark, and is then the same with or without a name.
+  if (groups.length === 1 && groups[0] === group) return names
+  return [...names, `group ${group} of ${memberList(groups).join('+')}`]
+}
+
+/** The nodes of a list, without its mark. */
+export function nodesIn(list: readonly string[]): readonly string[] {
+  return list.filter((name) => !MARK.test(name))
+}
+
+export type Mark = {
+  readonly group: string
+  /** Identities are placed among these. */
+  readonly groups: readonly string[]
+}
+
+/** Which group a list is of, and among which others; undefined where its nodes are the only group. */
+export function markIn(list: readonly string[]): Mark | undefined {
+  for (const name of list) {
+    const [, group, groups] = MARK.exec(name) ?? []
+    if (group !== undefined && groups !== undefined) return { group, groups: groups.split('+') }
+  }
+  return undefined
+}
+
+/** Whether both are of one group among the same ones. */
+export function sameMark(one: readonly string[], other: readonly string[]): boolean {
+  return JSON.stringify(markIn(one)) === JSON.stringify(markIn(other))
+}
+
+/* At which row of `node-faults.ts` a node is that answered with an error. Source: the error prefixes of Redis 7 (`server.c`). */
+
+/** By how an error of the server begins. */
+const ANSWERS: readonly (readonly [RegExp, NodeFault])[] = [
+  [/^NOAUTH\b/, 'no_password'],
+  [/^WRONGPASS\b|^ERR invalid password/, 'wrong_password'],
+  [/^NOPERM\b/, 'no_permission'],
+  [/^RENAMED\b/, 'no_command'],
+  [/DB index is out of range/, 'no_database'],
+  [/^DENIED\b/, 'protected_mode'],
+  [/max number of clients/, 'max_clients'],
+  [/^(LOADING|MASTERDOWN)\b/, 'loading'],
+  [/^BUSY\b/, 'busy'],
+  [/^WRONGTYPE\b/, 'wrong_type'],
+  [/^READONLY\b/, 'replica'],
+  [/^MISCONF\b/, 'cannot_save'],
+  [/^NOREPLICAS\b/, 'few_replicas'],
+]
+
+/** What a node answered in place of what it was asked for. */
+export function answerFault(cause: unknown, other: NodeFault = 'error'): Trouble {
+  if (!(cause instanceof Error)) return troubleOf(other, String(cause))
+  // Where the answer came before the question, the client library wraps it.
+  const message = /Last reply: (?:\w*Error: )?(.*)/s.exec(cause.message)?.[1] ?? cause.message
+  if (/RESP type|Protocol error/.test(message)) return troubleOf('not_redis')
+  // Words of the client library, which gave the command up.
+  if (/enableOfflineQueue|Connection is closed|Command aborted/.test(message)) return troubleOf('lost')
+  if (message.startsWith('no answer')) return troubleOf('silent')
+  const fault = ANSWERS.find(([begins]) => begins.test(message))?.[1] ?? other
+  return fault === 'replica' ? troubleOf(fault, 'slave') : troubleOf(fault, firstSentence(message))
+}
+
+function firstSentence(message: string): string {
+  return (
+    message
+      .split(/\.?\r?\n|\.\s|\.$| script: /, 1)[0]
+      ?.replace(/^RENAMED /, '')
+      .trim() ?? ''
+  )
 }

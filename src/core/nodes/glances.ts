@@ -1,20 +1,16 @@
 /**
- * Glances at the nodes of one cluster (`glance.ts`): remembers which node may be glanced at.
- *
- * A glance is one write and four reads on the node. A look at everything takes its place
+ * Glances at nodes that vote: one write and four reads. A look at everything takes the place of a glance
  *
  * - while any node does not vote: whoever brings it back must know all of the others;
- * - after commands of this process: new claims must not fill a node's memory beyond its share, and fitness must be known
- *   where votes count;
+ * - after commands of this process: fitness and memory must be known where votes count;
  * - by whoever wrote the pulse at the look before: most likely it does so again;
  * - where no pulses are kept: by commands that change nothing, and without names of the nodes.
- *
- * Owns these conditions, and no timer.
  */
 
-import type { ClusterNodes } from './cluster-nodes.ts'
-import { LOOKS_PER_WHOLE_ONE, suffices } from './glance.ts'
-import type { LookListener, Member } from './member.ts'
+import type { Timer } from '../clock.ts'
+import { PULSE_EVERY_MS } from './continuity.ts'
+import type { Membership } from './enrolment-rules.ts'
+import type { ClusterNodes, DriverOptions, Glance, LookListener, Member } from './member.ts'
 import type { NodeContinuity } from './node-continuity.ts'
 
 type WholeLook = {
@@ -93,5 +89,94 @@ export class Glances {
 
   #allVote(): boolean {
     return this.#nodes.members.every(({ state, invalidated }) => state.kind === 'voting' && !invalidated)
+  }
+}
+
+/*
+ * Whoever looks in the half second after a pulse was written need not look at everything: the process that wrote it has just done so, and
+ * writes none where it finds a node unfit. So of all processes at most two a second look at everything; where they find a reason not
+ * to write, the others see the pulse grow old and look themselves.
+ */
+
+/** Of so many looks in a row at least one is at everything, whatever the pulse says. */
+export const LOOKS_PER_WHOLE_ONE = 10
+
+/** Where glances are enough, looks are so much further apart: each wakes the node up. The watch over clocks allows gaps of 3 s (`node-clocks.ts`). */
+const GLANCES_APART = 1.75
+
+/**
+ * Until the next look, jittered, so that sidecars that started together do not look together.
+ *
+ * @param everyMs mean time between looks where glances are not enough
+ * @param fraction uniform in [0, 1)
+ */
+export function nextLookMs(everyMs: number, glancesAreEnough: boolean, fraction: number): number {
+  return everyMs * (glancesAreEnough ? GLANCES_APART : 1) * (0.75 + fraction / 2)
+}
+
+/** @param known what the last look at everything found, on the same connection */
+export function suffices(
+  { nodeMs, epoch, quarantineMs, pulse }: Glance,
+  known: Pick<Membership, 'runId' | 'epoch' | 'cluster'>,
+  pulseEveryMs = PULSE_EVERY_MS,
+): boolean {
+  if (epoch === undefined || epoch !== known.epoch || quarantineMs !== known.cluster?.quarantineMs)
+    return false
+  return pulse?.runId === known.runId && Math.abs(nodeMs - pulse.nodeMs) < pulseEveryMs
+}
+
+// One timer for all nodes, so that an idle process wakes up once.
+
+/** A change of role or policy counts for no longer than two looks. */
+const INSPECT_EVERY_MS = 1_000
+
+export type LookTimerPorts = Pick<DriverOptions, 'clock' | 'random' | 'inspectEveryMs'> & {
+  /** Never rejects. */
+  readonly look: (member: Member) => Promise<void>
+  /** Whether the last looks say that the next ones may be further apart. */
+  readonly glancesAreEnough: () => boolean
+}
+
+export class LookTimer {
+  readonly #ports: LookTimerPorts
+  readonly #due = new Set<Member>()
+  #timer: Timer | undefined
+  #closed = false
+
+  constructor(ports: LookTimerPorts) {
+    this.#ports = ports
+  }
+
+  /** The node is looked at from now on. */
+  add(member: Member): void {
+    this.#due.add(member)
+  }
+
+  start(): void {
+    this.#arm(false)
+  }
+
+  close(): void {
+    this.#closed = true
+    this.#timer?.cancel()
+  }
+
+  #arm(glancesAreEnough: boolean): void {
+    if (this.#closed) return
+    const { clock, random, inspectEveryMs = INSPECT_EVERY_MS } = this.#ports
+    this.#timer?.cancel()
+    const delayMs = nextLookMs(inspectEveryMs, glancesAreEnough, random.fraction())
+    this.#timer = clock.timer(delayMs, () => void this.#lookOnDue())
+  }
+
+  async #lookOnDue(): Promise<void> {
+    const { look, glancesAreEnough } = this.#ports
+    const looks = [...this.#due].map((member) => look(member).finally(() => this.#due.add(member)))
+    this.#due.clear()
+    // At once: a node that is slow to answer holds up no other's look.
+    this.#arm(false)
+    const next = this.#timer
+    await Promise.all(looks)
+    if (this.#timer === next && glancesAreEnough()) this.#arm(true)
   }
 }

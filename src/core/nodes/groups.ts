@@ -1,16 +1,9 @@
 /**
  * Several quorum groups: which of them keeps an identity, and the ports of one cluster over all of them.
  *
- *   record key → the group with the largest hash of (its name, the key) → claim, renew, complete, release, read there
- *
- * A group is a whole quorum, with nodes, epochs, breakers and clocks of its own, and every promise is about a single
- * record: so the group of the record keeps it, whatever the others do. Records that are claimed together (several
- * intents, entities) may be in different groups: they have one owner and one token because its own majority raises each
- * to the largest of their tokens, exactly as within one group.
- *
- * Owns the choice and its stability: it depends on the names alone, neither on their order nor on the nodes of a group,
- * and a new group takes its share from every other one and moves nothing else. `members.ts` ensures that all sidecars
- * choose among the same names.
+ * A group is a whole quorum, and every promise is about one record: its group keeps it, whatever the others do. Records that are claimed
+ * together may be in different groups: each majority raises its own to the largest of their tokens, as within one group. The choice
+ * depends on the names alone, and a new group takes its share from every other one and moves nothing else.
  *
  * Source: D. Thaler, C. Ravishankar, "Using Name-Based Mappings to Increase Hit Rates" (IEEE/ACM ToN 6, 1998): the
  * highest random weight.

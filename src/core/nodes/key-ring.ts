@@ -1,25 +1,21 @@
 /**
- * Keys that encrypt stored outcomes: the first encrypts, every one of them decrypts.
+ * Keys that encrypt stored outcomes: the first encrypts, every one of them decrypts. What is not encrypted is refused, or whoever can
+ * write to a node would be believed without a key; only a ring with a line `plain` reads it, and writes it where that line is the first.
  *
- * What is not encrypted is refused: whoever can write to a node, and has no key, would otherwise write it in the clear, and it would be
- * believed. Only a ring that says so (a line `plain`) reads outcomes from before there was one. Where that line is the first, it writes
- * them so, too: sidecars that do not have the file yet can read nothing else.
+ * AES-256-GCM with the record key, the ballot and the end as associated data: an outcome can be moved neither to another record nor above
+ * a later outcome, and whoever copies it can read when it ends. The nonce follows from key, record, ballot and content: the same outcome
+ * is the same bytes (by which a node recognises a repeated completion), and two different ones never share a nonce.
  *
- * AES-256-GCM with the record key, the ballot at which it was accepted and its end as associated data, so that an outcome
- * can be moved neither to another record nor above a later outcome of its own, and whoever copies it without a key can
- * read when it ends. The nonce follows from key, record, ballot and
- * content: the same outcome encrypted twice is the same bytes (by which a node recognises a repeated completion), and two
- * different ones never share a nonce.
- *
- * Encrypted: version 2 (1 byte; `stored-outcome.ts` begins with 1), length of the key's name (1), the name, the end (10,
- * as in `stored-outcome.ts`), nonce (12), tag (16), ciphertext.
- *
- * Source: NIST SP 800-38D, section 8.2 (what a repeated nonce costs); RFC 5297 for the idea of a synthetic one.
+ * Encrypted: version 2 (1 byte; `stored-outcome.ts` begins with 1), length of the key's name (1), the name, the end (10), nonce (12),
+ * tag (16), ciphertext. Source: NIST SP 800-38D, section 8.2; RFC 5297 for the idea of a synthetic nonce.
  */
 
 import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto'
 import { frame } from '../formats/framing.ts'
-import { END_BYTES, endBytesOf, KEY_NAME } from '../record/stored-outcome.ts'
+import type { NodeAnswer, RecordNode } from '../ports.ts'
+import { isOurs } from '../record/own-keys.ts'
+import type { RecordCommand } from '../record/record.ts'
+import { asAltered, asUnencrypted, END_BYTES, endBytesOf, KEY_NAME } from '../record/stored-outcome.ts'
 import { formatToken, type Token } from '../record/token.ts'
 
 export type RingKey = {
@@ -134,4 +130,39 @@ export function open({ keys }: KeyRing, place: OutcomePlace, bytes: Buffer): Ope
     // `final` throws only where the tag does not match.
     return { kind: 'refused', why: 'altered' }
   }
+}
+
+/*
+ * A node that never sees an outcome, in front of any `RecordNode`. One that can't be decrypted, or was not encrypted, is passed on with a
+ * first byte that makes it damaged: neither replayed nor executed again. It stays so when it is written to other nodes.
+ */
+
+/** @param ring asked at each command and at each answer: its file may have changed since */
+export function encryptedNode(node: RecordNode, ring: () => KeyRing): RecordNode {
+  return {
+    name: node.name,
+    execute: async (command) => opened(await node.execute(encrypted(command, ring())), command.key, ring()),
+  }
+}
+
+function encrypted(command: RecordCommand, ring: KeyRing): RecordCommand {
+  if (command.kind !== 'complete' || ring.writesPlain) return command
+  const { key, token, acceptedToken = token, outcome } = command
+  return { ...command, outcome: seal(ring, { key, acceptedToken }, outcome) }
+}
+
+type Accepted = { readonly acceptedToken: Token; readonly outcome: Buffer }
+
+function opened(answer: NodeAnswer, key: string, ring: KeyRing): NodeAnswer {
+  const plainOf = ({ acceptedToken, outcome: bytes }: Accepted): Buffer => {
+    const result = open(ring, { key, acceptedToken }, bytes)
+    if (result.kind === 'opened') return result.plain
+    if (result.kind === 'refused') return result.why === 'altered' ? asAltered(bytes) : bytes
+    // Keys for our own use have no outcome of a request. The secret of reservation ids stays for years, and may be older than the ring.
+    return ring.readsPlain || isOurs(key) ? bytes : asUnencrypted(bytes)
+  }
+  if (answer.kind === 'completed') return { ...answer, outcome: plainOf(answer) }
+  if (answer.kind === 'record' && answer.record?.state === 'completed')
+    return { ...answer, record: { ...answer.record, outcome: plainOf(answer.record) } }
+  return answer
 }

@@ -1,15 +1,24 @@
 /** A sidecar's state of one node: its connection, its current state and what is told of it, and what was seen before. */
 
+import type { Clock, Random } from '../clock.ts'
 import type { Events } from '../events.ts'
 import { type Trouble, told, troubleOf } from '../node-faults.ts'
 import { placeOf } from '../node-status.ts'
 import { majorityOf } from '../units.ts'
-import { answerFault } from './answer-fault.ts'
-import { CatchUpCounter } from './catch-up.ts'
 import type { ClockSample } from './clock-samples.ts'
-import type { NodeFacts } from './fitness.ts'
+import type { Pulse } from './continuity.ts'
+import {
+  CatchUpCounter,
+  type Cluster,
+  type EnrolmentNode,
+  isEnrolled,
+  LONGEST_QUARANTINE_MS,
+  type Membership,
+} from './enrolment-rules.ts'
+import { answerFault, type NodeFacts, sameMembers } from './fitness.ts'
+import { ANY, Hearsay } from './hearsay.ts'
 import type { Verdict } from './node-history.ts'
-import type { NodeLink, Voter } from './node-link.ts'
+import type { NodeMemory } from './node-stats.ts'
 
 export type NodeState =
   | ({ readonly kind: 'down' } & Trouble)
@@ -98,3 +107,236 @@ export function whyNotStart(members: readonly Member[]): readonly string[] {
 
 /** Called with a reading of a node's clock; returns whether its votes count. */
 export type LookListener = (index: number, sample: ClockSample, sentWallMs: number) => boolean
+
+// The nodes of one cluster for those parts that maintain them: the options, and the calls that they may make.
+
+export type DriverOptions = {
+  /** The names of these nodes on all sidecars, in the same order; absent: they are called by their addresses, and other sidecars' lists are not checked. */
+  readonly names?: readonly string[]
+  readonly connectTimeoutMs: number
+  /** How long a node that forgot must not vote, for this sidecar's longest lease; the cluster's longest counts. */
+  readonly quarantineMs: number
+  /** How far a node's clock may be stepped before its quarantine begins anew. */
+  readonly clockStepMs: number
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+  /** Only look: found and enrol no node. */
+  readonly watchOnly?: boolean
+  /** Of several groups: its own name. */
+  readonly group?: string
+  /** Whether a brand-new cluster may be founded now. Default: yes. */
+  readonly mayFound?: () => boolean
+  /** How long a brand-new cluster waits for objections before it is founded. Default: see `enrolment-rules.ts`. */
+  readonly foundingWindowMs?: number
+  /** Mean time between looks at a node, where glances are not enough (`glances.ts`). Default: a second. */
+  readonly inspectEveryMs?: number
+  /** Between two pulses of a node. Default: see `continuity.ts`. */
+  readonly pulseEveryMs?: number
+  /** No older answer counts. Default: see `answer-age.ts`. */
+  readonly answerMaxAgeMs?: number
+}
+
+export type ClusterNodes = {
+  readonly options: DriverOptions
+  readonly members: readonly Member[]
+  /** No new work may begin. */
+  readonly closed: boolean
+  /** Looks at a node now; where a look is under way, once more after that. */
+  inspect(member: Member): Promise<void>
+  /** The cluster as its voting nodes know it, or else as any node does. */
+  cluster(): Cluster
+  /** A node as enrolment sees it, on its current connection. */
+  enrolmentNode(member: Member, facts: NodeFacts): MemberActs
+}
+
+// The port between `node-driver.ts` and a node of any kind: how it is dialled, looked at and written to.
+
+/** A server that answers, and that no setting of ours makes a node. */
+export class UnsuitableServer extends Error {
+  readonly trouble: Trouble
+
+  constructor(trouble: Trouble) {
+    super(told(trouble))
+    this.trouble = trouble
+  }
+}
+
+/** An epoch that no node has: its scripts answer that the epoch is outdated. */
+export const NO_EPOCH = ''
+
+/** Far above any healthy answer: a connection silent for so long is redialled, or a broken path would stay in use. */
+export const INSPECT_DEADLINE_MS = 1_000
+
+/** One connection to one node, made again by itself. Calls reject where they are not answered in time. */
+export interface NodeLink {
+  /** `open`: it was accepted, and is not ready. */
+  readonly status: 'ready' | 'open' | 'down'
+  /** Dials until it is closed. Resolves when it is ready, or could not be reached in time. */
+  dial(told: Dialled): Promise<void>
+  redial(): void
+  close(): void
+  /** Everything. One that stays silent is redialled. @throws UnsuitableServer */
+  inspect(): Promise<NodeFacts>
+  /** As `inspect`; undefined where the node refuses a part of it. */
+  glance(): Promise<Glance | undefined>
+  /** @returns the heartbeat after that, and its counter; undefined where the node does not vote under this epoch */
+  writePulse(
+    epoch: string,
+    pulse: Pick<Pulse, 'name' | 'durable' | 'others'>,
+    counters: ReadonlyMap<string, string>,
+  ): Promise<{ readonly ms: number; readonly counter: number } | undefined>
+  /** What is known of other nodes' counters, and no heartbeat. */
+  writeNotes(epoch: string, counters: ReadonlyMap<string, string>): Promise<void>
+  acts(seen: SeenRun): MemberActs
+}
+
+export type Dialled = {
+  readonly ready: () => void
+  /** `isUnsuitable`: no other dial will find a node there. */
+  readonly down: (trouble: Trouble, isUnsuitable: boolean) => void
+}
+
+/** The run of a node's process for which acts are meant, and what they report. */
+export type SeenRun = {
+  readonly runId: string
+  /** The epoch that the node is known to have; undefined while it does not vote. */
+  readonly epoch: string | undefined
+  readonly told: CatchUpCounter
+  /** Called with a reading of the node's clock; returns whether the node's votes count now. */
+  readonly counts: (sample: ClockSample, sentWallMs: number) => boolean
+  /** The connection is the one over which the node was inspected. */
+  readonly sameConnection: () => boolean
+}
+
+/** Each on the run that was seen, or not at all. */
+export interface MemberActs extends EnrolmentNode {
+  /**
+   * It forgot by itself, and what it forgot is unknown. Not executed where it has been enrolled anew since.
+   *
+   * @param itLies what it says of others is taken away, too
+   */
+  revoke(epoch: string, itLies?: boolean): Promise<void>
+  /** A sidecar that restarts or takes over a node's quarantine must wait as long as any sidecar's longest lease. */
+  raise(cluster: Cluster): Promise<void>
+  /** An operator decides to go on with what is left. False where the node votes, and so does not wait. */
+  declare(by: string, clusterId: string): Promise<boolean>
+  /** Takes the work of copying to this node, for a while; it only saves work that another sidecar is doing already. */
+  occupy(who: string, lifetimeMs: number): Promise<boolean>
+}
+
+/** The node as requests use it. */
+export interface Voter {
+  readonly name: string
+  /** With commands, so far. */
+  readonly calls: number
+  /** While `undefined` no command is sent: the process at the other end is unknown, or must not be used. */
+  useEpoch(epoch: string | undefined): void
+  /** Everything that the node takes until the next look must fit into the room that new claims leave free. */
+  sawMemory(memory: NodeMemory): void
+}
+
+/*
+ * The cluster that this process works with for as long as it lives. If all nodes were emptied and founded anew while it was cut off, they
+ * look as sound as before, and it would grant again what it acknowledged itself: only a new process accepts another cluster. The
+ * longest quarantine only ever rises. What one node says of its cluster takes no vote of another: two have to say the same.
+ */
+
+type Shown = Pick<Membership, 'runId' | 'epoch' | 'cluster'>
+
+export class KnownCluster {
+  readonly #events: Events
+  readonly #ownQuarantineMs: number
+  readonly #list: readonly string[] | undefined
+  readonly #quarantines = new Hearsay()
+  /** By node: the cluster in which it votes, as it says. */
+  readonly #ids = new Map<string, string>()
+  #id: string | undefined
+  /** Two nodes have said so: no other counts from then on. */
+  #isCertain = false
+  /** The clusters found in its place; one more each time that the nodes are founded anew. */
+  readonly #told = new Set<string>()
+
+  /**
+   * @param quarantineMs as this process needs it
+   * @param list the names of the nodes; absent: other sidecars' lists are not checked
+   */
+  constructor(events: Events, quarantineMs: number, list?: readonly string[]) {
+    this.#events = events
+    this.#list = list
+    this.#ownQuarantineMs = quarantineMs
+  }
+
+  /** Undefined before any node has voted. */
+  get id(): string | undefined {
+    return this.#id
+  }
+
+  /** The longest quarantine that this process or two nodes asked for: until every lease of any sidecar is over. */
+  get quarantineMs(): number {
+    const { value = 0 } = this.#quarantines.believed('', ANY, LONGEST_QUARANTINE_MS) ?? {}
+    return Math.max(this.#ownQuarantineMs, value)
+  }
+
+  /** A node was looked at. @returns whether it is known only now which cluster this is */
+  saw(node: string, { runId, epoch, cluster }: Shown): boolean {
+    if (cluster !== undefined) this.#quarantines.heard(node, '', ANY, cluster.quarantineMs, 0)
+    const isOther = this.#list !== undefined && !sameMembers(cluster?.members ?? this.#list, this.#list)
+    // A node of another list says nothing of this cluster.
+    if (cluster === undefined || isOther || !isEnrolled({ runId, epoch })) this.#ids.delete(node)
+    else this.#ids.set(node, cluster.id)
+    const agreed = this.#agreed()
+    if (agreed === undefined || this.#isCertain) return false
+    this.#isCertain = true
+    this.#id = agreed
+    return true
+  }
+
+  /** A node votes. */
+  learn({ cluster }: Shown): void {
+    this.#id ??= cluster?.id
+  }
+
+  /** The cluster of which most nodes say that they vote in it, and two at least. */
+  #agreed(): string | undefined {
+    const counts = new Map<string, number>()
+    for (const id of this.#ids.values()) counts.set(id, (counts.get(id) ?? 0) + 1)
+    const [most] = [...counts].sort(([, one], [, other]) => other - one)
+    return most === undefined || most[1] < 2 ? undefined : most[0]
+  }
+
+  /** As nodes know it that vote, or else as any node does. */
+  clusterOf(members: readonly Pick<Member, 'state'>[]): Cluster {
+    const found = members.flatMap(({ state }) =>
+      'facts' in state && state.facts.cluster !== undefined
+        ? [{ voting: state.kind === 'voting', id: state.facts.cluster.id }]
+        : [],
+    )
+    const idOnNodes = (found.find(({ voting }) => voting) ?? found[0])?.id ?? ''
+    const named = this.#list === undefined ? {} : { members: this.#list }
+    return { id: this.#id ?? idOnNodes, quarantineMs: this.quarantineMs, ...named }
+  }
+
+  /**
+   * Why this process must not use a node of another cluster. Published once for each, if the known one is gone.
+   *
+   * @param clusterLives other nodes vote in the known one
+   */
+  refusal(node: string, { cluster }: Shown, clusterLives: boolean): Trouble | undefined {
+    const [known, found] = [this.#id, cluster?.id]
+    if (known === undefined || found === undefined || known === found) return undefined
+    if (clusterLives) return troubleOf('other_cluster', found, known)
+    if (!this.#told.has(found)) this.#events.publish({ kind: 'cluster_replaced', node, known, found })
+    this.#told.add(found)
+    return troubleOf('founded_anew', found, known)
+  }
+}
+
+/** What a glance at a node that votes shows, in place of all that a look reads. */
+export type Glance = {
+  readonly nodeMs: number
+  readonly epoch: string | undefined
+  /** The longest of the cluster: votes are suspended for as long, so a longer one must be known in time. */
+  readonly quarantineMs: number | undefined
+  readonly pulse: { readonly runId: string; readonly nodeMs: number } | undefined
+}

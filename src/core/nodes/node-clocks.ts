@@ -1,20 +1,12 @@
 /**
- * Watches the clocks of the nodes through the TIME in every answer, and suspends a node's vote for a while where its
- * clock was stepped; until it is enrolled again where the clock jumped ahead.
+ * Watches the clocks of the nodes through the TIME in every answer.
  *
  *   counted → suspended (a step was seen) → counted (the longest lease is over)
  *                  └→ jumped (ahead, by more than is tolerated, and the others did not) → a node that forgot
  *
- * A node's lease ends on the node's own clock. Where that clock jumps, leases end too early or too late; until the
- * longest of any sidecar is over on any clock, the node's answers say nothing. Tokens need no clock, so a constant offset is
- * only reported, and refused where that is configured. After a forward jump, the node's records may have expired
- * (`clock-jumps.ts`): until it is clear whether the node's clock jumped, its votes do not count. A clock that has not
- * been watched for long may have jumped before: its word that a lease has ended is trusted only where it agrees closely
- * with the others (`first-sight.ts`).
- *
- * Owns the wrapper of a node that applies these judgements; `clock-samples.ts` defines steps and offsets. What else
- * suspends a vote (epoch, quarantine) is elsewhere. A pause of our own monotonic clock (a suspended machine) looks like
- * a step of every node and is treated as one: then this process does not know how much time has passed.
+ * A lease ends on the node's own clock: where that jumps, the node's answers say nothing until the longest lease of any sidecar is over
+ * on any clock. Tokens need no clock, so a constant offset is only reported, and refused where that is configured. A pause of our own
+ * monotonic clock looks like a step of every node and is treated as one. The judgements are `clock-samples.ts`.
  */
 
 import type { Clock } from '../clock.ts'
@@ -24,17 +16,22 @@ import type { ClockOffset } from '../node-status.ts'
 import type { NodeAnswer, RecordNode } from '../ports.ts'
 import type { RecordCommand } from '../record/record.ts'
 import { majorityOf } from '../units.ts'
-import { type ForwardJump, judgeForwardJump, type Steady } from './clock-jumps.ts'
 import {
+  apartFromMost,
   BASELINE_MS,
   type Baseline,
   type ClockSample,
+  type ForwardJump,
   follow,
+  isAmongMost,
+  judgeForwardJump,
   judgeOffset,
   offsetOf,
+  type Reading,
   readingOf,
+  type Steady,
+  toleratedApartMs,
 } from './clock-samples.ts'
-import { apartFromMost, isAmongMost, type Reading, toleratedApartMs } from './first-sight.ts'
 
 export type NodeClocksOptions = {
   readonly nodes: readonly RecordNode[]

@@ -3,36 +3,31 @@
  *
  *   down → quarantined → voting ; any → unfit (replica, evicting, a server twice) ; any → down (connection lost)
  *
- * Owns the life of the connections and what is known of each node. Each (re)connection is inspected before a command is
- * sent over it, because a restarted process cannot keep a TCP connection: that is how a node that forgot is noticed. A
- * node that was flushed says so in its answers. Every node is looked at again from time to time, because its role and
- * its eviction policy can change while the connection lives: when, says `look-timer.ts`, and when a glance is enough
- * `glance.ts`. How a node gets its vote back is `enroller.ts`.
+ * Each connection is inspected before a command is sent over it, because a restarted process cannot keep one: that is how a node that
+ * forgot is noticed. Every node is looked at from time to time (`glances.ts`), because its role and its policy can change meanwhile.
  */
 
 import type { Trouble } from '../node-faults.ts'
-import { answerFault } from './answer-fault.ts'
-import { waitOf } from './catch-up.ts'
-import type { ForwardJump } from './clock-jumps.ts'
-import type { ClusterNodes, DriverOptions } from './cluster-nodes.ts'
+import type { ForwardJump } from './clock-samples.ts'
 import { Enroller } from './enroller.ts'
-import { type Cluster, isEnrolled } from './enrolment-rules.ts'
-import { hasEvicted, type NodeFacts, unfitnessOf, whyForeign } from './fitness.ts'
-import { looksNew } from './founding.ts'
-import { Glances } from './glances.ts'
-import { KnownCluster } from './known-cluster.ts'
-import { LookTimer } from './look-timer.ts'
+import { type Cluster, isEnrolled, looksNew, waitOf } from './enrolment-rules.ts'
+import { answerFault, hasEvicted, memberList, type NodeFacts, unfitnessOf, whyForeign } from './fitness.ts'
+import { Glances, LookTimer } from './glances.ts'
 import {
+  type ClusterNodes,
+  type DriverOptions,
+  KnownCluster,
   type LookListener,
   type Member,
+  type MemberActs,
+  NO_EPOCH,
   type NodeState,
   tellChange,
+  UnsuitableServer,
   votingState,
   whyNotStart,
 } from './member.ts'
-import { memberList } from './members.ts'
 import { NodeContinuity } from './node-continuity.ts'
-import { type MemberActs, NO_EPOCH, UnsuitableServer } from './node-link.ts'
 
 /** How often a connection may be unready before it is redialled: two seconds, far above loading's own "not yet". */
 const UNREADY_LOOKS_MAX = 3

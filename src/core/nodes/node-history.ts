@@ -11,11 +11,10 @@
  *
  * A node that says what is not possible, and that no other says, loses its own vote, while a majority of others votes.
  *
- * Owns these judgements and the memory for them, of one process. `clock-jumps.ts` judges jumps, `continuity.ts` restarts.
+ * Owns these judgements and the memory for them, of one process. `clock-samples.ts` judges jumps, `continuity.ts` restarts.
  */
 
 import { PULSE_EVERY_MS, type Pulse } from './continuity.ts'
-import { DUPLICATE_BEATS, type DuplicateServer, DuplicateServers, yieldsTo } from './duplicate-server.ts'
 import {
   enrolledAtNodeMs,
   hasEvictedSince,
@@ -27,7 +26,15 @@ import {
   nonceIn,
   wasReplicaSince,
 } from './enrolment-rules.ts'
-import { ANY, type Claim, Hearsay } from './hearsay.ts'
+import {
+  ANY,
+  type Claim,
+  DUPLICATE_BEATS,
+  type DuplicateServer,
+  DuplicateServers,
+  Hearsay,
+  yieldsTo,
+} from './hearsay.ts'
 
 /** The write counters of heartbeats: each is counted with it, and under one epoch the counter only grows, whatever clocks do. */
 export type Counters = {
@@ -119,7 +126,7 @@ export class NodeHistory {
   readonly #duplicates = new DuplicateServers()
   readonly #pulseEveryMs: number
 
-  /** @param heartbeats what nodes note of each other's newest ones (`continuity-memory.ts`) */
+  /** @param heartbeats what nodes note of each other's newest ones (`continuity.ts`) */
   constructor(toleratedStepMs: number, heartbeats = new Hearsay(), pulseEveryMs = PULSE_EVERY_MS) {
     this.#toleratedStepMs = toleratedStepMs
     this.#heartbeats = heartbeats

@@ -1,12 +1,11 @@
 /**
- * Copies to a node that forgot what the others remember, page by page.
- *
- * Owns which nodes are read, that they are a majority of voters, and the size of each transfer: headers first, outcomes
- * only where the node lacks them. What the answers amount to is `record-merge.ts`. Every step may be repeated.
+ * Copies to a node that forgot what the others remember, page by page: a majority of voters is read, headers first, and outcomes only
+ * where the node lacks them. What the answers amount to is `record-merge.ts`. Every step may be repeated.
  */
 
+import { driftMs } from '../clock-drift.ts'
 import type { Events } from '../events.ts'
-import type { NodeRecord } from '../record/record.ts'
+import { NO_OWNER, type NodeRecord } from '../record/record.ts'
 import {
   leasedAtMost,
   type Merged,
@@ -15,15 +14,17 @@ import {
   type RecordSnapshot,
   untilItsEnd,
 } from '../record/record-merge.ts'
-import type { Adoption, EnrolmentNode, Inspection, Peer } from './enrolment-node.ts'
 import {
+  type Adoption,
   advanced,
   type CopyProgress,
+  type EnrolmentNode,
   type EnrolmentStep,
   type EnrolmentView,
   FIRST_CURSOR,
+  type Inspection,
+  type Peer,
 } from './enrolment-rules.ts'
-import { keepLeases, type LeaseWatch } from './live-leases.ts'
 
 export type CopyPorts = {
   readonly events: Events
@@ -37,6 +38,17 @@ export type CopyPorts = {
 
 /** A key may be left out, where there are too many to remember: then it is read once more. */
 export type MergedKeys = { has(key: string): boolean; add(key: string): unknown }
+
+/** Some 20 MB. Beyond them each source is compared anew. */
+const MERGED_MAX_KEYS = 100_000
+
+export function mergedKeys(): MergedKeys {
+  const keys = new Set<string>()
+  return {
+    has: (key) => keys.has(key),
+    add: (key) => keys.size < MERGED_MAX_KEYS && keys.add(key),
+  }
+}
 
 /** A node whose records are read. */
 export type Source = Omit<Peer, 'node'> & { readonly node: Pick<EnrolmentNode, 'name' | 'keys' | 'inspect'> }
@@ -300,4 +312,88 @@ function isKnown(own: RecordSnapshot | 'damaged' | undefined, { record: theirs, 
   if (record.state !== 'completed' || theirs.state !== 'completed') return true
   if (record.overAtNodeMs < (theirs.overAtNodeMs ?? ttlMs)) return false
   return record.acceptedToken === theirs.acceptedToken && record.copied === theirs.copied
+}
+
+/*
+ * A merge keeps of two claims the highest, and drops a lease below another's fence. After a quarantine every lease is over; a node that is
+ * to vote sooner must refuse other claimants for as long as it would have: it waits for every lease that it does not keep. A claim that
+ * too few nodes can have granted has no holder; a completed one needs no lease any more.
+ */
+
+export type LeaseWatch = {
+  monoMs(): number
+  /** Nodes that do not vote now: each of them may have granted a lease that it does not show. */
+  readonly mayHaveForgotten: number
+  /** Called for a lease that the node does not keep, with its remaining time. */
+  owes(remainingMs: number): void
+}
+
+type Running = { readonly record: Extract<NodeRecord, { state: 'claimed' }>; readonly remainingMs: number }
+
+/**
+ * @param snapshots for each key one entry per node that answered; sent at `askedMonoMs`
+ * @param longestMs no lease is longer
+ */
+export async function keepLeases(
+  target: EnrolmentNode,
+  keys: readonly string[],
+  snapshots: readonly (readonly RecordSnapshot[])[],
+  {
+    required,
+    longestMs,
+    askedMonoMs,
+  }: { readonly required: number; readonly longestMs: number; readonly askedMonoMs: number },
+  watch: LeaseWatch,
+): Promise<void> {
+  const running = keys.map((_, index) => runningLeases(snapshots[index] ?? [], required, longestMs, watch))
+  const wanted = keys.flatMap((key, index) => ((running[index]?.length ?? 0) > 0 ? [{ key, index }] : []))
+  if (wanted.length === 0) return
+  // Its present state: a record written between reading and adopting may have won over the adopted one.
+  const own = await target.inspect(
+    wanted.map(({ key }) => key),
+    false,
+  )
+  const elapsedMs = watch.monoMs() - askedMonoMs
+  for (const [at, { index }] of wanted.entries()) {
+    for (const lease of running[index] ?? []) {
+      if (!isKept(lease, own.snapshots[at], elapsedMs + driftMs(elapsedMs))) watch.owes(lease.remainingMs)
+    }
+  }
+}
+
+function runningLeases(
+  snapshots: readonly RecordSnapshot[],
+  required: number,
+  longestMs: number,
+  { mayHaveForgotten }: LeaseWatch,
+): readonly Running[] {
+  const all = snapshots.flatMap(({ record, nodeMs }): Running[] => {
+    if (record.state !== 'claimed' || record.leaseUntilNodeMs <= nodeMs) return []
+    return [{ record, remainingMs: Math.min(longestMs, record.leaseUntilNodeMs - nodeMs) }]
+  })
+  return all.filter(({ record }) => {
+    const holders = all.filter((other) => other.record.owner === record.owner).length
+    return record.owner !== NO_OWNER && holders + mayHaveForgotten >= required
+  })
+}
+
+/** Whether the node refuses everyone but the holder for as long as the lease runs. */
+function isKept(
+  { record: claim, remainingMs }: Running,
+  own: Inspection['snapshots'][number],
+  elapsedMs: number,
+): boolean {
+  if (own === undefined || own === 'damaged') return own === 'damaged'
+  const { record, nodeMs } = own
+  switch (record.state) {
+    case 'released':
+      return false
+    case 'completed':
+      return record.acceptedToken >= claim.fence
+    case 'claimed':
+      return (
+        (record.owner === claim.owner || record.owner === NO_OWNER) &&
+        record.leaseUntilNodeMs - nodeMs + elapsedMs >= remainingMs
+      )
+  }
 }

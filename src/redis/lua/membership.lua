@@ -34,7 +34,7 @@ local TIME = redis.call('TIME')
 local NOW = string.format('%.0f', tonumber(TIME[1]) * 1000 + math.floor(tonumber(TIME[2]) / 1000))
 local RUN = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 local act, meant, nonce = ARGV[1], ARGV[2], ARGV[3]
--- Of all that stands here besides records: src/core/nodes/node-format.ts.
+-- Of all that stands here besides records: src/core/nodes/fitness.ts.
 local FORMAT = '1'
 
 -- Where its data come from: `Lineage` in src/core/nodes/enrolment-rules.ts.

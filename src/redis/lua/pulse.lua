@@ -11,7 +11,7 @@ ARGV  [1] the epoch under which the caller saw it vote  [2] least distance of tw
 Answers  the time of the pulse that stands, in ms, and its count; false where the epoch does not stand on this process
 ]]
 local PULSE, EPOCH = KEYS[1], KEYS[2]
--- DUPLICATE_BEATS in src/core/nodes/duplicate-server.ts.
+-- DUPLICATE_BEATS in src/core/nodes/hearsay.ts.
 local BEHIND = 5
 local epoch, least, name, durable = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')

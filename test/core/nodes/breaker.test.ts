@@ -1,5 +1,11 @@
 import { expect, test } from 'vitest'
-import { admit, type Breaker, type BreakerRules, CLOSED, report } from '../../../src/core/nodes/breaker.ts'
+import {
+  admit,
+  type Breaker,
+  type BreakerRules,
+  CLOSED,
+  report,
+} from '../../../src/core/nodes/quorum-breaker.ts'
 
 const RULES: BreakerRules = { failures: 3, failingForMs: 0, openMs: 100, openMaxMs: 350 }
 const LASTING: BreakerRules = { ...RULES, failingForMs: 1_000 }

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest'
-import { CatchUpCounter } from '../../../src/core/nodes/catch-up.ts'
-import { NOTHING_COPIED, type Quarantine } from '../../../src/core/nodes/enrolment-rules.ts'
+import { CatchUpCounter, NOTHING_COPIED, type Quarantine } from '../../../src/core/nodes/enrolment-rules.ts'
 
 const shown = (nonce: string, told?: number): Quarantine => ({
   runId: 'run',

@@ -1,6 +1,7 @@
 /** A jump of its clock makes a node forget what it promised under an epoch of before the jump, and only that. */
+
 import { expect, test } from 'vitest'
-import { isForgotten } from '../../../src/core/nodes/clock-jumps.ts'
+import { isForgotten } from '../../../src/core/nodes/clock-samples.ts'
 import { epochFor } from '../../../src/core/nodes/enrolment-rules.ts'
 
 /** Between two looks a second apart the node's clock advanced by 71 s, to 171,000. */

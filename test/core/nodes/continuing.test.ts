@@ -2,8 +2,11 @@ import { expect, test } from 'vitest'
 import { SILENT } from '../../../src/core/events.ts'
 import { Continuing, type Watcher } from '../../../src/core/nodes/continuing.ts'
 import type { NodeView, WaitingNode } from '../../../src/core/nodes/continuity.ts'
-import type { EnrolmentNode } from '../../../src/core/nodes/enrolment-node.ts'
-import { NOTHING_COPIED, type Quarantine } from '../../../src/core/nodes/enrolment-rules.ts'
+import {
+  type EnrolmentNode,
+  NOTHING_COPIED,
+  type Quarantine,
+} from '../../../src/core/nodes/enrolment-rules.ts'
 
 const CLUSTER = { id: 'c1', quarantineMs: 60_000 }
 const QUARANTINE: Quarantine = {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { ContinuityMemory } from '../../../src/core/nodes/continuity-memory.ts'
+import { ContinuityMemory } from '../../../src/core/nodes/continuity.ts'
 
 const TERMS = { required: 2, toleratedStepMs: 1_000, answerMaxAgeMs: 2_000 }
 

@@ -1,8 +1,9 @@
 /** A sidecar that has just started, and a node whose clock jumped a moment before, while a lease was running. */
+
 import { expect, test } from 'vitest'
 import { createLeases } from '../../../src/core/claims/leases.ts'
 import { SILENT } from '../../../src/core/events.ts'
-import { apartFromMost } from '../../../src/core/nodes/first-sight.ts'
+import { apartFromMost } from '../../../src/core/nodes/clock-samples.ts'
 import { watchNodeClocks } from '../../../src/core/nodes/node-clocks.ts'
 import type { ClaimRequest, ClaimResult, NodeAnswer, RecordNode } from '../../../src/core/ports.ts'
 import { EmbeddedNode } from '../../../src/embedded/node.ts'

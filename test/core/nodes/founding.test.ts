@@ -1,11 +1,13 @@
 import { expect, test } from 'vitest'
-import { type Membership, NOTHING_COPIED, type Quarantine } from '../../../src/core/nodes/enrolment-rules.ts'
 import {
   FOUNDING_WINDOW_MS,
   foundingWindowMs,
+  type Membership,
   mayBeFounded,
+  NOTHING_COPIED,
   proposedBy,
-} from '../../../src/core/nodes/founding.ts'
+  type Quarantine,
+} from '../../../src/core/nodes/enrolment-rules.ts'
 
 const waiting = (nonce: string, more: Partial<Quarantine> = {}): Membership => ({
   runId: 'run1',

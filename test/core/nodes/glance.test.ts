@@ -1,7 +1,9 @@
 /** When a glance at a node that votes suffices: it is the same process, under the same epoch, and another process keeps its pulse. */
+
 import { expect, test } from 'vitest'
 import { PULSE_EVERY_MS } from '../../../src/core/nodes/continuity.ts'
-import { type Glance, nextLookMs, suffices } from '../../../src/core/nodes/glance.ts'
+import { nextLookMs, suffices } from '../../../src/core/nodes/glances.ts'
+import type { Glance } from '../../../src/core/nodes/member.ts'
 
 const KNOWN = { runId: 'a1', epoch: '1:a1:n:5', cluster: { id: 'c', quarantineMs: 60_000 } }
 const FRESH: Glance = {

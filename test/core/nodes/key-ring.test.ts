@@ -1,9 +1,9 @@
 /** Encrypted outcomes: what a node sees, which key opens it, and that the record protocol does not notice. */
+
 import { describe, expect, test } from 'vitest'
 import { createLeases } from '../../../src/core/claims/leases.ts'
 import { SILENT } from '../../../src/core/events.ts'
-import { encryptedNode } from '../../../src/core/nodes/encrypted-node.ts'
-import { open, parseKeyRing, seal } from '../../../src/core/nodes/key-ring.ts'
+import { encryptedNode, open, parseKeyRing, seal } from '../../../src/core/nodes/key-ring.ts'
 import { decodeOutcome } from '../../../src/core/record/stored-outcome.ts'
 import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../../src/redlock/rounds.ts'

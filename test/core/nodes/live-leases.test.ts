@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import type { EnrolmentNode } from '../../../src/core/nodes/enrolment-node.ts'
-import { keepLeases } from '../../../src/core/nodes/live-leases.ts'
+import type { EnrolmentNode } from '../../../src/core/nodes/enrolment-rules.ts'
+import { keepLeases } from '../../../src/core/nodes/record-copying.ts'
 import { NO_OWNER, type NodeRecord } from '../../../src/core/record/record.ts'
 import type { RecordSnapshot } from '../../../src/core/record/record-merge.ts'
 

@@ -8,7 +8,7 @@ import {
   sameMark,
   sameMembers,
   whyNotChange,
-} from '../../../src/core/nodes/members.ts'
+} from '../../../src/core/nodes/fitness.ts'
 
 const of = (letters: string) => [...letters]
 

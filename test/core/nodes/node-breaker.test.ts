@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { CoreEvent } from '../../../src/core/events.ts'
-import { NODE_BREAKER, withBreaker } from '../../../src/core/nodes/node-breaker.ts'
+import { NODE_BREAKER, withBreaker } from '../../../src/core/nodes/quorum-breaker.ts'
 import type { NodeAnswer, RecordNode } from '../../../src/core/ports.ts'
 import { seededRandom } from '../../support/seeded-random.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'

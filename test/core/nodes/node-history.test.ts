@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { DUPLICATE_BEATS, hasOutlived } from '../../../src/core/nodes/duplicate-server.ts'
-import { Hearsay } from '../../../src/core/nodes/hearsay.ts'
+import { DUPLICATE_BEATS, Hearsay, hasOutlived } from '../../../src/core/nodes/hearsay.ts'
 import { NodeHistory, type Shown } from '../../../src/core/nodes/node-history.ts'
 
 /** Nodes were enrolled a day before the looks begin. */

@@ -1,7 +1,12 @@
 /** What a node that forgot is told of outcomes that say when they end. */
+
 import { expect, test } from 'vitest'
-import type { Adoption, EnrolmentNode } from '../../../src/core/nodes/enrolment-node.ts'
-import { FIRST_CURSOR, NOTHING_COPIED } from '../../../src/core/nodes/enrolment-rules.ts'
+import {
+  type Adoption,
+  type EnrolmentNode,
+  FIRST_CURSOR,
+  NOTHING_COPIED,
+} from '../../../src/core/nodes/enrolment-rules.ts'
 import { parseKeyRing, seal } from '../../../src/core/nodes/key-ring.ts'
 import { copyPages, type Source } from '../../../src/core/nodes/record-copying.ts'
 import type { NodeRecord } from '../../../src/core/record/record.ts'

@@ -1,7 +1,10 @@
 import { expect, test } from 'vitest'
-import type { EnrolmentNode } from '../../../src/core/nodes/enrolment-node.ts'
-import { NOTHING_COPIED, type Quarantine } from '../../../src/core/nodes/enrolment-rules.ts'
-import { takeUnionTurn, type UnionSource } from '../../../src/core/nodes/union-copying.ts'
+import { takeUnionTurn, type UnionSource } from '../../../src/core/nodes/continuing.ts'
+import {
+  type EnrolmentNode,
+  NOTHING_COPIED,
+  type Quarantine,
+} from '../../../src/core/nodes/enrolment-rules.ts'
 import type { NodeRecord } from '../../../src/core/record/record.ts'
 
 const NODE_MS = 1_000_000
