@@ -53,7 +53,7 @@ const REACHED: Record<string, readonly (readonly [file: string, title: string])[
   'one node, for one command': [['test/redis/node.test.ts', 'a stopped server yields timeouts']],
   'recording an outcome, while the client waits': [['test/http/proxy/answers.test.ts', 'an outcome that the quorum does not record is unstored']],
   'outcomes that are offered further': [[LIMITS, 'outcomes above the limit of background retries are given up']],
-  'tenants whose new records are counted': [['test/core/request/tenant-quotas.test.ts', 'a million invented tenants']],
+  'tenants whose new records are counted': [['test/core/request/tenant-quotas.test.ts', 'invented tenants, ten times the limit']],
   'memory for recorded outcomes': [['test/core/claims/shared-leases.test.ts', 'the longest unused first, when memory is short']],
   'memory for what is executed without a quorum (`local`)': [['test/core/quorum-loss.test.ts', 'local protection has a bound']],
   'reservations of one session, through one sidecar': [['test/support/reservation-problems.ts', "'session-reservations'"], ['test/http/proxy/problems.test.ts', 'PROBLEM_CODES']],
