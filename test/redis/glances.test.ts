@@ -225,5 +225,8 @@ function stub(refused = false) {
     invalidated: undefined,
   })) as unknown as Member[]
   const options = { clock: systemClock } as RedisNodesOptions
-  return { members, glances: new Glances({ options, members, closed: false }, { glanced: () => {} }) }
+  return {
+    members,
+    glances: new Glances({ options, members, closed: false }, { glanced: () => {} }, async () => {}),
+  }
 }

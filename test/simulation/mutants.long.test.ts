@@ -4,5 +4,5 @@ import { describe, test } from 'vitest'
 import { isNoticed, others } from './kill.ts'
 
 describe('within 20,000 histories a checker notices that a rule is missing:', () => {
-  test.for(others)('$rule ($name)', { timeout: 600_000 }, isNoticed)
+  test.for(others)('$rule ($name)', { timeout: 1_200_000 }, isNoticed)
 })

@@ -59,7 +59,7 @@ type FirstSeen = { readonly nonce: string; readonly nodeMs: number; readonly mon
 
 export class Enroller {
   readonly #nodes: ClusterNodes
-  readonly #continuity: Pick<NodeContinuity, 'turn' | 'duplicateOf' | 'outlived'>
+  readonly #continuity: NodeContinuity
   readonly #who: string
   readonly #pursuing = new Set<Member>()
   readonly #firstSeen = new Map<Member, FirstSeen>()
@@ -73,7 +73,7 @@ export class Enroller {
   /** Until when the records read so far use up the bounded rate. */
   #paidUntilMonoMs = Number.NEGATIVE_INFINITY
 
-  constructor(nodes: ClusterNodes, continuity: Pick<NodeContinuity, 'turn' | 'duplicateOf' | 'outlived'>) {
+  constructor(nodes: ClusterNodes, continuity: NodeContinuity) {
     this.#nodes = nodes
     this.#continuity = continuity
     this.#who = nodes.options.random.hex(8)

@@ -10,8 +10,10 @@
 import type { Timer } from '../clock.ts'
 import { PULSE_EVERY_MS } from './continuity.ts'
 import type { Membership } from './enrolment-rules.ts'
-import type { ClusterNodes, DriverOptions, Glance, LookListener, Member } from './member.ts'
+import type { ClusterNodes, Glance, LookListener, Member } from './member.ts'
 import type { NodeContinuity } from './node-continuity.ts'
+
+type Nodes = Pick<ClusterNodes, 'options' | 'members' | 'closed'>
 
 type WholeLook = {
   readonly connection: number
@@ -22,17 +24,56 @@ type WholeLook = {
   glances: number
 }
 
-export class Glances {
-  readonly #nodes: Pick<ClusterNodes, 'options' | 'members' | 'closed'>
-  readonly #continuity: Pick<NodeContinuity, 'glanced'>
-  readonly #whole = new Map<Member, WholeLook>()
+/** A change of role or policy counts for no longer than two looks. */
+const INSPECT_EVERY_MS = 1_000
 
+/** When the nodes are looked at, and how: one timer for all of them, so that an idle process wakes up once. */
+export class Glances {
+  readonly #nodes: Nodes
+  readonly #continuity: Pick<NodeContinuity, 'glanced'>
+  readonly #look: (member: Member) => Promise<void>
+  readonly #whole = new Map<Member, WholeLook>()
+  /** Those whose look before is over. */
+  readonly #due = new Set<Member>()
+  #timer: Timer | undefined
+
+  /** @param look never rejects */
   constructor(
-    nodes: Pick<ClusterNodes, 'options' | 'members' | 'closed'>,
+    nodes: Nodes,
     continuity: Pick<NodeContinuity, 'glanced'>,
+    look: (member: Member) => Promise<void>,
   ) {
     this.#nodes = nodes
     this.#continuity = continuity
+    this.#look = look
+  }
+
+  /** The node is looked at from now on. */
+  add(member: Member): void {
+    this.#due.add(member)
+  }
+
+  /** @param apart the last looks say that the next ones may be further apart */
+  start(apart = false): void {
+    if (this.#nodes.closed) return
+    const { clock, random, inspectEveryMs = INSPECT_EVERY_MS } = this.#nodes.options
+    this.#timer?.cancel()
+    const delayMs = nextLookMs(inspectEveryMs, apart, random.fraction())
+    this.#timer = clock.timer(delayMs, () => void this.#lookOnDue())
+  }
+
+  stop(): void {
+    this.#timer?.cancel()
+  }
+
+  async #lookOnDue(): Promise<void> {
+    const looks = [...this.#due].map((member) => this.#look(member).finally(() => this.#due.add(member)))
+    this.#due.clear()
+    // At once: a node that is slow to answer holds up no other's look.
+    this.start()
+    const next = this.#timer
+    await Promise.all(looks)
+    if (this.#timer === next && this.areEnough) this.start(true)
   }
 
   /**
@@ -123,60 +164,4 @@ export function suffices(
   if (epoch === undefined || epoch !== known.epoch || quarantineMs !== known.cluster?.quarantineMs)
     return false
   return pulse?.runId === known.runId && Math.abs(nodeMs - pulse.nodeMs) < pulseEveryMs
-}
-
-// One timer for all nodes, so that an idle process wakes up once.
-
-/** A change of role or policy counts for no longer than two looks. */
-const INSPECT_EVERY_MS = 1_000
-
-export type LookTimerPorts = Pick<DriverOptions, 'clock' | 'random' | 'inspectEveryMs'> & {
-  /** Never rejects. */
-  readonly look: (member: Member) => Promise<void>
-  /** Whether the last looks say that the next ones may be further apart. */
-  readonly glancesAreEnough: () => boolean
-}
-
-export class LookTimer {
-  readonly #ports: LookTimerPorts
-  readonly #due = new Set<Member>()
-  #timer: Timer | undefined
-  #closed = false
-
-  constructor(ports: LookTimerPorts) {
-    this.#ports = ports
-  }
-
-  /** The node is looked at from now on. */
-  add(member: Member): void {
-    this.#due.add(member)
-  }
-
-  start(): void {
-    this.#arm(false)
-  }
-
-  close(): void {
-    this.#closed = true
-    this.#timer?.cancel()
-  }
-
-  #arm(glancesAreEnough: boolean): void {
-    if (this.#closed) return
-    const { clock, random, inspectEveryMs = INSPECT_EVERY_MS } = this.#ports
-    this.#timer?.cancel()
-    const delayMs = nextLookMs(inspectEveryMs, glancesAreEnough, random.fraction())
-    this.#timer = clock.timer(delayMs, () => void this.#lookOnDue())
-  }
-
-  async #lookOnDue(): Promise<void> {
-    const { look, glancesAreEnough } = this.#ports
-    const looks = [...this.#due].map((member) => look(member).finally(() => this.#due.add(member)))
-    this.#due.clear()
-    // At once: a node that is slow to answer holds up no other's look.
-    this.#arm(false)
-    const next = this.#timer
-    await Promise.all(looks)
-    if (this.#timer === next && glancesAreEnough()) this.#arm(true)
-  }
 }

@@ -12,7 +12,7 @@ import type { ForwardJump } from './clock-samples.ts'
 import { Enroller } from './enroller.ts'
 import { type Cluster, isEnrolled, looksNew, waitOf } from './enrolment-rules.ts'
 import { answerFault, hasEvicted, memberList, type NodeFacts, unfitnessOf, whyForeign } from './fitness.ts'
-import { Glances, LookTimer } from './glances.ts'
+import { Glances } from './glances.ts'
 import {
   type ClusterNodes,
   type DriverOptions,
@@ -41,7 +41,6 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
   readonly enroller: Enroller
   readonly continuity: NodeContinuity
   readonly #inspections = new Map<Member, Promise<void>>()
-  readonly #watch: LookTimer
   readonly #glances: Glances
   /** The names as the nodes keep them: compared at each look. */
   readonly #list: readonly string[] | undefined
@@ -55,12 +54,7 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
     this.#list = options.names === undefined ? undefined : memberList(options.names)
     this.#known = new KnownCluster(options.events, options.quarantineMs, this.#list)
     this.continuity = new NodeContinuity(this)
-    this.#glances = new Glances(this, this.continuity)
-    this.#watch = new LookTimer({
-      ...options,
-      look: (member) => this.#lookOn(member),
-      glancesAreEnough: () => this.#glances.areEnough,
-    })
+    this.#glances = new Glances(this, this.continuity, (member) => this.#lookOn(member))
     this.enroller = new Enroller(this, this.continuity)
   }
 
@@ -82,7 +76,7 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
    */
   async connect(onLook: LookListener = ALL_BELIEVED): Promise<readonly string[]> {
     this.#onLook = onLook
-    this.#watch.start()
+    this.#glances.start()
     await Promise.all(
       this.members.map(async (member) => {
         await member.link.dial({
@@ -94,7 +88,7 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
           },
         })
         await this.inspect(member)
-        this.#watch.add(member)
+        this.#glances.add(member)
       }),
     )
     await this.enroller.foundIfNew()
@@ -312,7 +306,7 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true
-    this.#watch.close()
+    this.#glances.stop()
     for (const { link } of this.members) link.close()
   }
 }
