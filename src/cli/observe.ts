@@ -4,7 +4,7 @@ import { enforcingRoutes } from '../config/enforcing-routes.ts'
 import { loadConfig } from '../config/load.ts'
 import { textOfRoutes } from '../config/print.ts'
 import { CONFIG_FILE_ENV, SETTINGS } from '../config/settings.ts'
-import { linesOf, type ObservedBySidecar, summed } from '../core/health/observed-report.ts'
+import { createObservations, type ObservationsView, observedSays } from '../core/health/observations.ts'
 import { type Command, EXIT, type ExitCode, faultOfAddress, type Io, withArguments } from './command.ts'
 import { refuse } from './config.ts'
 import { printable } from './printable.ts'
@@ -44,39 +44,40 @@ async function report(admins: readonly string[], { file, json }: Options, io: Io
   for (const admin of silent) io.stderr.write(`${printable(admin)} did not answer as a sidecar does.\n`)
   const known = answers.flatMap(({ seen }) => (seen === undefined ? [] : [seen]))
   if (known.length === 0) return EXIT.unavailable
-  const { since, routes: seen, near_misses } = summed(known)
+  const all = createObservations()
+  for (const seen of known) all.include(seen)
+  const { observed, near_misses } = all.view()
+  const [since = ''] = known.map((seen) => seen.since).toSorted()
   const { config } = loaded
-  const routes = enforcingRoutes(config.routes, config, seen)
+  const routes = enforcingRoutes(config.routes, config, observed)
   io.stdout.write(
     json === true
-      ? `${JSON.stringify({ since, sidecars: known.length, silent, observed: seen, near_misses, routes }, undefined, 2)}\n`
-      : `${textOf(since, known.length, seen, near_misses)}\n# To enforce: these routes in ${CONFIG_FILE_ENV}, and ${SETTINGS.mode.env} not set.\n${textOfRoutes(routes)}`,
+      ? `${JSON.stringify({ since, sidecars: known.length, silent, observed, near_misses, routes }, undefined, 2)}\n`
+      : `${textOf(since, known.length, { observed, near_misses })}\n# To enforce: these routes in ${CONFIG_FILE_ENV}, and ${SETTINGS.mode.env} not set.\n${textOfRoutes(routes)}`,
   )
   return silent.length === 0 ? EXIT.ok : EXIT.unavailable
 }
 
-function textOf(
-  since: string,
-  sidecars: number,
-  seen: ObservedBySidecar['routes'],
-  nearMisses: ObservedBySidecar['near_misses'],
-): string {
+function textOf(since: string, sidecars: number, { observed, near_misses }: ObservationsView): string {
   const head = `Observed by ${sidecars} ${sidecars === 1 ? 'sidecar' : 'sidecars'} since ${since}. Every request was executed.`
   const lines =
-    seen.length === 0
+    observed.length === 0
       ? ['No route in mode observe had a request.']
-      : seen.flatMap((view) => ['', ...linesOf(view)])
+      : observedSays(observed).flatMap((paragraph) => ['', ...paragraph])
   const missed =
-    nearMisses.length === 0 ? [] : ['', 'Near misses:', ...nearMisses.map(({ says }) => `  ${says}`)]
+    near_misses.length === 0 ? [] : ['', 'Near misses:', ...near_misses.map(({ says }) => `  ${says}`)]
   return `${[head, ...lines, ...missed].map(printable).join('\n')}\n`
 }
+
+/** What it says of itself. */
+type ObservedBySidecar = ObservationsView & { readonly since: string }
 
 async function observedAt(admin: string): Promise<ObservedBySidecar | undefined> {
   try {
     const answer = await fetch(new URL('/observed', admin), { signal: AbortSignal.timeout(WITHIN_MS) })
     const observed = (await answer.json()) as Partial<ObservedBySidecar>
     return answer.ok &&
-      Array.isArray(observed.routes) &&
+      Array.isArray(observed.observed) &&
       Array.isArray(observed.near_misses) &&
       typeof observed.since === 'string'
       ? (observed as ObservedBySidecar)

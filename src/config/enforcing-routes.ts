@@ -4,8 +4,7 @@
  * Owns that choice. A route of which nothing was seen stays in observation.
  */
 
-import type { ObservedRouteView } from '../core/health/observations.ts'
-import { countOf } from '../core/health/observed-report.ts'
+import type { ObservedRow } from '../core/health/observations.ts'
 import type { ObservedRoute, ProtectedRoute, Route } from '../core/routes/route.ts'
 import { defaultRoute } from './builtin-policy.ts'
 import { type PrintedRoute, printedRoute } from './print-route.ts'
@@ -14,7 +13,7 @@ import type { Settings } from './settings.ts'
 export function enforcingRoutes(
   routes: readonly Route[],
   settings: Settings,
-  seen: readonly ObservedRouteView[],
+  seen: readonly ObservedRow[],
 ): readonly PrintedRoute[] {
   return routes.flatMap((route) => {
     if (route.mode !== 'observe') return [concise(route, settings)]
@@ -28,10 +27,9 @@ function chosen(
   route: ObservedRoute,
   withoutKey: ProtectedRoute,
   settings: Settings,
-  seen: readonly ObservedRouteView[],
+  seen: readonly ObservedRow[],
 ): readonly PrintedRoute[] {
-  const sent = (by: ObservedRouteView['by']) =>
-    seen.some((view) => view.route === route.name && view.by === by && countOf(view) > 0)
+  const sent = (by: ObservedRow['by']) => seen.some((row) => row.route === route.name && row.by === by)
   const { as } = route
   const [keyed, unkeyed] = [sent('key'), sent('content')]
   if (!keyed) return [unkeyed ? concise(withoutKey, settings) : { ...concise(as, settings), mode: 'observe' }]
