@@ -15,7 +15,7 @@ import { type Sidecar, startSidecar } from '../support/sidecar.ts'
 const NODE_DEADLINE_MS = 100
 const MIN_UNREADY_MS = 60_000
 
-async function slowable(upstream: string) {
+async function slowable(upstream: string, settings: Readonly<Record<string, string>> = {}) {
   const servers = await startRedisServers(3, { founded: true })
   const links = await Promise.all(servers.urls.map((url) => startFaultLink(Number(new URL(url).port))))
   const said: string[] = []
@@ -32,6 +32,7 @@ async function slowable(upstream: string) {
       FENCEPOST_READINESS_WINDOW: '6s',
       FENCEPOST_READINESS_MIN_SAMPLES: '5',
       FENCEPOST_READINESS_MIN_UNREADY: `${MIN_UNREADY_MS}ms`,
+      ...settings,
     },
     { onOutput: (text) => said.push(text) },
   )
@@ -43,8 +44,8 @@ async function slowable(upstream: string) {
         .join('')
         .split('\n')
         .filter((line) => line.includes('"event":"readiness_changed"')),
-    slow: () => {
-      for (const link of links) link.set({ latencyMs: NODE_DEADLINE_MS })
+    slow: (latencyMs = NODE_DEADLINE_MS) => {
+      for (const link of links) link.set({ latencyMs })
     },
     heal: () => {
       for (const link of links) link.heal()
@@ -124,4 +125,31 @@ test('a pod without requests finds it out by claims of its own', async () => {
   await eventually('it is unready', async () => (await readiness(sidecar)).status === 503)
   network.heal()
   await eventually('it is ready again', async () => (await readiness(sidecar)).status === 200)
+})
+
+// Bug: what was slow before stayed in the window for a minute, so a pod was unready for 85 s after all was well.
+test('a pod whose claims were granted slowly is ready within seconds once they are fast', async () => {
+  const WINDOW_S = 24
+  await using network = await slowable('http://127.0.0.1:9', {
+    FENCEPOST_NODE_DEADLINE: '1400ms',
+    FENCEPOST_REDIS_CONNECT_TIMEOUT: '1400ms',
+    FENCEPOST_CLAIM_BUDGET: '1500ms',
+    FENCEPOST_READINESS_READY_BELOW: '280ms',
+    FENCEPOST_READINESS_WINDOW: `${WINDOW_S}s`,
+    FENCEPOST_READINESS_MIN_UNREADY: '1s',
+  })
+  const { sidecar } = network
+  await eventually('it is ready', async () => (await readiness(sidecar)).status === 200)
+  network.slow(400)
+  await eventually(
+    'it is unready, and its claims are granted',
+    async () => (await readiness(sidecar)).why.startsWith('claims are slow'),
+    { withinMs: 60_000 },
+  )
+  network.heal()
+  const healedMs = Date.now()
+  await eventually('it is ready again', async () => (await readiness(sidecar)).status === 200, {
+    withinMs: 60_000,
+  })
+  expect(Date.now() - healedMs).toBeLessThan((WINDOW_S / 2) * 1_000)
 })

@@ -11,6 +11,8 @@ export type LatencyWindow = {
   add(durationMs: number): void
   count(): number
   quantile(quantile: number): number
+  /** Of the newest slice alone. */
+  readonly newest: Pick<LatencyWindow, 'count' | 'quantile'>
   clear(): void
   /** A new slice begins; the oldest is forgotten. */
   moveOn(): void
@@ -32,22 +34,30 @@ export function createLatencyWindow(exact: readonly number[]): LatencyWindow {
   let current = 0
   let count = 0
 
+  function quantileOf(some: readonly Uint32Array[], total: number, quantile: number): number {
+    const rank = Math.ceil(quantile * total)
+    let seen = 0
+    for (const [at, bound] of bounds.entries()) {
+      for (const slice of some) seen += slice[at] ?? 0
+      if (seen >= rank) return bound
+    }
+    return Number.POSITIVE_INFINITY
+  }
+  const newest = () => slices[current] as Uint32Array
+  const countIn = (slice: Uint32Array) => slice.reduce((total, one) => total + one, 0)
+
   return {
     add: (durationMs) => {
-      const slice = slices[current] as Uint32Array
+      const slice = newest()
       const at = classOf(bounds, durationMs)
       slice[at] = (slice[at] ?? 0) + 1
       count += 1
     },
     count: () => count,
-    quantile: (quantile) => {
-      const rank = Math.ceil(quantile * count)
-      let seen = 0
-      for (const [at, bound] of bounds.entries()) {
-        for (const slice of slices) seen += slice[at] ?? 0
-        if (seen >= rank) return bound
-      }
-      return Number.POSITIVE_INFINITY
+    quantile: (quantile) => quantileOf(slices, count, quantile),
+    newest: {
+      count: () => countIn(newest()),
+      quantile: (quantile) => quantileOf([newest()], countIn(newest()), quantile),
     },
     clear: () => {
       for (const slice of slices) slice.fill(0)
@@ -55,8 +65,8 @@ export function createLatencyWindow(exact: readonly number[]): LatencyWindow {
     },
     moveOn: () => {
       current = (current + 1) % WINDOW_SLICES
-      const oldest = slices[current] as Uint32Array
-      count -= oldest.reduce((total, one) => total + one, 0)
+      const oldest = newest()
+      count -= countIn(oldest)
       oldest.fill(0)
     },
   }

@@ -2,11 +2,14 @@
  * Whether the sidecar is ready for requests, with brakes: all pods share the nodes, so what makes one pod unready makes
  * all of them unready, and a Service without endpoints is worse than a slow one.
  *
- *   latency gate:  ready → (p95 above `unreadyAbove`, three evaluations in a row) → unready
- *                  unready → (p95 below `readyBelow`, three in a row, and unready for long enough) → ready
+ *   latency gate:  ready → (p95 of the window above `unreadyAbove`, three evaluations in a row) → unready
+ *                  unready → (the newest claims below `readyBelow`, three in a row, and unready for long enough) → ready
+ *
+ * The window says whether claims are slow, and the claims since the last evaluation whether they still are: where these are fast, nothing
+ * becomes unready by what was slow before them, and what is unready need not wait for the window to forget.
  *
  * Owns the judgement over the samples and facts it is given, and no timer: `evaluate` is called every {@link
- * ReadinessGate.evaluateEveryMs}. Too few samples are no evidence: the state stays, and counting in a row starts anew.
+ * ReadinessGate.evaluateEveryMs}. Too few samples are no evidence, and the state stays.
  * Claims that began before a lost quorum was back say how long the outage was and nothing of the nodes now: they don't
  * count, nor do those from just before the loss was noticed. A majority that can't vote, takes no writes or does not answer claims in time, a
  * clock for which claims are refused, and the end of the process need no brakes. Where requests go on without a quorum, its loss is only reported, as
@@ -118,20 +121,26 @@ export function createReadinessGate(
     return latency.kind === 'fine' && window.quantile(1) <= readyBelowMs
   }
 
+  /** A full window of slow claims says nothing of now. */
+  const evidence = () => (latency.kind === 'slow' ? WINDOW_SLICES * window.newest.count() : window.count())
+
   function p95(): number | undefined {
     return window.count() < readinessMinSamples ? undefined : window.quantile(0.95)
   }
 
   function next(p95Ms: number | undefined): Latency {
+    const nowMs = window.newest.count() === 0 ? undefined : window.newest.quantile(0.95)
     switch (latency.kind) {
       case 'fine': {
-        const above = p95Ms !== undefined && p95Ms > unreadyAboveMs ? latency.above + 1 : 0
+        const isSlow = p95Ms !== undefined && p95Ms > unreadyAboveMs
+        const above = isSlow && (nowMs === undefined || nowMs >= readyBelowMs) ? latency.above + 1 : 0
         if (above < IN_A_ROW) return { kind: 'fine', above }
         const unreadyMs = minUnreadyMs * (1 - JITTER + 2 * JITTER * random.fraction())
         return { kind: 'slow', below: 0, untilMonoMs: clock.monoMs() + unreadyMs }
       }
       case 'slow': {
-        const below = p95Ms !== undefined && p95Ms < readyBelowMs ? latency.below + 1 : 0
+        if (nowMs === undefined) return latency
+        const below = nowMs < readyBelowMs ? latency.below + 1 : 0
         return below >= IN_A_ROW && clock.monoMs() >= latency.untilMonoMs
           ? { kind: 'fine', above: 0 }
           : { ...latency, below }
@@ -191,7 +200,7 @@ export function createReadinessGate(
       if (latency.kind === 'fine') latency = { kind: 'fine', above: 0 }
     },
     samples: window.count,
-    wants: () => (isCalm() ? 'one in a while' : window.count() > enough ? 'none' : 'more'),
+    wants: () => (isCalm() ? 'one in a while' : evidence() > enough ? 'none' : 'more'),
     evaluate: () => {
       latency = next(p95())
       if (!isCalm()) window.moveOn()

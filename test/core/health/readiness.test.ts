@@ -86,6 +86,21 @@ describe('the latency gate, one letter an evaluation: R ready, - unready', () =>
       'RR---R',
     ],
     [
+      'what was slow before claims that are fast makes nothing unready',
+      [SLOW, SLOW, FAST, FAST, FAST, FAST],
+      'RRRRRR',
+    ],
+    [
+      'ready again by the newest claims, while the window is still full of slow ones',
+      [...times(12, SLOW), ...times(3, [[3, 10]] as Period)],
+      'RR------------R',
+    ],
+    [
+      'an evaluation without a claim is no evidence, and no step back either',
+      [...times(12, SLOW), [[1, 10]], NONE, [[1, 10]], NONE, [[1, 10]]],
+      'RR--------------R',
+    ],
+    [
       'between the thresholds the state stays',
       [...times(3, SLOW), ...times(5, [[100_000, 130]])],
       'RR------',
@@ -117,6 +132,16 @@ describe('the latency gate, one letter an evaluation: R ready, - unready', () =>
       `claims are slow (reported only): their p95 is ${Math.round(p95Ms ?? 0)} ms; it was above 150 ms and must be below 120 ms`,
     ])
   })
+})
+
+test('a pod that is unready for slow claims asks on, however full its window is', async () => {
+  const { gate, clock } = await play(times(4, SLOW))
+  expect(gate.wants()).toBe('more')
+  for (let claim = 0; claim < 3; claim += 1) gate.observe(10)
+  expect(gate.wants()).toBe('none')
+  await clock.advance(gate.evaluateEveryMs)
+  gate.evaluate()
+  expect(gate.wants()).toBe('more')
 })
 
 describe('an outage of the quorum does not outlast itself', () => {
