@@ -4,8 +4,6 @@
  * Everything is dialled as the sidecar dials it: by the same connectors, with its deadlines, its TLS and its users.
  */
 
-import { isIP } from 'node:net'
-import { withoutBrackets } from '../config/addresses.ts'
 import { certificatesIn } from '../config/certificates.ts'
 import type { Config } from '../config/load.ts'
 import { SILENT } from '../core/events.ts'
@@ -14,7 +12,6 @@ import type { ObservationsView } from '../core/health/observations.ts'
 import type { NodeStatus } from '../core/node-status.ts'
 import { policiesOf } from '../core/routes/route.ts'
 import { majorityOf } from '../core/units.ts'
-import { hostNames } from '../redis/host-names.ts'
 import { systemClock } from '../system/clock.ts'
 import { whyNoConnection } from '../upstream/connector.ts'
 import { openClusters } from './redis-groups.ts'
@@ -35,17 +32,16 @@ export async function installation(
   await clusters?.connect()
   const groups = await Promise.all(
     (clusters?.groups ?? []).map(async (group) => {
-      const [statuses, details] = [group.statuses(), await group.details()]
+      const statuses = group.statuses()
+      const [details, reached] = [await group.details(), await group.addressesReached()]
       return {
         name: group.name,
         standstill: group.standstill(),
-        nodes: await Promise.all(
-          statuses.map(async (status, at) => ({
-            ...status,
-            ips: await ipsOf(status.address),
-            details: details[at],
-          })),
-        ),
+        nodes: statuses.map((status, at) => ({
+          ...status,
+          ...(reached[at] ?? { ips: [], silent: [] }),
+          details: details[at],
+        })),
       }
     }),
   )
@@ -64,14 +60,6 @@ export async function installation(
     nearMisses: await nearMissesAt(admin),
     rules: { names: guarded.map(({ name }) => name), builtIn },
   }
-}
-
-async function ipsOf(address: string): Promise<readonly string[]> {
-  const host = withoutBrackets(address.slice(0, address.lastIndexOf(':')))
-  if (isIP(host) !== 0) return [host]
-  return new Promise((resolve) => {
-    hostNames.addressesOf(host, ({ addresses }) => resolve(addresses.map((one) => one.address)))
-  })
 }
 
 async function applicationOf(config: Config): Promise<Installation['application']> {

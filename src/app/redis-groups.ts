@@ -28,6 +28,7 @@ import { majorityOf } from '../core/units.ts'
 import { createRedisAuditLog } from '../redis/audit-log.ts'
 import { changeGroups, type GroupsChanged } from '../redis/change-groups.ts'
 import { changeMembers, type MembersChanged } from '../redis/change-members.ts'
+import { addressesReached, type Reached } from '../redis/connect.ts'
 import { readNodeDetails } from '../redis/node-details.ts'
 import type { NodeTls } from '../redis/node-tls.ts'
 import { RedisNodes } from '../redis/nodes.ts'
@@ -155,6 +156,7 @@ export type OpenCluster = {
   cluster(): Cluster
   /** Of each node besides its vote; undefined where it does not answer. */
   details(): Promise<readonly (NodeDetails | undefined)[]>
+  addressesReached(): Promise<readonly Reached[]>
   /** Why votes no longer come back by themselves, and what to do. */
   standstill(): string | undefined
   declareLoss(confirmation: string | undefined, by: string): Promise<LossDeclared>
@@ -231,6 +233,8 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
         }),
       cluster: () => nodes.cluster(),
       details: () => Promise.all(nodes.members.map(({ client }) => readNodeDetails(client, clock))),
+      addressesReached: () =>
+        Promise.all(nodes.options.addresses.map((one) => addressesReached(one, nodes.options))),
       standstill: () => standstillOf(nodes),
       declareLoss: (confirmation, by) => declareLoss(nodes, confirmation, by),
       changeMembers: (confirmation, by) => changeMembers(nodes, list, confirmation, by),

@@ -4,10 +4,12 @@
  * Owns how a node is dialled: deadlines, reconnection, TLS, credentials. Never queues and never repeats a command.
  */
 
+import { isIP } from 'node:net'
 import { Redis } from 'ioredis'
 import type { Random } from '../core/clock.ts'
 import type { Trouble } from '../core/node-faults.ts'
 import { Connector } from './connector.ts'
+import { hostNames } from './host-names.ts'
 import { type DialError, dialFault } from './node-fault.ts'
 import type { NodeTls } from './node-tls.ts'
 import { limitReplies } from './reply-limit.ts'
@@ -46,21 +48,9 @@ export function createRedisClient(
   address: RedisAddress,
   { connectTimeoutMs, random, outcomeBytesMax }: DialOptions,
 ): Redis {
-  const { tls: current } = address
-  const tls =
-    current === undefined
-      ? {}
-      : {
-          tls: {
-            // The connector reads it at each dial: files may have changed since the last one.
-            get secureContext() {
-              return current().context
-            },
-          },
-        }
   const client = new Redis(address.url, {
     ...(address.username === undefined ? {} : { username: address.username }),
-    ...tls,
+    ...tlsOf(address),
     Connector,
     lazyConnect: true,
     protocol: 2,
@@ -88,6 +78,50 @@ export function createRedisClient(
     Object.defineProperty(client.options, 'password', { get: address.password, enumerable: true })
   limitReplies(client, outcomeBytesMax)
   return client
+}
+
+function tlsOf({ tls }: RedisAddress) {
+  if (tls === undefined) return {}
+  return {
+    tls: {
+      // The connector reads it at each dial: files may have changed since the last one.
+      get secureContext() {
+        return tls().context
+      },
+    },
+  }
+}
+
+/** Addresses of a node's name, and those of them that take no connection. */
+export type Reached = { readonly ips: readonly string[]; readonly silent: readonly string[] }
+
+/** A process that has just started may get no turn for as long as a dial takes. */
+const DIALS = 3
+
+/** Each address by itself, as a client dials it: with several, the client goes on with the first that answers. */
+export async function addressesReached(
+  address: RedisAddress,
+  { connectTimeoutMs }: Pick<DialOptions, 'connectTimeoutMs'>,
+): Promise<Reached> {
+  const { hostname, port } = new URL(address.url)
+  const host = hostname.replace(/^\[|\]$/g, '')
+  if (isIP(host) !== 0) return { ips: [host], silent: [] }
+  const { promise, resolve } = Promise.withResolvers<readonly string[]>()
+  hostNames.addressesOf(host, ({ addresses }) => resolve(addresses.map((one) => one.address)))
+  const ips = await promise
+  const { tls } = tlsOf(address)
+  const answers = async (ip: string) => {
+    for (let dial = 0; dial < DIALS; dial += 1) {
+      const at = { host: ip, port: Number(port), connectTimeout: connectTimeoutMs }
+      const connector = new Connector(tls === undefined ? at : { ...at, tls: { ...tls, servername: host } })
+      const { destroyed } = await connector.connect()
+      connector.disconnect()
+      if (!destroyed) return true
+    }
+    return false
+  }
+  const answered = await Promise.all(ips.map(answers))
+  return { ips, silent: ips.filter((_, at) => !answered[at]) }
 }
 
 /**

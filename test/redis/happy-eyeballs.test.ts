@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
-import { createRedisClient, type RedisAddress } from '../../src/redis/connect.ts'
+import { addressesReached, createRedisClient, type RedisAddress } from '../../src/redis/connect.ts'
 import { createNodeTls } from '../../src/redis/node-tls.ts'
 import { systemRandom } from '../../src/system/random.ts'
 import { makeAuthority } from '../support/certificates.ts'
@@ -62,6 +62,25 @@ test('the same over TLS, with the name that the certificate is for', async () =>
   const client = clientOf({ url: `rediss://localhost:${port}`, tls: () => tls })
   await client.connect()
   expect(await client.ping()).toBe('PONG')
+})
+
+test.each([false, true])('each address can be asked by itself, over TLS %s', async (isTls) => {
+  using authority = makeAuthority()
+  const options = { count: 1, certificate: authority.sign('node'), config: ['tls-auth-clients no'] }
+  await using nodes = isTls
+    ? await startTlsNodes(authority, options)
+    : await startRedisServers(1).then((servers) => Object.assign(servers, { setting: servers.urls[0] ?? '' }))
+  const { port } = new URL(nodes.setting)
+  await using _ = await swallow('::1', [Number(port)])
+  nameLeadsTo('::1', '127.0.0.1', '127.0.0.9')
+  const tls = createNodeTls({ ca: authority.ca() })
+  const address = isTls
+    ? { url: `rediss://localhost:${port}`, tls: () => tls }
+    : { url: `redis://localhost:${port}` }
+  expect(await addressesReached(address, { connectTimeoutMs: CONNECT_TIMEOUT_MS })).toEqual({
+    ips: ['::1', '127.0.0.1', '127.0.0.9'],
+    silent: ['::1', '127.0.0.9'],
+  })
 })
 
 test('the last connection is made again to where it was, before any other address', async () => {

@@ -35,6 +35,7 @@ export function checkup(of: Installation): readonly Finding[] {
     ...of.groups.flatMap((group) => [
       majority(group, of.required),
       ...group.nodes.flatMap((node) => reachable(node, group)),
+      ...group.nodes.flatMap(silentAddresses),
       independence(group, of.required),
     ]),
     ...aboutDetails(of),
@@ -92,6 +93,13 @@ function reachable({ state, reason = '', remedy, ...node }: NodeSeen, { standsti
         : `${placeOf(node)} answers and does not vote (${reason}), and no time that passes gives it a vote: see quorum`,
     ),
   ]
+}
+
+/** The node answers at another one, so nothing fails before that one does: where all are silent, the node is down. */
+function silentAddresses({ ips, silent, ...node }: NodeSeen): Finding[] {
+  if (silent.length === 0 || silent.length === ips.length) return []
+  const says = `${placeOf(node)} does not answer at ${silent.join(', ')}, and its name leads there, too: mend the route, or take the address out of DNS`
+  return [finding('addresses', 'warning', says)]
 }
 
 /** From here a machine shows by its address alone: two nodes behind different addresses may still share one. */

@@ -10,6 +10,8 @@ import type { NodeStatus } from '../node-status.ts'
 export type NodeSeen = NodeStatus & {
   /** Addresses of its host; empty where the name does not resolve. */
   readonly ips: readonly string[]
+  /** Those of them that take no connection. */
+  readonly silent: readonly string[]
   readonly details: NodeDetails | undefined
 }
 

@@ -29,6 +29,7 @@ function node(at: number, differs: Partial<NodeSeen> = {}, details: Partial<Node
     name,
     address: `${name}:6379`,
     ips: [`10.0.0.${at}`],
+    silent: [],
     state: 'voting',
     reason: undefined,
   } as const
@@ -95,6 +96,12 @@ test.each<[verdict: Finding['verdict'], check: string, nodes: readonly NodeSeen[
     'node',
     with2(node(2, AWAY)),
     /^redis-2 \(redis-2:6379\) is down: nothing listens at its address \(ECONNREFUSED\): start it/,
+  ],
+  [
+    'warning',
+    'addresses',
+    with2(node(2, { ips: ['fd00::2', '10.0.0.2'], silent: ['fd00::2'] })),
+    /^redis-2 \(redis-2:6379\) does not answer at fd00::2, and its name leads there, too: /,
   ],
   [
     'failed',
