@@ -24,6 +24,7 @@ import type { Config } from './config/load.ts'
 import type { ReadFile } from './config/value.ts'
 import { createBackground } from './core/background.ts'
 import { createFairQueue } from './core/claims/fair-queue.ts'
+import { tellingUntaken } from './core/coordination/untaken.ts'
 import { faultOf } from './core/fault.ts'
 import { createNearMisses } from './core/request/near-misses.ts'
 import { createTenantQuotas } from './core/request/tenant-quotas.ts'
@@ -195,14 +196,13 @@ function recordsOn(
   nodes: OpenNodes,
   config: Config,
   own: Pick<StackPorts, 'instance' | 'required' | 'keyRing'>,
-  { log, events, tracedNode, tell }: Telemetry,
+  { events, tracedNode, tell }: Telemetry,
   failedLater: (err: unknown) => void,
 ) {
   // Apart from late offers and without a limit: in an outage they would take the places of outcomes.
   const lateClaims = createBackground(Number.POSITIVE_INFINITY, failedLater)
   const stack = openStack(config, nodes, { ...own, clock, random, events, tracedNode, lateClaims })
-  if (stack.auditLog !== undefined)
-    tell(appendAudit(stack.auditLog, clock, (err) => log.warn({ err }, 'the audit log was not written')))
+  if (stack.auditLog !== undefined) tell(appendAudit(stack.auditLog, clock, tellingUntaken(clock, events)))
   return { stack, lateClaims }
 }
 
@@ -302,6 +302,7 @@ function coordinate(
     ...core,
     instance,
     application: listeners.application,
+    untaken: tellingUntaken(clock, core.events),
     onFailure: (err) => log.warn({ err }, 'coordination stumbled'),
   })
 }

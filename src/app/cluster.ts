@@ -4,6 +4,7 @@
 
 import type { Config } from '../config/load.ts'
 import type { Clock, Random } from '../core/clock.ts'
+import { tellingUntaken } from '../core/coordination/untaken.ts'
 import type { Events } from '../core/events.ts'
 import { troubleOf } from '../core/node-faults.ts'
 import type { NodeStatus } from '../core/node-status.ts'
@@ -116,6 +117,7 @@ function votingGroup(
   redis: RedisNodes,
   { clock, random, events }: Ports,
 ): NodeGroup & { readonly onLook: LookListener; views(): readonly NodeStatus[] } {
+  const untaken = tellingUntaken(clock, events)
   const guarded = guardNodes(config, redis, { clock, random, events })
   return {
     name,
@@ -125,6 +127,7 @@ function votingGroup(
       nodeCount: redis.members.length,
       deadlineMs: config.nodeDeadlineMs,
       clock,
+      untaken: () => untaken.lost('queue', 'requests that wait for a record are served in no order'),
     }),
     redis: { nodes: redis, auditLog: auditLogOn(redis, clock), names: sidecarNamesOn(redis, clock) },
     onLook: guarded.saw,

@@ -10,6 +10,7 @@ import { createSweeper, paused } from '../coordination/sweeper.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import { type AuditLog, answeredLetterOf, auditEntryOf } from '../core/coordination/audit-log.ts'
 import { campaign } from '../core/coordination/election.ts'
+import type { Untaken } from '../core/coordination/untaken.ts'
 import { type CoreEvent, type Events, SILENT } from '../core/events.ts'
 import { sidecarMarkOf } from '../core/operator/sidecar-mark.ts'
 import type { Leases } from '../core/ports.ts'
@@ -33,6 +34,7 @@ export type CoordinationPorts = {
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
+  readonly untaken: Untaken
   /** The application that resolves orphans, if the configuration names a path. */
   readonly application: Pick<Application, 'forward'> | undefined
   readonly onFailure: (cause: unknown) => void
@@ -153,37 +155,9 @@ const PENDING_MAX = 100
 /** Letters that are taken back when their outcome is recorded late; older ones are closed by the sweeper. */
 const LETTERS_MAX = 1_000
 
-/** Where a route goes on without a quorum, each of its requests has an entry that can't be written. */
-const TELL_EVERY_MS = 10_000
-
-/** Tells of entries that are lost, now and then and with their number. */
-function tellingOfLost(clock: Clock, tell: (cause: Error) => void) {
-  let toldMonoMs = Number.NEGATIVE_INFINITY
-  let untold = 0
-  return {
-    lost: (why: string): void => {
-      untold += 1
-      const nowMonoMs = clock.monoMs()
-      if (nowMonoMs - toldMonoMs < TELL_EVERY_MS) return
-      tell(new Error(untold === 1 ? why : `${why}; so it was with ${untold} since this was last said`))
-      toldMonoMs = nowMonoMs
-      untold = 0
-    },
-    written: (): void => {
-      if (untold > 0) tell(new Error(`the audit log is written again; ${untold} entries more are lost`))
-      untold = 0
-    },
-  }
-}
-
-/** A subscriber that appends to the audit log; `onFailure` gets what can't be written, and the log has it anyway. */
-export function appendAudit(
-  auditLog: AuditLog,
-  clock: Clock,
-  onFailure: (cause: unknown) => void,
-): (event: CoreEvent) => void {
+/** A subscriber that appends to the audit log; the log has what can't be written anyway. */
+export function appendAudit(auditLog: AuditLog, clock: Clock, untaken: Untaken): (event: CoreEvent) => void {
   let pending = 0
-  const { lost, written } = tellingOfLost(clock, onFailure)
   const wallMs = () => clock.wallMs()
   /** Letters that this process wrote, while their claim's own outcome may still come. */
   const letters = new Map<string, Promise<unknown>>()
@@ -200,12 +174,12 @@ export function appendAudit(
     if (line === undefined) return
     // No request's work ends with the lease of an entity.
     if (event.kind === 'lease_ended' && !isWork(event.recordKey)) return
-    if (pending >= PENDING_MAX) return lost(`${PENDING_MAX} entries of the audit log wait already`)
+    if (pending >= PENDING_MAX) return untaken.lost(line.stream, `${PENDING_MAX} entries wait already`)
     pending += 1
     const appended = auditLog.append(line.stream, line.entry).then((taken) => {
       pending -= 1
-      if (taken) written()
-      else lost(`no majority took an entry of the audit log (${line.entry.kind})`)
+      if (taken) untaken.taken(line.stream)
+      else untaken.lost(line.stream, line.entry.kind)
     })
     if (line.entry.kind !== 'renewal_failed') return
     letters.set(line.entry.id, appended)

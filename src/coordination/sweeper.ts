@@ -17,6 +17,7 @@ import {
   type OrphanSettled,
 } from '../core/coordination/settle-orphan.ts'
 import { executedOutcome, type SettleReply, verdictOf } from '../core/coordination/settle-reply.ts'
+import type { Untaken } from '../core/coordination/untaken.ts'
 import type { Leases } from '../core/ports.ts'
 import type { Token } from '../core/record/token.ts'
 import { isWork } from '../core/request/identity.ts'
@@ -40,6 +41,7 @@ export type SweeperOptions = {
   readonly terms: DecisionTerms
   /** Asks the application; undefined where none is configured. */
   readonly ask: ((orphan: OrphanSeen) => Promise<SettleReply>) | undefined
+  readonly untaken: Untaken
   readonly onFailure: (cause: unknown) => void
 }
 
@@ -52,16 +54,16 @@ const STEP_PAUSE_MS = 20
 const REPORTED_MAX = 10_000
 
 export function createSweeper(options: SweeperOptions) {
-  const { sources, leases, auditLog, clock, terms, ask, onFailure } = options
+  const { sources, leases, auditLog, clock, terms, ask, untaken, onFailure } = options
   const reported = new Set<string>()
   /** Dead letters of this sweep that are not kept. */
-  const untaken: string[] = []
+  const unwritten: string[] = []
 
   /** @returns how many open orphans were found; settled ones do not count */
   async function sweepOnce(over: AbortSignal): Promise<number> {
     const seen = new Set<string>()
     let open = 0
-    untaken.length = 0
+    unwritten.length = 0
     for (const source of sources) {
       try {
         for (let cursor = '0', first = true; first || cursor !== '0'; first = false) {
@@ -81,13 +83,9 @@ export function createSweeper(options: SweeperOptions) {
         onFailure(cause)
       }
     }
-    const [first] = untaken
+    const [first] = unwritten
     if (first !== undefined)
-      onFailure(
-        new Error(
-          `no majority of the nodes took ${untaken.length} dead letters, ${first} among them: the next sweep writes them`,
-        ),
-      )
+      untaken.lost('dead-letters', `${first} among them: the next sweep writes them`, unwritten.length)
     await decideLetters(options, over)
     return open
   }
@@ -133,7 +131,7 @@ export function createSweeper(options: SweeperOptions) {
       recordKey,
       fields,
     })
-    if (!written) return void untaken.push(id)
+    if (!written) return void unwritten.push(id)
     if (reported.size >= REPORTED_MAX) reported.clear()
     reported.add(id)
   }

@@ -241,6 +241,9 @@ export type DegradationEvent =
       readonly pending: number
     }
 
+/** `queue`: of who waits for a record. Without it requests are served in no order; nothing else is lost. */
+export type EntriesOf = 'dead-letters' | 'audit' | 'queue'
+
 /** What happens to the nodes of a cluster and to their votes. */
 export type NodeEvent =
   /** Told once more, with the same state, where a node that is down turns out to refuse this sidecar. */
@@ -305,6 +308,13 @@ export type NodeEvent =
   /** An operator decided to go on without what too many nodes forgot: earlier requests may be executed again. */
   | { readonly kind: 'loss_declared'; readonly node: string; readonly by: string }
   | { readonly kind: 'node_enrolled'; readonly node: string; readonly copied: number }
+  /** No majority of the nodes took them; those since the last such event. */
+  | {
+      readonly kind: 'entries_untaken'
+      readonly of: EntriesOf
+      readonly entries: number
+      readonly why: string
+    }
 
 export interface Events {
   publish(event: CoreEvent): void

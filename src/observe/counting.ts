@@ -112,6 +112,9 @@ export function countEvents(metrics: Metrics, required: number, traceId: TraceId
       case 'connections_refused':
         metrics.connectionsRefused.add(event.refused)
         return
+      case 'entries_untaken':
+        metrics.untaken[event.of].add(event.entries)
+        return
       case 'synthetic_claim':
         metrics.synthetic[event.result].add(1)
         return

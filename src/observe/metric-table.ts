@@ -3,7 +3,7 @@
  *
  * Every label has a closed set of values, from this file or the configuration, and every series exists from the start
  * at zero: a rate over a counter that appears with its first error misses that error. No request can add a series. A
- * pod with five nodes has at most 325 series, because the number of pods multiplies them: a label that costs more than
+ * pod with five nodes has at most 328 series, because the number of pods multiplies them: a label that costs more than
  * it tells is left out (docs/reference/telemetry.md says which and why). `counting.ts` decides what is counted when;
  * those of requests stand in `request-metrics.ts`.
  * Only what the elected sidecar shows of the nodes' servers comes and goes (`node-stats-gauges.ts`). Certificates have series from
@@ -11,7 +11,7 @@
  */
 
 import type { Decision, Entrypoint } from '../core/decision.ts'
-import type { LeaseEnd, WriteBackEnd } from '../core/events.ts'
+import type { EntriesOf, LeaseEnd, WriteBackEnd } from '../core/events.ts'
 import type { ReadinessReason } from '../core/health/readiness.ts'
 import { BUCKETS_S } from './buckets.ts'
 import { certificateGauges } from './certificate-gauges.ts'
@@ -45,6 +45,7 @@ const RELEASE_RESULTS = ['released', 'not_owner', 'no_quorum'] as const
 const LEASE_ENDS: readonly LeaseEnd[] = ['completed', 'released', 'expired', 'lost', 'abandoned']
 export const READINESS_REASONS: readonly ReadinessReason[] = ['latency', 'quorum', 'clock', 'shutdown']
 const WRITE_BACK_ENDS: readonly WriteBackEnd[] = ['recorded', 'conflict', 'dropped']
+const ENTRIES_OF: readonly EntriesOf[] = ['dead-letters', 'audit', 'queue']
 const PROBE_RESULTS = ['ok', 'false_positive', 'false_negative', 'error'] as const
 
 /** Routes with a series of their own; later ones, and requests without a route, are `other`. */
@@ -228,6 +229,11 @@ function quorumLossMetrics({ counterBy, gauge }: Kinds) {
       {},
     ),
     sweeperElected: gauge('fencepost_sweeper_elected', '1 where some sidecar is known to be elected.', {}),
+    untaken: counterBy(
+      'fencepost_untaken_entries_total',
+      'Entries that no majority of the nodes took: dead letters, which each sweep offers again; the audit log; who waits for a record.',
+      { of: ENTRIES_OF },
+    ),
     orphansOpen: gauge(
       'fencepost_orphans_open',
       'Lapsed claims without an outcome that the last round of this sidecar found; NaN where it is not elected.',

@@ -12,6 +12,7 @@ export const NODE_LINES: Lines<
   | 'enrolment_blocked'
   | 'enrolment_progress'
   | 'enrolment_stumbled'
+  | 'entries_untaken'
   | 'loss_declared'
   | 'node_enrolled'
   | 'node_memory'
@@ -96,6 +97,11 @@ export const NODE_LINES: Lines<
     message: `an enrolment step failed on ${event.node}; retrying`,
     fields: { node: event.node, error: event.reason },
   }),
+  entries_untaken: ({ of, entries, why }) => ({
+    level: 'warn',
+    message: `${entries === 1 ? 'an entry' : `${entries} entries`} of the ${UNTAKEN[of]} found no majority of the nodes: ${why}`,
+    fields: { of, entries },
+  }),
   loss_declared: (event) => ({
     level: 'error',
     message: `${event.by} declared the data of ${event.node} lost: earlier requests may be executed again`,
@@ -107,3 +113,5 @@ export const NODE_LINES: Lines<
     fields: { node: event.node, copied: event.copied },
   }),
 }
+
+const UNTAKEN = { 'dead-letters': 'dead letters', audit: 'audit log', queue: 'wait queues' } as const

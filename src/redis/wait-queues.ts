@@ -29,6 +29,8 @@ export type RedisWaitQueuesOptions = {
   readonly nodeCount: number
   readonly deadlineMs: number
   readonly clock: Clock
+  /** Fewer than a majority took an entry. */
+  readonly untaken: () => void
 }
 
 export function createRedisWaitQueues({
@@ -36,6 +38,7 @@ export function createRedisWaitQueues({
   nodeCount,
   deadlineMs,
   clock,
+  untaken,
 }: RedisWaitQueuesOptions): WaitQueues {
   const inFlight = new WeakMap<Redis, number>()
   const needed = majorityOf(nodeCount)
@@ -65,6 +68,7 @@ export function createRedisWaitQueues({
       ).then(() => {})
       await Promise.race([all, majority.promise])
       await pauseUnless([all], REST_MS, clock)
+      if (replies.length < needed) untaken()
       return [...replies]
     },
   }

@@ -2,7 +2,8 @@
 import { describe, expect, test } from 'vitest'
 import { appendAudit } from '../../src/app/coordination.ts'
 import { type AuditEntry, type AuditLog, auditEntryOf } from '../../src/core/coordination/audit-log.ts'
-import type { CoreEvent, LeaseEnd } from '../../src/core/events.ts'
+import { tellingUntaken } from '../../src/core/coordination/untaken.ts'
+import { type CoreEvent, type LeaseEnd, SILENT } from '../../src/core/events.ts'
 import { ENTITY_MARK } from '../../src/core/request/identity.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
@@ -66,6 +67,8 @@ function keptLog(): { readonly auditLog: AuditLog; readonly letters: Map<string,
 const recording = (kind: 'completed' | 'settled_late', result: 'recorded' | 'fenced' | 'unavailable') =>
   ({ kind, ...claim, result, attempts: 1, remainingMs: 0 }) as CoreEvent
 
+const SAYING_NOTHING = tellingUntaken(systemClock, SILENT)
+
 describe('the letter of a claim', () => {
   test.each([
     ['completed', 'recorded', 0],
@@ -74,9 +77,7 @@ describe('the letter of a claim', () => {
     ['settled_late', 'unavailable', 1],
   ] as const)('whose work then %s: %s: %i letters are left', async (kind, result, left) => {
     const { auditLog, letters } = keptLog()
-    const publish = appendAudit(auditLog, systemClock, (cause) => {
-      throw cause
-    })
+    const publish = appendAudit(auditLog, systemClock, SAYING_NOTHING)
     publish(ended('expired'))
     publish(recording(kind, result))
     await new Promise(setImmediate)
@@ -85,7 +86,8 @@ describe('the letter of a claim', () => {
 
   test('is one, however often its lease is found lost', async () => {
     const { auditLog, letters } = keptLog()
-    for (const end of ['expired', 'lost'] as const) appendAudit(auditLog, systemClock, () => {})(ended(end))
+    for (const end of ['expired', 'lost'] as const)
+      appendAudit(auditLog, systemClock, SAYING_NOTHING)(ended(end))
     await new Promise(setImmediate)
     expect([...letters.values()].map(({ fields }) => fields.ended)).toEqual(['expired'])
   })
@@ -94,7 +96,7 @@ describe('the letter of a claim', () => {
     'is not written about %s, under which no work of its own is done',
     async (recordKey) => {
       const { auditLog, letters } = keptLog()
-      appendAudit(auditLog, systemClock, () => {})(ended('expired', recordKey))
+      appendAudit(auditLog, systemClock, SAYING_NOTHING)(ended('expired', recordKey))
       await new Promise(setImmediate)
       expect(letters.size).toBe(0)
     },
@@ -103,10 +105,18 @@ describe('the letter of a claim', () => {
 
 test('entries that no majority takes are told of once in ten seconds, and all of them are counted', async () => {
   const clock = new VirtualClock()
-  const told: string[] = []
+  const told: [number, string][] = []
   let taken = false
   const auditLog: AuditLog = { ...keptLog().auditLog, append: async () => taken }
-  const publish = appendAudit(auditLog, clock, (cause) => told.push((cause as Error).message))
+  const publish = appendAudit(
+    auditLog,
+    clock,
+    tellingUntaken(clock, {
+      publish: (event) => {
+        if (event.kind === 'entries_untaken' && event.of === 'audit') told.push([event.entries, event.why])
+      },
+    }),
+  )
   const degraded: CoreEvent = {
     kind: 'decided',
     entrypoint: 'proxy',
@@ -127,10 +137,9 @@ test('entries that no majority takes are told of once in ten seconds, and all of
   await clock.advance(10)
   publish(degraded)
   await clock.advance(10)
-  const NONE = 'no majority took an entry of the audit log (degraded)'
   expect(told).toEqual([
-    NONE,
-    `${NONE}; so it was with 1000 since this was last said`,
-    'the audit log is written again; 499 entries more are lost',
+    [1, 'degraded'],
+    [1_000, 'degraded'],
+    [499, 'degraded'],
   ])
 })

@@ -1,6 +1,8 @@
 /** What the sweeper says of dead letters that no majority takes. */
 import { expect, test } from 'vitest'
 import { createSweeper } from '../../src/coordination/sweeper.ts'
+import { tellingUntaken } from '../../src/core/coordination/untaken.ts'
+import type { CoreEvent } from '../../src/core/events.ts'
 import type { Leases } from '../../src/core/ports.ts'
 import { systemClock } from '../../src/system/clock.ts'
 
@@ -9,7 +11,7 @@ const KEYS = ['a', 'b', 'c'].map((digit) => `dedup:default:prod:v1:${digit.repea
 test('a sweep whose dead letters no majority takes says so once, and the next one writes them', async () => {
   let taken = false
   const written: string[] = []
-  const told: string[] = []
+  const told: CoreEvent[] = []
   const read = async () =>
     ({
       kind: 'claimed',
@@ -37,12 +39,20 @@ test('a sweep whose dead letters no majority takes says so once, and the next on
     clock: systemClock,
     terms: {} as never,
     ask: undefined,
-    onFailure: (cause) => told.push((cause as Error).message),
+    untaken: tellingUntaken(systemClock, { publish: (event) => told.push(event) }),
+    onFailure: (cause) => {
+      throw cause
+    },
   })
   const { signal } = new AbortController()
   expect(await sweeper.sweepOnce(signal)).toBe(3)
   expect(told).toEqual([
-    expect.stringMatching(/^no majority of the nodes took 3 dead letters, orphan:a{16}:7 /),
+    {
+      kind: 'entries_untaken',
+      of: 'dead-letters',
+      entries: 3,
+      why: expect.stringMatching(/^orphan:a{16}:7 /),
+    },
   ])
   taken = true
   await sweeper.sweepOnce(signal)

@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { createSweeper } from '../../src/coordination/sweeper.ts'
 import { createLeases } from '../../src/core/claims/leases.ts'
 import { forgetOrphan } from '../../src/core/coordination/settle-orphan.ts'
+import { tellingUntaken } from '../../src/core/coordination/untaken.ts'
 import { SILENT } from '../../src/core/events.ts'
 import { NOTHING_COPIED, nextEnrolmentStep } from '../../src/core/nodes/enrolment-rules.ts'
 import type { NodeAnswer, Quorum, Round } from '../../src/core/ports.ts'
@@ -176,6 +177,7 @@ describe('found by simulation', () => {
           questions.push(names.get(token))
           return 'released'
         },
+        untaken: tellingUntaken(clock, SILENT),
         onFailure: (cause) => {
           throw cause
         },

@@ -6,6 +6,7 @@ import type { AuditEntry } from '../../src/core/coordination/audit-log.ts'
 import { campaign, type Term } from '../../src/core/coordination/election.ts'
 import { concludeOrphan, forgetOrphan } from '../../src/core/coordination/settle-orphan.ts'
 import type { SettleReply, Verdict } from '../../src/core/coordination/settle-reply.ts'
+import { tellingUntaken } from '../../src/core/coordination/untaken.ts'
 import { SILENT } from '../../src/core/events.ts'
 import { contentMarkOf, ENTITY_MARK } from '../../src/core/request/identity.ts'
 import { createRedisAuditLog } from '../../src/redis/audit-log.ts'
@@ -39,6 +40,7 @@ function sweeperOf(sidecar: Sidecar, ask?: (orphan: OrphanSeen) => Promise<Settl
     clock: systemClock,
     terms: TERMS,
     ask,
+    untaken: tellingUntaken(systemClock, SILENT),
     onFailure: (cause) => {
       throw cause
     },
@@ -202,9 +204,11 @@ describe('the letter of a lease that was lost under working code', () => {
     const record = await sidecar.leases.read(recordKey)
     if (record.kind !== 'claimed') throw new Error(record.kind)
     const { token, attempt, fingerprint } = record
-    appendAudit(auditLogOf(sidecar), systemClock, (cause) => {
-      throw cause
-    })({
+    appendAudit(
+      auditLogOf(sidecar),
+      systemClock,
+      tellingUntaken(systemClock, SILENT),
+    )({
       kind: 'lease_ended',
       recordKey,
       token,

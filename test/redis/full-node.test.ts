@@ -212,6 +212,7 @@ describe('a node at maxmemory', () => {
       nodeCount: 1,
       deadlineMs: 5_000,
       clock,
+      untaken: () => {},
     })
     const entry = { process: 'abc', first: 0, last: 0, draws: 1, openTo: 0, aliveMs: 2_000 }
     await fill()

@@ -59,7 +59,17 @@ test('an update returns the replies that came in time, and does not wait for a s
   // Inspected rarely: a node that is silent to a look would get a new connection, with no calls in flight.
   await using sidecar = await joinCluster(servers.urls, { inspectEveryMs: 600_000 })
   const clients = () => sidecar.nodes.members.map(({ client }) => client)
-  const queues = createRedisWaitQueues({ clients, nodeCount: 5, deadlineMs: 10_000, clock: systemClock })
+  let told = 0
+  const untaken = () => {
+    told += 1
+  }
+  const queues = createRedisWaitQueues({
+    clients,
+    nodeCount: 5,
+    deadlineMs: 10_000,
+    clock: systemClock,
+    untaken,
+  })
   const look = () =>
     queues.update('k', { process: 'a'.repeat(16), first: 0, last: 0, draws: 1, openTo: 0, aliveMs: 2_000 })
   await look()
@@ -74,8 +84,9 @@ test('an update returns the replies that came in time, and does not wait for a s
   await servers.kill(0)
   await servers.kill(2)
   expect(await look()).toHaveLength(3)
+  expect(told).toBe(0)
   await servers.kill(3)
-  const few = createRedisWaitQueues({ clients, nodeCount: 5, deadlineMs: 5_000, clock: systemClock })
+  const few = createRedisWaitQueues({ clients, nodeCount: 5, deadlineMs: 5_000, clock: systemClock, untaken })
   const replies = await few.update('k', {
     process: 'b'.repeat(16),
     first: 0,
@@ -84,7 +95,7 @@ test('an update returns the replies that came in time, and does not wait for a s
     openTo: 0,
     aliveMs: 2_000,
   })
-  expect(replies).toHaveLength(2)
+  expect([replies.length, told]).toEqual([2, 1])
 })
 
 test('a node with another type under the key of a wait queue gives no reply', async () => {
@@ -96,6 +107,7 @@ test('a node with another type under the key of a wait queue gives no reply', as
     nodeCount: 1,
     deadlineMs: 1_000,
     clock: systemClock,
+    untaken: () => {},
   })
   const entry = { process: 'a'.repeat(16), first: 0, last: 0, draws: 1, openTo: 0, aliveMs: 2_000 }
   expect(await queues.update('k', entry)).toEqual([])

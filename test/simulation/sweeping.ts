@@ -10,6 +10,8 @@ import { createSweeper, paused } from '../../src/coordination/sweeper.ts'
 import type { AuditEntry, AuditLog } from '../../src/core/coordination/audit-log.ts'
 import { campaign } from '../../src/core/coordination/election.ts'
 import type { Verdict } from '../../src/core/coordination/settle-reply.ts'
+import { tellingUntaken } from '../../src/core/coordination/untaken.ts'
+import { SILENT } from '../../src/core/events.ts'
 import type { Leases } from '../../src/core/ports.ts'
 import { NO_OWNER } from '../../src/core/record/record.ts'
 import { majorityOf } from '../../src/core/units.ts'
@@ -77,6 +79,7 @@ export function campaignToSweep(sidecar: Sidecar, number: number, ports: Sweepin
     clock,
     terms: { leaseMs: LEASE_MS, retentionMs: RETENTION_MS },
     ask: plan.sweep === 'asks' ? ({ recordKey, token }) => asked(recordKey, token) : undefined,
+    untaken: tellingUntaken(clock, SILENT),
     onFailure,
   })
 
