@@ -26,6 +26,8 @@ export type CoreEvent =
       readonly detail?: string
       /** Why there was no answer, where `answer` is `unreachable`. */
       readonly unreachable?: Unreachable['reason']
+      /** It did answer, and its answer can't be used. */
+      readonly answered?: boolean
       readonly durationMs: number
     }
   /** All nodes of a round have answered or were given up. */

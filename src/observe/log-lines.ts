@@ -18,6 +18,11 @@ function errorOf({ because, notAsked }: EventOf<'decided'>): { error?: string } 
   return notAsked === undefined ? {} : { error: `no node was asked: ${whyNotAsked(notAsked)}` }
 }
 
+/** Nothing else tells of it: the node is connected and votes, and one record of it is damaged or foreign. */
+export function isUnusable({ answered, unreachable }: EventOf<'node_answered'>): boolean {
+  return answered === true && unreachable === 'error'
+}
+
 /** Undefined for events that metrics describe better than a line each. */
 export function lineOf<K extends CoreEvent['kind']>(
   event: EventOf<K> & { kind: K },
@@ -55,9 +60,12 @@ const LINES: Lines<CoreEvent['kind']> = {
   near_miss: () => undefined,
   node_answered: (event) => {
     if (event.answer !== 'unreachable') return undefined
+    const unusable = isUnusable(event)
     return {
-      level: 'debug',
-      message: `${event.node} gave no answer to ${event.command}`,
+      level: unusable ? 'warn' : 'debug',
+      message: unusable
+        ? `${event.node} answered ${event.command} with what can't be used`
+        : `${event.node} gave no answer to ${event.command}`,
       fields: { node: event.node, error: event.detail, duration_ms: rounded(event.durationMs) },
     }
   },

@@ -13,7 +13,7 @@ import type { CoreEvent } from '../core/events.ts'
 import type { Token } from '../core/record/token.ts'
 import { ShortLivedMap } from '../core/short-lived.ts'
 import type { Subscriber } from './fan-out.ts'
-import { lineOf, reached } from './log-lines.ts'
+import { isUnusable, lineOf, reached } from './log-lines.ts'
 import { createLogOutput, type LogTarget } from './log-output.ts'
 
 export type LogOptions = {
@@ -73,6 +73,9 @@ type Known = { readonly recordKey: string; readonly answered: number; remainingM
 /** Claims without a decision; beyond the limit the oldest one is logged without these fields. */
 const KNOWN_MAX = 10_000
 
+/** Between two lines about answers of one node that can't be used. */
+const UNUSABLE_EVERY_MS = 10_000
+
 /** The subscriber that writes lines for events. An event without a line costs only that check. */
 export function logEvents(log: Logger, options: EventLogOptions): Subscriber {
   /** By token, a number: building a key of record key and token for each claim would mostly be wasted. */
@@ -84,6 +87,14 @@ export function logEvents(log: Logger, options: EventLogOptions): Subscriber {
     if (token === undefined || answered === undefined || known.get(token) !== undefined) return
     known.set(token, { recordKey, answered, remainingMs: undefined })
     if (known.size > KNOWN_MAX) known.delete(known.oldestKey as Token)
+  }
+
+  const toldMonoMs = new Map<string, number>()
+  function isNews(node: string): boolean {
+    const nowMonoMs = options.monoMs()
+    if (nowMonoMs - (toldMonoMs.get(node) ?? Number.NEGATIVE_INFINITY) < UNUSABLE_EVERY_MS) return false
+    toldMonoMs.set(node, nowMonoMs)
+    return true
   }
 
   /** Fields that the decision itself does not have. */
@@ -114,8 +125,9 @@ export function logEvents(log: Logger, options: EventLogOptions): Subscriber {
   return (event) => {
     switch (event.kind) {
       case 'node_answered':
-        // A reply is no line, and a missing reply is one for debugging.
-        if (event.answer === 'unreachable' && log.isLevelEnabled('debug')) write(event, {})
+        // A reply is no line, a missing reply is one for debugging, and one that can't be used is news of its node.
+        if (event.answer !== 'unreachable') return
+        if (log.isLevelEnabled('debug') || (isUnusable(event) && isNews(event.node))) write(event, {})
         return
       case 'claim_ended':
         remember(event)

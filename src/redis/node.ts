@@ -162,7 +162,12 @@ export class RedisNode implements RecordNode, Voter {
     } as const
     this.#options.events.publish(
       answer.kind === 'unreachable'
-        ? { ...event, unreachable: answer.reason, detail: `${answer.reason}: ${answer.detail}` }
+        ? {
+            ...event,
+            unreachable: answer.reason,
+            answered: answer.answered === true,
+            detail: `${answer.reason}: ${answer.detail}`,
+          }
         : event,
     )
     // It is a replica by now: whoever looks before it is promoted need not find that out afterwards.

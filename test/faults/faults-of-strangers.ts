@@ -24,6 +24,8 @@ import { allVote, recorded, stillKnown } from './of-nodes.ts'
 import { ANSWER_WITHIN_MS, NODES } from './stage.ts'
 
 const WRITES_FOR_MS = 5_000
+/** A look a second, and some records before one that is asked for. */
+const NAMED_WITHIN_MS = 20_000
 const KNOWN_KEYS = 4
 const HUGE = '9000000000000000'
 
@@ -95,7 +97,14 @@ async function spoilPulses(context: FaultContext, spoilt: number): Promise<void>
   }
 }
 
-/** The others go on beside it; then it is emptied, and learns again. */
+/** One line of the log about this node alone that is no news of every day. */
+function names(log: string, node: string): boolean {
+  return log
+    .split('\n')
+    .some((line) => /"level":"(warn|error)"/.test(line) && line.includes(`"node":"${node}"`))
+}
+
+/** The others go on beside it, and say of which node they have heard what cannot be; then it is emptied, and learns again. */
 function stranger(
   id: string,
   what: string,
@@ -112,6 +121,7 @@ function stranger(
       const node = stage.admin[index]
       if (node === undefined) return 0
       const known = recentKeys(KNOWN_KEYS)
+      const before = stage.logs.map((log) => log.length)
       const writing = during(
         WRITES_FOR_MS,
         () => 5 + 20 * fraction(),
@@ -119,6 +129,9 @@ function stranger(
       )
       await demand('requests go on beside a node that a stranger writes to', ANSWER_WITHIN_MS, () =>
         recorded(context),
+      )
+      await demand('the log of a sidecar names the node, and says why', NAMED_WITHIN_MS, async () =>
+        stage.logs.some((log, at) => names(log.slice(before[at]), `redis-${index}`)),
       )
       const times = await writing
       await stillKnown(context, known, 'beside a node that a stranger wrote to')

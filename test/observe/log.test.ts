@@ -204,6 +204,30 @@ describe('under load', () => {
     ])
   })
 
+  test('an answer that is of no use is a line of its node now and then, and none that did not come', () => {
+    const { lines, publish, advance } = written()
+    const answered = (node: string, unreachable: 'error' | 'timeout' | 'refused', isAnswer: boolean) =>
+      publish({
+        kind: 'node_answered',
+        node,
+        command: 'claim',
+        answer: 'unreachable',
+        unreachable,
+        answered: isAnswer,
+        detail: `${unreachable}: damaged record`,
+        durationMs: 1,
+      })
+    answered('redis-0', 'error', false)
+    answered('redis-0', 'timeout', false)
+    answered('redis-0', 'refused', true)
+    for (const node of ['redis-1', 'redis-1', 'redis-2', 'redis-1']) answered(node, 'error', true)
+    advance(10_000)
+    answered('redis-1', 'error', true)
+    expect(lines.map(({ level, node, error }) => [level, node, error])).toEqual(
+      ['redis-1', 'redis-2', 'redis-1'].map((node) => ['warn', node, 'error: damaged record']),
+    )
+  })
+
   test('lines hidden by the level do not count as dropped', () => {
     const { lines, publish, dropped } = written({ decisionsPerSecond: 0, level: 'warn' })
     publish(decided)
