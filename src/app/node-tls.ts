@@ -1,7 +1,7 @@
 /** TLS towards the nodes, as the configuration has it. */
 
 import type { Config } from '../config/load.ts'
-import { createNodeTls, type NodeTls } from '../redis/node-tls.ts'
+import { createNodeTls, type NodeTls } from '../redis/connector.ts'
 
 /**
  * Undefined where no node speaks TLS: the system's authorities cost memory.

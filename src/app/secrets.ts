@@ -17,7 +17,7 @@ import type { Clock } from '../core/clock.ts'
 import type { KeyRing } from '../core/nodes/key-ring.ts'
 import type { OperatorToken } from '../core/operator/operator-tokens.ts'
 import type { Certificates, ListenerTls } from '../http/server/tls.ts'
-import type { NodeTls } from '../redis/node-tls.ts'
+import type { NodeTls } from '../redis/connector.ts'
 import { watchFiles } from '../system/file-watch.ts'
 import { nodeTlsOf } from './node-tls.ts'
 

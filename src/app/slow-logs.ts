@@ -2,7 +2,7 @@
 
 import type { Clock } from '../core/clock.ts'
 import type { NodeSlowLog } from '../http/operator/slow-commands.ts'
-import { readNodeStats } from '../redis/node-stats.ts'
+import { readNodeStats } from '../redis/node-details.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
 
 const ANSWER_WITHIN_MS = 1_000

@@ -7,7 +7,6 @@
  * Source: redis.io, XADD (`MAXLEN ~`), XREVRANGE, XDEL.
  */
 
-import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
 import type { AuditEntry, AuditKind, AuditLog, AuditStream } from '../core/coordination/audit-log.ts'
@@ -15,10 +14,12 @@ import { type AuditPlace, inOrder } from '../core/coordination/audit-place.ts'
 import { errorText } from '../core/error-text.ts'
 import { within } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
-import { askingEach, type NodeClients } from './ask-each.ts'
+import { pairsOf } from './inspection.ts'
 import { auditMark, auditStreamKey } from './keys.ts'
+import { askingEach, type NodeClients } from './nodes.ts'
+import { luaOf, ownScript } from './scripts.ts'
 
-const APPEND = readFileSync(new URL('./lua/trail.lua', import.meta.url), 'utf8')
+const append = ownScript(luaOf('trail'), 2)
 
 /** Entries of one stream on one node: some 3 MiB. */
 export const AUDIT_MAX_ENTRIES = 10_000
@@ -105,7 +106,7 @@ export function createRedisAuditLog({ clients, deadlineMs, clock }: RedisAuditLo
         const keys = [auditStreamKey(stream), auditMark(stream, entry.id)]
         const body = JSON.stringify({ recordKey: entry.recordKey, fields: entry.fields })
         const row = ['id', entry.id, 'kind', entry.kind, 'at', String(entry.atWallMs), 'body', body]
-        return client.eval(APPEND, keys.length, ...keys, AUDIT_MAX_ENTRIES, MARK_LIFETIME_MS, ...row)
+        return append(client, ...keys, AUDIT_MAX_ENTRIES, MARK_LIFETIME_MS, ...row)
       })
       return reachesMajority(answers)
     },
@@ -140,8 +141,7 @@ export function createRedisAuditLog({ clients, deadlineMs, clock }: RedisAuditLo
 
 /** Undefined where the entry is none of ours. */
 function entryFrom(fields: readonly string[]): AuditEntry | undefined {
-  const row = new Map<string, string>()
-  for (let i = 0; i + 1 < fields.length; i += 2) row.set(fields[i]!, fields[i + 1]!)
+  const row = pairsOf(fields)
   const [id, kind, at, body] = [row.get('id'), row.get('kind'), Number(row.get('at')), row.get('body')]
   if (id === undefined || kind === undefined || body === undefined || !Number.isFinite(at)) return undefined
   try {

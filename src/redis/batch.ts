@@ -1,12 +1,14 @@
 /**
- * One call of the batch script on one node. Owns how the script is called and its bytes on the wire; the caller owns
- * deadlines and meaning.
+ * One call of the batch script on one node, and its commands: each as one frame, as `lua/batch.lua` lays it out. Owns their bytes on the
+ * wire; the caller owns deadlines and meaning. A command that does not fit the record's fixed fields is refused here, before it shifts
+ * the fields after it.
  */
 
 import { Command, type Redis } from 'ioredis'
-import { bulk, type Frame, latin1 } from './frames.ts'
-import { EPOCH_KEY } from './keys.ts'
-import type { AsksForRecords } from './reply-limit.ts'
+import { fitsRecord, NO_OWNER, NOT_FITTING, type RecordCommand } from '../core/record/record.ts'
+import { formatToken, NO_TOKEN, TOKEN_DIGITS } from '../core/record/token.ts'
+import type { AsksForRecords } from './connect.ts'
+import { EPOCH_KEY, QUARANTINE_KEY } from './keys.ts'
 import type { Script } from './scripts.ts'
 import { type BatchReply, decodeBatch } from './wire.ts'
 
@@ -90,7 +92,7 @@ let last: Encoded | undefined
 /** The same commands go to every node in turn, so the last call is kept: the next one mostly differs in the node's epoch only. */
 function bytesOf(call: Call): Buffer {
   if (last === undefined || !differInEpochOnly(last.call, call)) {
-    last = encode(call)
+    last = encodeCall(call)
     return last.bytes
   }
   // The bytes of the other call may not be sent yet.
@@ -114,7 +116,7 @@ const EPOCH = bulk(EPOCH_KEY)
 const FULL = bulk('full')
 
 /** The command, the number of keys, the keys, and ARGV, as `batch.lua` lists them. */
-function encode(call: Call): Encoded {
+function encodeCall(call: Call): Encoded {
   const { name, script, epoch, maxTokenAheadMs, frames, full } = call
   let keys = ''
   let joined = ''
@@ -126,4 +128,121 @@ function encode(call: Call): Encoded {
   const head = `*${keyCount + (full ? 7 : 6)}\r\n${bulk(name)}${bulk(script)}${bulk(String(keyCount))}${EPOCH}${keys}$${epoch.length}\r\n`
   const rest = `${epoch}\r\n${bulk(String(maxTokenAheadMs))}${bulk(joined)}${full ? FULL : ''}`
   return { call, bytes: Buffer.from(head + rest, 'latin1'), epochAt: head.length }
+}
+
+/**
+ * A request to a node: a record's key, as an argument of a call, and the frame. One character per byte, because joining
+ * texts and encoding them once costs least.
+ */
+export type Frame = { readonly key: string; readonly bytes: string }
+
+/** One argument of a call in RESP. @param bytes one character per byte */
+function bulk(bytes: string): string {
+  return `$${bytes.length}\r\n${bytes}\r\n`
+}
+
+/** UTF-8, one character per byte. */
+function latin1(text: string): string {
+  return Buffer.byteLength(text) === text.length ? text : Buffer.from(text).toString('latin1')
+}
+
+const NO_FINGERPRINT = '0'.repeat(64)
+const NO_ACCEPTED = formatToken(NO_TOKEN)
+/** Bytes of an outcome: eight digits, far above what a call may have. */
+const SIZE_DIGITS = 8
+
+let lastCommand: RecordCommand | undefined
+let lastFrame: Frame | undefined
+
+/**
+ * The frame of a command. One command goes to every node in turn, so the last frame is cached.
+ * @throws RangeError where a field does not fit
+ */
+export function frameOf(command: RecordCommand): Frame {
+  if (lastFrame !== undefined && lastCommand === command) return lastFrame
+  const frame = { key: argument(command.key), bytes: encode(command) }
+  lastCommand = command
+  lastFrame = frame
+  return frame
+}
+
+function encode(command: RecordCommand): string {
+  switch (command.kind) {
+    case 'claim': {
+      const { token, owner, fingerprint, leaseMs, keyTtlMs } = command
+      return fixed('C', token, owner, 1, fingerprint, leaseMs, keyTtlMs, '')
+    }
+    case 'renew': {
+      const { token, owner, attempt, fingerprint, leaseMs, keyTtlMs, raises } = command
+      return fixed(raises ? 'U' : 'N', token, owner, attempt, fingerprint, leaseMs, keyTtlMs, '')
+    }
+    case 'complete': {
+      const { token, owner, attempt, fingerprint, keyTtlMs, outcome, acceptedToken } = command
+      const rest = outcome.toString('latin1')
+      return fixed('D', token, owner, attempt, fingerprint, 0, keyTtlMs, rest, acceptedToken)
+    }
+    case 'release': {
+      const { token, owner, keyTtlMs, withdraws, forgets } = command
+      return fixed(forgets ? 'F' : withdraws ? 'W' : 'R', token, owner, 0, NO_FINGERPRINT, 0, keyTtlMs, '')
+    }
+    case 'read':
+      return fixed('G', NO_TOKEN, NO_OWNER, 0, NO_FINGERPRINT, 0, 0, '')
+  }
+}
+
+/** `whole`: with the outcome; else the header only. */
+export function inspectFrame(key: string, whole: boolean): Frame {
+  return {
+    key: argument(key),
+    bytes: fixed('S', NO_TOKEN, NO_OWNER, whole ? 1 : 0, NO_FINGERPRINT, 0, 0, ''),
+  }
+}
+
+/** Precedes adopted records: the node takes them only while it waits under this nonce. */
+export function standingFrame(nonce: string): Frame {
+  return { key: argument(QUARANTINE_KEY), bytes: fixed('Q', NO_TOKEN, nonce, 0, NO_FINGERPRINT, 0, 0, '') }
+}
+
+export function adoptFrame(key: string, packed: Buffer, chosen: boolean, keyTtlMs: number): Frame {
+  const bytes = packed.toString('latin1')
+  return {
+    key: argument(key),
+    bytes: fixed('A', NO_TOKEN, NO_OWNER, chosen ? 1 : 0, NO_FINGERPRINT, 0, keyTtlMs, bytes),
+  }
+}
+
+/** Joined, as a frame is: each node's call has it. */
+function argument(key: string): string {
+  const bytes = latin1(key)
+  return ['$', bytes.length, '\r\n', bytes, '\r\n'].join('')
+}
+
+function fixed(
+  kind: string,
+  token: number,
+  owner: string,
+  attempt: number,
+  fingerprint: string,
+  leaseMs: number,
+  keyTtlMs: number,
+  rest: string,
+  acceptedToken?: number,
+): string {
+  const tokenDigits = formatToken(token)
+  const accepted = acceptedToken === undefined ? NO_ACCEPTED : formatToken(acceptedToken)
+  if (
+    tokenDigits.length !== TOKEN_DIGITS ||
+    accepted.length !== TOKEN_DIGITS ||
+    !fitsRecord(owner, fingerprint, attempt)
+  )
+    throw new RangeError(NOT_FITTING)
+  const terms = digits(leaseMs, 16) + digits(keyTtlMs, 16)
+  const attempts = attempt === 1 ? '0001' : digits(attempt, 4)
+  const size = rest.length === 0 ? '00000000' : digits(rest.length, SIZE_DIGITS)
+  // Joined, not added: one flat text, where a sum is a tree of texts that each node's call would walk again.
+  return [kind, tokenDigits, accepted, owner, attempts, fingerprint, terms, size, rest].join('')
+}
+
+function digits(value: number, width: number): string {
+  return String(Math.trunc(value)).padStart(width, '0')
 }

@@ -13,8 +13,7 @@ import { told } from '../core/node-faults.ts'
 import { isEnrolled } from '../core/nodes/enrolment-rules.ts'
 import { groupList, markIn, memberList, nodesIn, sameMembers, whyNewer } from '../core/nodes/fitness.ts'
 import { majorityOf } from '../core/units.ts'
-import { forCommand, inspectForCommand } from './inspection.ts'
-import { callMembership } from './membership.ts'
+import { knowsList, lookAtAll, writeList } from './change-members.ts'
 import type { RedisNodes } from './nodes.ts'
 
 export type GroupOfNodes = {
@@ -74,8 +73,8 @@ export async function changeGroups(
   const leavingFirst = [...changing].sort((a, b) => Number(a.stays) - Number(b.stays))
   const on: string[] = []
   for (const group of leavingFirst) {
-    const written = await write(group, by)
-    if (written < group.required) return tooFew(group, written, on)
+    const written = await writeList(group.known, group.list, by, group.options)
+    if (written.length < group.required) return tooFew(group, written.length, on)
     on.push(group.name)
   }
   return { kind: 'changed', groups: to, on }
@@ -89,34 +88,19 @@ function tooFew({ name, required }: Looked, answering: number, changed: readonly
 
 /** What the nodes of one group report, and what to write on them. */
 async function look({ name, nodes, nodeNames }: GroupOfNodes, to: readonly string[]) {
-  const { members, options } = nodes
-  const answers = await Promise.all(
-    members.map(async ({ node, client }) => {
-      // The same command moves a silent node to the new groups later.
-      const facts = await inspectForCommand(client, options.clock)
-      return facts === undefined ? undefined : { node, client, facts }
-    }),
-  )
-  const known = answers.flatMap((answer) => {
-    const cluster = answer?.facts.cluster
-    if (answer === undefined || cluster?.members === undefined) return []
-    const { node, client, facts } = answer
-    const newer = whyNewer(facts)
-    return [{ name: node.name, client, runId: facts.runId, id: cluster.id, list: cluster.members, newer }]
-  })
+  const answers = await lookAtAll(nodes)
+  const known = answers.filter(knowsList)
   return {
     name,
     stays: to.includes(name),
     /** No node was ever enrolled here. */
-    fresh: answers.every(
-      (answer) => answer !== undefined && !isEnrolled(answer.facts) && !answer.facts.cluster,
-    ),
+    fresh: answers.every(({ facts }) => facts !== undefined && !isEnrolled(facts) && !facts.cluster),
     known,
-    id: known[0]?.id ?? '',
+    id: known[0]?.facts.cluster.id ?? '',
     nodeNames,
     list: memberList(groupList(nodeNames, name, to)),
-    required: majorityOf(members.length),
-    options,
+    required: majorityOf(answers.length),
+    options: nodes.options,
   }
 }
 
@@ -127,31 +111,20 @@ function placedAmong({ name, known }: Looked): readonly string[] {
 
 function whyNot(group: Looked, configured: readonly string[]): string | undefined {
   const { name, known, nodeNames } = group
-  const later = known.find(({ newer }) => newer !== undefined)
-  if (later?.newer !== undefined) return `${later.name}: ${told(later.newer)}`
+  for (const { node, facts } of known) {
+    const newer = whyNewer(facts)
+    if (newer !== undefined) return `${node}: ${told(newer)}`
+  }
   const others = known.find(({ list }) => !sameMembers(nodesIn(list), nodeNames))
   if (others !== undefined)
     return `the nodes of group ${name} are ${nodesIn(others.list).join(', ')}, and this configuration has ${memberList(nodeNames).join(', ')}: see \`fencepost nodes change-members\``
   const renamed = known.flatMap(({ list }) => markIn(list)?.group ?? []).find((other) => other !== name)
   if (renamed !== undefined)
     return `the group ${name} of this configuration is called ${renamed} on its nodes`
-  const ids = new Set(known.map(({ id }) => id))
+  const ids = new Set(known.map(({ facts }) => facts.cluster.id))
   if (ids.size > 1) return `the nodes of group ${name} belong to several clusters: ${[...ids].join(', ')}`
   const missing = placedAmong(group).find((other) => !configured.includes(other))
   if (missing !== undefined)
     return `identities are placed on the group ${missing} as well, which this configuration lacks: name all groups that there are and all that there are to be`
   return undefined
-}
-
-/** @returns on how many nodes it is written now */
-async function write({ known, list, options }: Looked, by: string): Promise<number> {
-  const nonce = options.random.hex(16)
-  const written = await Promise.allSettled(
-    known.map(async ({ client, runId, list: before }) => {
-      if (sameMembers(before, list)) return 1
-      const act = ['members', list.join(','), nonce, by, before.join(',')] as const
-      return forCommand(options.clock, callMembership(client, runId, act))
-    }),
-  )
-  return written.filter((one) => one.status === 'fulfilled' && one.value === 1).length
 }

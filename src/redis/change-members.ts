@@ -6,15 +6,17 @@
  * comes again has an epoch, and lacks what was recorded without it: it has to be seen empty before it is in the list.
  */
 
+import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
 import { told } from '../core/node-faults.ts'
-import { enrolledAtNodeMs } from '../core/nodes/enrolment-rules.ts'
+import { type Cluster, enrolledAtNodeMs } from '../core/nodes/enrolment-rules.ts'
+import type { NodeFacts } from '../core/nodes/fitness.ts'
 import { memberList, nodesIn, sameMark, sameMembers, whyNewer, whyNotChange } from '../core/nodes/fitness.ts'
 import { majorityOf } from '../core/units.ts'
 import { forCommand, inspectForCommand } from './inspection.ts'
 import { CLUSTER_KEY } from './keys.ts'
-import { callMembership } from './membership.ts'
-import type { RedisMember as Member, RedisNodes } from './nodes.ts'
+import type { RedisNodes } from './nodes.ts'
+import { callMembership } from './scripts.ts'
 
 export type MembersChanged =
   | {
@@ -55,15 +57,18 @@ export async function changeMembers(
   by: string,
 ): Promise<MembersChanged> {
   const to = memberList(names)
-  const looked = await Promise.all(
-    members.map((member, at) => lookAt(member, names[at] ?? '', options.clock)),
-  )
-  const known = looked.flatMap((node) => (node.list === undefined ? [] : [node]))
+  const looked = (await lookAtAll({ members, options })).map((node, at) => ({
+    ...node,
+    name: names[at] ?? '',
+  }))
+  const known = await Promise.all(looked.filter(knowsList).map((node) => withTimes(node, options.clock)))
   const [one] = known
   if (one === undefined) return { kind: 'no_cluster' }
-  for (const { node, newer } of known)
+  for (const { node, facts } of known) {
+    const newer = whyNewer(facts)
     if (newer !== undefined) return { kind: 'newer', node, reason: told(newer) }
-  const ids = [...new Set(known.map(({ id }) => id))]
+  }
+  const ids = [...new Set(known.map(({ facts }) => facts.cluster.id))]
   if (ids.length > 1) return { kind: 'several', what: `clusters: ${ids.join(', ')}` }
   const unchanged = known.filter(({ list }) => !sameMembers(list, to))
   const lists = [...new Set(unchanged.map(({ list }) => list.join(', ')))]
@@ -80,9 +85,10 @@ export async function changeMembers(
   const old = known.filter((node) => stays(node) || unchanged.includes(node))
   if (old.length < required) return { kind: 'too_few', answering: old.length, required }
   const changed = known.filter((node) => stays(node) && !unchanged.includes(node))
-  const silent = looked.filter((node) => !stays(node) && !node.answers)
+  const silent = looked.filter((node) => !stays(node) && node.facts === undefined)
   const staying = looked.filter(stays)
-  const forgot = staying.filter(({ answers, remembers }) => answers && !remembers)
+  // An epoch of an earlier run is memory, too: a node that was started again with its data is judged when it is enrolled.
+  const forgot = staying.filter(({ facts }) => facts !== undefined && facts.epoch === undefined)
   const majority = majorityOf(nodesIn(to).length)
   // Where the change has begun, this was so then.
   if (changed.length === 0) {
@@ -92,46 +98,66 @@ export async function changeMembers(
   }
   const returned = known.filter((node) => !old.includes(node) && isOfBefore(node, changed, unchanged))
   if (returned.length > 0) return { kind: 'not_empty', nodes: returned.map(({ node }) => node) }
-  if (confirmation !== one.id) return { kind: 'not_confirmed', from, expected: one.id }
-  const nonce = options.random.hex(16)
-  const written = await Promise.allSettled(
-    old.map(async (node) => {
-      if (!unchanged.includes(node)) return 1
-      // Of two operators the second must not undo half of what the first one did.
-      const act = ['members', to.join(','), nonce, by, node.list.join(',')] as const
-      return forCommand(options.clock, callMembership(node.client, node.runId, act))
-    }),
-  )
-  const on = old.flatMap(({ node }, at) => {
-    const answer = written[at]
-    return answer?.status === 'fulfilled' && answer.value === 1 ? [node] : []
-  })
+  const { id } = one.facts.cluster
+  if (confirmation !== id) return { kind: 'not_confirmed', from, expected: id }
+  const on = await writeList(old, to, by, options)
   return on.length < required ? { kind: 'unfinished', on, required } : { kind: 'changed', from, to, on }
 }
 
-async function lookAt({ node: { name: node }, client }: Member, name: string, clock: Clock) {
-  // The same command moves a silent node to the new list later.
-  const facts = await inspectForCommand(client, clock)
-  const list = facts?.cluster?.members
-  // An epoch of an earlier run, too: a node that was started again with its data is judged when it is enrolled.
-  const seen = { node, name, answers: facts !== undefined, remembers: facts?.epoch !== undefined }
-  if (facts?.cluster === undefined || list === undefined) return { ...seen, list: undefined }
-  const { runId, cluster, epoch } = facts
-  const changed = await forCommand(clock, client.hget(CLUSTER_KEY, 'members_changed_at')).catch(() => null)
-  return {
-    ...seen,
-    client,
-    list,
-    runId,
-    id: cluster.id,
-    newer: whyNewer(facts),
-    /** Also by an epoch of an earlier run: a node that restarts may go on from it. */
-    enrolledMs: epoch === undefined ? undefined : (enrolledAtNodeMs(epoch) ?? 0),
-    /** When its list was changed last; 0: never. */
-    changedMs: Number(changed ?? 0),
-  }
+type Looked = { readonly node: string; readonly client: Redis; readonly facts: NodeFacts | undefined }
+/** It belongs to a cluster with names, which it tells. */
+export type Knows = Looked & {
+  readonly facts: NodeFacts & { readonly cluster: Cluster }
+  readonly list: readonly string[]
 }
 
+export function lookAtAll({ members, options: { clock } }: Pick<RedisNodes, 'members' | 'options'>) {
+  return Promise.all(
+    members.map(async ({ node: { name: node }, client }) => {
+      const facts = await inspectForCommand(client, clock)
+      return { node, client, facts, list: facts?.cluster?.members }
+    }),
+  )
+}
+
+/** The same command moves the others to the new list later. */
+export function knowsList<T extends Looked & { readonly list: readonly string[] | undefined }>(
+  node: T,
+): node is T & Knows {
+  return node.list !== undefined
+}
+
+/**
+ * Of two operators the second must not undo half of what the first one did, and a node that changed since it was inspected is left as it is.
+ *
+ * @returns the nodes on which the list stands now
+ */
+export async function writeList(
+  known: readonly Knows[],
+  list: readonly string[],
+  by: string,
+  { clock, random }: RedisNodes['options'],
+): Promise<readonly string[]> {
+  const nonce = random.hex(16)
+  const written = await Promise.all(
+    known.map(async ({ node, client, facts, list: before }) => {
+      if (sameMembers(before, list)) return node
+      const act = ['members', list.join(','), nonce, by, before.join(',')] as const
+      const answer = await forCommand(clock, callMembership(client, facts.runId, act)).catch(() => 0)
+      return answer === 1 ? node : []
+    }),
+  )
+  return written.flat()
+}
+
+async function withTimes<T extends Knows>(node: T, clock: Clock): Promise<T & Times> {
+  const { client, facts } = node
+  const changed = await forCommand(clock, client.hget(CLUSTER_KEY, 'members_changed_at')).catch(() => null)
+  const enrolledMs = facts.epoch === undefined ? undefined : (enrolledAtNodeMs(facts.epoch) ?? 0)
+  return { ...node, enrolledMs, changedMs: Number(changed ?? 0) }
+}
+
+/** `enrolledMs`: also by an epoch of an earlier run, from which a node that restarts may go on. `changedMs`: 0 where its list never was. */
 type Times = { readonly enrolledMs: number | undefined; readonly changedMs: number }
 
 /** Whether a node that comes has what it knows from before it was taken away, and not since this very change has begun. */

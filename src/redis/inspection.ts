@@ -1,9 +1,11 @@
 /**
- * The inspection of one Redis node. Which program may be one is `server-program.ts`, and whether it is fit `core/nodes/fitness.ts`.
+ * What is read of one Redis node to judge it: the inspection, the glance, its heartbeat (`core/nodes/continuity.ts`) and its counter
+ * (`node-history.ts`), which are written here as well. Which program may be a node is `server-program.ts`, and whether it is fit `core/nodes/fitness.ts`.
  */
 
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
+import { PULSE_EVERY_MS, type Pulse } from '../core/nodes/continuity.ts'
 import {
   type CopyProgress,
   type Lineage,
@@ -11,12 +13,12 @@ import {
   NEVER_A_REPLICA,
   type Quarantine,
 } from '../core/nodes/enrolment-rules.ts'
-import type { NodeFacts } from '../core/nodes/fitness.ts'
+import type { Life, NodeFacts } from '../core/nodes/fitness.ts'
+import type { Glance } from '../core/nodes/member.ts'
 import { UnsuitableServer } from '../core/nodes/member.ts'
 import type { NodeMemory } from '../core/nodes/node-stats.ts'
-import { inTime } from './in-time.ts'
-import { callMembership } from './membership.ts'
-import { readDurable, readLife } from './pulse.ts'
+import { CLUSTER_KEY, EPOCH_KEY, PULSE_KEY } from './keys.ts'
+import { callMembership, luaOf, ownScript } from './scripts.ts'
 import { askWhyUnsuitable, fieldsOf, type InfoField, serverOf, whyUnsuitable } from './server-program.ts'
 
 /**
@@ -52,8 +54,6 @@ async function readFacts(client: Redis): Promise<NodeFacts> {
   const membership = membershipOf(looked)
   return {
     ...membership,
-    format: formatIn(looked),
-    refusal: refusalIn(looked),
     ...life,
     durable,
     startedNodeMs: membership.nodeMs - Number(field('uptime_in_seconds')) * 1_000,
@@ -104,34 +104,33 @@ export function forCommand<T>(clock: Clock, answer: Promise<T>): Promise<T> {
   return inTime(clock, COMMAND_DEADLINE_MS, answer, `no answer within ${COMMAND_DEADLINE_MS} ms`)
 }
 
-function membershipOf(looked: unknown): Membership {
+function membershipOf(looked: unknown): Membership & Pick<NodeFacts, 'format' | 'refusal'> {
   if (!Array.isArray(looked) || typeof looked[0] !== 'string')
     throw new Error('the node does not show its run_id in INFO: allow the command, or use another server')
-  const [runId, nodeMs, epoch, flat, id, quarantineMs, members] = looked
+  const [runId, nodeMs, epoch, flat, id, quarantineMs, members, format, refusal] = looked
+  const textIn = (value: unknown) => (typeof value === 'string' ? value : undefined)
   const named = typeof members === 'string' && members !== '' ? { members: members.split(',') } : {}
   return {
     runId,
     nodeMs: Number(nodeMs),
-    epoch: typeof epoch === 'string' ? epoch : undefined,
+    epoch: textIn(epoch),
+    format: textIn(format),
+    refusal: textIn(refusal),
     quarantine: quarantineOf(flat),
     cluster: typeof id === 'string' ? { id, quarantineMs: Number(quarantineMs), ...named } : undefined,
   }
 }
 
-function formatIn(looked: unknown): string | undefined {
-  const format = Array.isArray(looked) ? looked[7] : undefined
-  return typeof format === 'string' ? format : undefined
-}
-
-function refusalIn(looked: unknown): string | undefined {
-  const write = Array.isArray(looked) ? looked[8] : undefined
-  return typeof write === 'string' ? write : undefined
+/** Of a reply that is one list of names and values. */
+export function pairsOf(flat: readonly unknown[]): ReadonlyMap<string, string> {
+  const pairs = new Map<string, string>()
+  for (let at = 0; at + 1 < flat.length; at += 2) pairs.set(String(flat[at]), String(flat[at + 1]))
+  return pairs
 }
 
 function quarantineOf(flat: unknown): Quarantine | undefined {
   if (!Array.isArray(flat) || flat.length === 0) return undefined
-  const field = new Map<string, string>()
-  for (let at = 0; at + 1 < flat.length; at += 2) field.set(String(flat[at]), String(flat[at + 1]))
+  const field = pairsOf(flat)
   const source = field.get('source') ?? ''
   const [declaredBy, lineage, evicted, told] = ['declared_by', 'lineage', 'evicted', 'told'].map((name) =>
     field.get(name),
@@ -153,4 +152,124 @@ function quarantineOf(flat: unknown): Quarantine | undefined {
     ...(field.get('rival') === '1' ? { rival: true } : {}),
     progress,
   }
+}
+
+/**
+ * The promise, or an error with the sentence. Timers run before sockets are read, so after a stall of our own loop the
+ * answer may be there already: it is read first.
+ */
+export function inTime<T>(
+  clock: Clock,
+  deadlineMs: number,
+  promise: Promise<T>,
+  sentence: string,
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = clock.timer(deadlineMs, () => setImmediate(() => reject(new Error(sentence))))
+    promise.then(resolve, reject).finally(() => timer.cancel())
+  })
+}
+
+/**
+ * The few keys of a glance (`core/nodes/glance.ts`).
+ *
+ * @throws Error where the node does not answer, or refuses one of the commands
+ */
+export async function glanceAt(client: Redis): Promise<Glance> {
+  const replies = await client
+    .pipeline()
+    .time()
+    .get(EPOCH_KEY)
+    .hget(CLUSTER_KEY, 'quarantine_ms')
+    .hgetall(PULSE_KEY)
+    .exec()
+  const [time, epoch, quarantineMs, pulse] = (replies ?? []).map(([error, reply]) => {
+    if (error !== null) throw error
+    return reply
+  })
+  if (!Array.isArray(time)) throw new Error('the node does not tell its time')
+  const [seconds, micros] = time.map(Number) as [number, number]
+  const { run: runId, ms: pulseMs } = (pulse ?? {}) as { readonly run?: string; readonly ms?: string }
+  return {
+    nodeMs: seconds * 1_000 + Math.floor(micros / 1_000),
+    epoch: typeof epoch === 'string' ? epoch : undefined,
+    quarantineMs: typeof quarantineMs === 'string' ? Number(quarantineMs) : undefined,
+    pulse: runId === undefined ? undefined : { runId, nodeMs: Number(pulseMs) },
+  }
+}
+
+const pulseScript = ownScript(`#!lua flags=allow-oom\n${luaOf('pulse')}`, 2)
+
+/** A field of the hash: the pulse of the other node with this name. */
+const OF = 'of:'
+
+/** A field of the hash: the counter of the other node with this name. */
+const BEAT_OF = 'beat:'
+
+export async function readLife(client: Redis): Promise<Life> {
+  const fields: Readonly<Record<string, string>> | undefined = await client
+    .hgetall(PULSE_KEY)
+    .catch(() => undefined)
+  // An unreadable pulse is none, and less is known of the node.
+  if (fields === undefined) return { pulse: undefined, counters: undefined }
+  const { name, run: runId, ms, durable, count = 0 } = fields
+  const nodeMs = Number(ms)
+  const [pulses, noted] = [new Map<string, number>(), new Map<string, string>()]
+  for (const [field, value] of Object.entries(fields)) {
+    if (field.startsWith(OF)) pulses.set(field.slice(OF.length), Number(value))
+    else if (field.startsWith(BEAT_OF)) noted.set(field.slice(BEAT_OF.length), value)
+  }
+  const counters = { own: Number(count), others: noted }
+  if (name === undefined || runId === undefined || !Number.isFinite(nodeMs))
+    return { pulse: undefined, counters }
+  return { pulse: { name, runId, nodeMs, durable: durable === '1', others: pulses }, counters }
+}
+
+/**
+ * @param epoch under which the node was seen to vote
+ * @param counters of other nodes, by their names
+ * @returns the pulse after that, and its count; undefined where the node does not vote under this epoch
+ */
+export async function writePulse(
+  client: Redis,
+  epoch: string,
+  { name, durable, others }: Pick<Pulse, 'name' | 'durable' | 'others'>,
+  counters: ReadonlyMap<string, string>,
+  everyMs = PULSE_EVERY_MS,
+): Promise<{ readonly ms: number; readonly counter: number } | undefined> {
+  const args: (string | number)[] = [epoch, everyMs, name, durable ? 1 : 0]
+  for (const other of new Set([...others.keys(), ...counters.keys()]))
+    args.push(other, others.get(other) ?? '', counters.get(other) ?? '')
+  const stands = await pulseScript(client, PULSE_KEY, EPOCH_KEY, ...args)
+  return Array.isArray(stands) ? { ms: Number(stands[0]), counter: Number(stands[1]) } : undefined
+}
+
+/** Writes what is known of other nodes' counters, and no heartbeat. */
+export async function writeNotes(
+  client: Redis,
+  epoch: string,
+  counters: ReadonlyMap<string, string>,
+): Promise<void> {
+  const notes = [...counters].flatMap(([other, counter]) => [other, '', counter])
+  await pulseScript(client, PULSE_KEY, EPOCH_KEY, epoch, '', '', '', ...notes)
+}
+
+/**
+ * Whether the node is configured so that each write is on its disk before its answer. False where it does not say: its
+ * user may not read that, or a managed service runs it.
+ *
+ * @param field of the node's INFO
+ */
+export async function readDurable(client: Redis, field: Promise<InfoField>): Promise<boolean> {
+  const config = client.call('CONFIG', 'GET', 'appendfsync', 'no-appendfsync-on-rewrite')
+  const [flat, info] = await Promise.all([config.catch(() => []), field])
+  const setting = pairsOf(Array.isArray(flat) ? flat : [])
+  return (
+    setting.get('appendfsync') === 'always' &&
+    setting.get('no-appendfsync-on-rewrite') === 'no' &&
+    // A replica that takes over lacks what was not copied yet, and could not know by itself.
+    info('connected_slaves') === '0' &&
+    info('aof_enabled') === '1' &&
+    info('aof_last_write_status') === 'ok'
+  )
 }

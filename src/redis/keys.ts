@@ -2,7 +2,7 @@
 
 import type { AuditStream } from '../core/coordination/audit-log.ts'
 
-/** Says that this node is enrolled, and since when: {@link import('./enrolment.ts')}. */
+/** Says that this node is enrolled, and since when. */
 export const EPOCH_KEY = 'dedup::epoch'
 
 /** A hash: the quarantine of a node that has no epoch for its present run, and how far its enrolment has come. */

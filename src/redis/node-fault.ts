@@ -9,8 +9,7 @@
 import type { Socket } from 'node:net'
 import { type NodeFault, type Trouble, troubleOf } from '../core/node-faults.ts'
 import { answerFault } from '../core/nodes/fitness.ts'
-import { wasReached } from './happy-eyeballs.ts'
-import type { NodeTls } from './node-tls.ts'
+import { type NodeTls, wasReached } from './connector.ts'
 
 export type DialError = NodeJS.ErrnoException & { readonly reason?: string }
 

@@ -21,8 +21,7 @@ import { describeMemory, type NodeMemory, takesNewClaims } from '../core/nodes/n
 import type { NodeAnswer, RecordNode } from '../core/ports.ts'
 import { ageMs } from '../core/quorum/answer-age.ts'
 import type { RecordCommand } from '../core/record/record.ts'
-import { callBatch } from './batch.ts'
-import { type Frame, frameOf } from './frames.ts'
+import { callBatch, type Frame, frameOf } from './batch.ts'
 import type { Script } from './scripts.ts'
 import { type BatchReply, decodeAnswers } from './wire.ts'
 

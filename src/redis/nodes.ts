@@ -1,10 +1,13 @@
-/** The N Redis nodes of one cluster: their connections, under the driver of all kinds of nodes (`core/nodes/node-driver.ts`). */
+/** The N Redis nodes of one cluster: their connections, under the driver of all kinds of nodes (`core/nodes/node-driver.ts`), and a question to each. */
 
 import type { Redis } from 'ioredis'
-import { type DriverOptions, type Member, memberOf } from '../core/nodes/member.ts'
+import type { Clock } from '../core/clock.ts'
+import type { DriverOptions } from '../core/nodes/member.ts'
+import { type Member, memberOf } from '../core/nodes/member.ts'
 import { NodeDriver } from '../core/nodes/node-driver.ts'
+import { within } from '../core/retry.ts'
 import { addressOf, createRedisClient, type RedisAddress } from './connect.ts'
-import { RedisLink } from './link.ts'
+import { redisLink } from './link.ts'
 import { RedisNode } from './node.ts'
 import { loadBatchScript, type Script } from './scripts.ts'
 
@@ -36,7 +39,7 @@ export class RedisNodes extends NodeDriver {
       const name = options.names?.[index] ?? at
       const onForgot = () => forgot[0]?.(index)
       const node = new RedisNode({ ...options, name, client, script, onForgot })
-      const link = new RedisLink({ ...options, name, client, address, script })
+      const link = redisLink({ ...options, name, client, address, script })
       return Object.assign(memberOf(node, link, at), { node, client })
     })
     super(members, options)
@@ -44,4 +47,27 @@ export class RedisNodes extends NodeDriver {
     this.nodes = members.map(({ node }) => node)
     this.script = script
   }
+}
+
+/** The client of each node; undefined where no command may be sent to it now. */
+export type NodeClients = () => readonly (Redis | undefined)[]
+
+export type AskEach = <T>(
+  ask: (client: Redis) => Promise<T>,
+  onFailure?: (cause: unknown) => void,
+) => Promise<readonly (T | undefined)[]>
+
+/** The answer of each node, in their order; undefined without one in time: why does not matter to who asks so. */
+export function askingEach(clients: NodeClients, deadlineMs: number, clock: Clock): AskEach {
+  return (ask, onFailure) =>
+    Promise.all(
+      clients().map(async (client) =>
+        client === undefined
+          ? undefined
+          : within(clock, deadlineMs, ask(client), 'no answer').catch((cause: unknown) => {
+              onFailure?.(cause)
+              return undefined
+            }),
+      ),
+    )
 }

@@ -60,3 +60,21 @@ async function keysOf(nodes: RedisNodes, index: number, cursor: string) {
   const node = nodes.enrolmentNode(member, member.state.facts)
   return { node, step: await node.keys(cursor) }
 }
+
+export type LapsedClaim = { readonly recordKey: string; readonly fence: number }
+
+/** Claims whose lease is over; none of a node that does not vote: that is told of where its state changes, and the others show its records. */
+export async function lapsedClaims(
+  nodes: RedisNodes,
+  index: number,
+  cursor: string,
+): Promise<Step<LapsedClaim>> {
+  if (nodes.members[index]?.state.kind !== 'voting') return { found: [], cursor: '0' }
+  const step = await scanRecords(nodes, index, cursor)
+  const found = step.found.flatMap(({ recordKey, record, nodeMs }) => {
+    if (record.state !== 'claimed') return []
+    const { fence, leaseUntilNodeMs } = record
+    return leaseUntilNodeMs <= nodeMs ? [{ recordKey, fence }] : []
+  })
+  return { found, cursor: step.cursor }
+}

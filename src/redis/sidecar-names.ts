@@ -7,8 +7,8 @@
 
 import type { Clock } from '../core/clock.ts'
 import { pauseUnless, whenAborted } from '../core/retry.ts'
-import { askingEach, type NodeClients } from './ask-each.ts'
 import { sidecarNameKey } from './keys.ts'
+import { askingEach, type NodeClients } from './nodes.ts'
 
 /** Longer than a claim that lapsed is of interest, after its sidecar has ended. */
 const KEPT_MS = 7 * 24 * 3_600_000

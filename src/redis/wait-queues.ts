@@ -5,17 +5,15 @@
  * out, and no request waits for the slowest one.
  */
 
-import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import type { QueueEntry, QueueReply, WaitQueues } from '../core/claims/wait-queue.ts'
 import type { Clock } from '../core/clock.ts'
 import { pauseUnless, within } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
 import { waitQueueKey } from './keys.ts'
-import { ownScript } from './own-script.ts'
+import { luaOf, ownScript } from './scripts.ts'
 
-const SOURCE = readFileSync(new URL('./lua/line.lua', import.meta.url), 'utf8')
-const call = ownScript(SOURCE, 1)
+const call = ownScript(luaOf('line'), 1)
 
 /** After a majority has replied: another reply saves a look, and is not worth a slow node's delay. */
 const REST_MS = 5

@@ -5,8 +5,15 @@
 import type { Command, Redis } from 'ioredis'
 import { describe, expect, test } from 'vitest'
 import type { RecordCommand } from '../../src/core/record/record.ts'
-import { type Batch, callBatch } from '../../src/redis/batch.ts'
-import { adoptFrame, type Frame, frameOf, inspectFrame, standingFrame } from '../../src/redis/frames.ts'
+import {
+  adoptFrame,
+  type Batch,
+  callBatch,
+  type Frame,
+  frameOf,
+  inspectFrame,
+  standingFrame,
+} from '../../src/redis/batch.ts'
 
 const SCRIPT = { source: 'return "ä"', sha1: '5ca1ab1e'.repeat(5) }
 const KEY = 'dedup:shop:test:v1:1'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { createHostNames } from '../../src/redis/host-names.ts'
+import { createHostNames } from '../../src/redis/connector.ts'
 
 type Answered = Parameters<Parameters<typeof createHostNames>[0]>[1]
 

@@ -4,10 +4,11 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { CatchUpCounter } from '../../src/core/nodes/enrolment-rules.ts'
 import { parseKeyRing, seal } from '../../src/core/nodes/key-ring.ts'
+import type { MemberActs } from '../../src/core/nodes/member.ts'
 import { adoptRecord, mergeSnapshots, type RecordSnapshot } from '../../src/core/record/record-merge.ts'
 import { whatStands } from '../../src/core/record/record-rules.ts'
 import { encodeOutcome, endOf } from '../../src/core/record/stored-outcome.ts'
-import { RedisEnrolmentNode } from '../../src/redis/enrolment.ts'
+import { memberActs } from '../../src/redis/link.ts'
 import { loadBatchScript } from '../../src/redis/scripts.ts'
 import { packRecord } from '../../src/redis/wire.ts'
 import { systemClock } from '../../src/system/clock.ts'
@@ -19,8 +20,8 @@ import { seedOfRun } from '../support/seeded-random.ts'
 
 type Opened = Awaited<ReturnType<typeof openRedisNode>>
 
-async function enrolmentNode({ client }: Opened): Promise<RedisEnrolmentNode> {
-  return new RedisEnrolmentNode({
+async function enrolmentNode({ client }: Opened): Promise<MemberActs> {
+  return memberActs({
     counts: () => true,
     name: 'redis-0',
     client,

@@ -1,7 +1,7 @@
 // Memory, evictions and slow log of the nodes, read by one sidecar for all.
 import { expect, test } from 'vitest'
 import { createNodeCollector } from '../../src/coordination/node-collector.ts'
-import { readNodeStats } from '../../src/redis/node-stats.ts'
+import { readNodeStats } from '../../src/redis/node-details.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster } from '../support/redis-cluster.ts'

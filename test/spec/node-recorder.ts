@@ -209,7 +209,7 @@ function framesOf(keys: readonly string[], bytes: string): readonly Frame[] {
   })
 }
 
-/** The other way round than `src/redis/frames.ts`; undefined for what is no command of the record's protocol. */
+/** The other way round than `src/redis/batch.ts`; undefined for what is no command of the record's protocol. */
 function commandOf({ key, bytes, rest }: Frame): RecordCommand | undefined {
   const [token, accepted] = [parseToken(bytes.slice(1, 17)), parseToken(bytes.slice(17, 33))]
   const keyTtlMs = Number(bytes.slice(149, 165))

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { Redis } from 'ioredis'
-import { callMembership } from '../../src/redis/membership.ts'
+import { callMembership } from '../../src/redis/scripts.ts'
 
 /** Longer than the founding takes. */
 const CLAIM_MS = '60000'
