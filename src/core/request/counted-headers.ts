@@ -8,8 +8,9 @@
  */
 
 import { trimOws } from '../formats/field-value.ts'
-import { isReadAsOneOf, readName } from '../formats/header-lines.ts'
+import { isReadAsOneOf, linesOf, readName } from '../formats/header-lines.ts'
 import type { HeaderList } from '../header-list.ts'
+import { METHOD_OVERRIDES } from '../routes/request-readings.ts'
 import { lastingCookies } from './lasting-cookies.ts'
 
 /** By what they are about: exact names, and beginnings where a name ends in `*`. */
@@ -45,7 +46,7 @@ export const ATTEMPTS =
  * letter or digit is a dash (`readName`).
  */
 export const COMPARED_WITH_KEY: Readonly<Record<string, string>> = {
-  'another method': 'x-http-method-override x-http-method x-method-override',
+  'another method': METHOD_OVERRIDES,
   'a part of the whole':
     'content-range upload-offset upload-length upload-defer-length upload-metadata upload-concat upload-complete x-goog-upload-command x-goog-upload-offset',
   'another resource': 'destination depth overwrite slug x-amz-copy-source',
@@ -104,9 +105,7 @@ export function countedByContent(
 ): CountedHeaders {
   if (chosen !== 'all') return collect(headers, (name) => isReadAsOneOf(chosen, name), ignored, chosen)
   const nominated = new Set(
-    headers.flatMap(([name, value]) =>
-      name.toLowerCase() === 'connection' ? value.toLowerCase().split(',').map(trimOws) : [],
-    ),
+    linesOf(headers, 'connection').flatMap((line) => line.toLowerCase().split(',').map(trimOws)),
   )
   const counts = (name: string) =>
     !(OWN_COMPONENTS.has(name) || isChanging(name) || nominated.has(name)) &&

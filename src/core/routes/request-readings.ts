@@ -41,11 +41,9 @@ function namesOf(headers: HeaderList): readonly RequestReading['names'][] {
   return headers.some(([name]) => isAliasing(name)) ? BOTH : AS_WRITTEN
 }
 
-const OVERRIDES: ReadonlySet<string> = new Set([
-  'x-http-method-override',
-  'x-http-method',
-  'x-method-override',
-])
+export const METHOD_OVERRIDES = 'x-http-method-override x-http-method x-method-override'
+
+const OVERRIDES: ReadonlySet<string> = new Set(METHOD_OVERRIDES.split(' '))
 
 function overridesOf(headers: HeaderList, query: string | undefined): readonly string[] {
   const stated = headers.filter(([name]) => name[0]?.toLowerCase() === 'x' && OVERRIDES.has(readName(name)))
