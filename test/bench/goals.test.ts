@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { goalRow, goalText } from '../../bench/support/goal-report.ts'
+import { goalRow } from '../../bench/support/goal-report.ts'
 import { GOALS } from '../../bench/support/goals.ts'
 import { besideOf, besideText, ticksOf } from '../../bench/support/machine.ts'
 import { GROUPS } from '../../scripts/start.ts'
@@ -18,15 +18,6 @@ describe('the table', () => {
       expect(readFileSync(join(root, GROUPS.bench!.programs[bench] ?? 'missing'), 'utf8')).toMatch(
         new RegExp(`printGoals\\(\\s*'${bench}',\\s*\\{`),
       )
-  })
-
-  test('the page about performance has the same rows, with their goals and commands', () => {
-    const page = readFileSync(join(root, 'docs/internals/performance.md'), 'utf8')
-    const [, section = ''] = /\n## Goals\n(.*?)\n## /s.exec(page) ?? []
-    const rows = [...section.matchAll(/^\| ([^|]+) \| ([≤≥][^|]+) \|.*\| `([^|`]+)` \|$/gm)].map(
-      ([, what, goal, command]) => `${what} ${goal} ${command}`,
-    )
-    expect(rows).toEqual(goals.map((one) => `${one.what} ${goalText(one)} bench -- ${one.bench}`))
   })
 })
 

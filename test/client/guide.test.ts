@@ -47,10 +47,3 @@ test.each(blocks.map((block, index) => [index + 1, block] as const))(
     expect(charges).toBe(1)
   },
 )
-
-test('no example of the client gives back what may have been paid', () => {
-  for (const page of ['packages/client/README.md', 'docs/guide/reservations.md'])
-    expect(readFileSync(new URL(`../../${page}`, import.meta.url), 'utf8')).not.toMatch(
-      /payment.*onError: 'release'/,
-    )
-})

@@ -172,14 +172,6 @@ test('with TLS the nodes speak TLS alone, and accept only users of their list', 
   ])
 })
 
-test('the user of the nodes has exactly the rights that docs/operations/nodes.md lists', () => {
-  const rights = (text: string) => /^user fencepost on >\S+ (.*)$/m.exec(text)?.[1]
-  const page = readFileSync(join(folder, '../../docs/operations/nodes.md'), 'utf8')
-  const users = readFileSync(join(folder, 'nodes-tls-acl/users.acl.example'), 'utf8')
-  expect(rights(users)).toBe(rights(page))
-  expect(users).toMatch(/^user default off ~\* &\* \+@all$/m)
-})
-
 /** It runs while the application still works, so it may only send clients away: it ends nothing. */
 const LEAVES = {
   preStop: { exec: { command: ['/nodejs/bin/node', '--eval', "process.kill(1, 'SIGUSR2')"] } },

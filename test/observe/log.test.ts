@@ -1,6 +1,3 @@
-// The log: the fields of a line, how many lines are written under load, and what no line contains.
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import type { CoreEvent } from '../../src/core/events.ts'
 import { createLog, logEvents } from '../../src/observe/log.ts'
@@ -147,20 +144,6 @@ describe('fields', () => {
     const { lines, publish } = written()
     publish(event)
     expect(lines).toMatchObject([line])
-  })
-
-  test('docs/reference/telemetry.md names every field of these lines', async () => {
-    const page = await readFile(join(import.meta.dirname, '../../docs/reference/telemetry.md'), 'utf8')
-    const section = page.split(/^## /m).find((text) => text.startsWith('Logs')) ?? ''
-    const documented = [...section.matchAll(/^\| `([a-z_]+)` \|/gm)].map(([, name]) => name)
-    const { lines, publish } = written()
-    publish(claimed)
-    publish({ ...ended, ended: 'expired' })
-    publish({ ...decided, instance: 'urn:uuid:1' } as CoreEvent)
-    publish({ kind: 'outcome_damaged', recordKey: KEY, reason: 'digest' })
-    publish({ kind: 'lease_renewed', recordKey: KEY, token: 5, result: 'lost', durationMs: 3 })
-    const seen = new Set(lines.flatMap((line) => Object.keys(line)))
-    expect([...seen].filter((name) => !documented.includes(name))).toEqual([])
   })
 })
 

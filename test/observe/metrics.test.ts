@@ -1,6 +1,6 @@
 // What Prometheus reads: names that promtool accepts, a fixed number of series, both formats.
 import { spawnSync } from 'node:child_process'
-import { readFile, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Pool } from 'undici'
 import { describe, expect, test } from 'vitest'
@@ -8,7 +8,6 @@ import type { CoreEvent } from '../../src/core/events.ts'
 import { countEvents, recordStanding } from '../../src/observe/counting.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import { recordNodeStats } from '../../src/observe/node-stats-gauges.ts'
-import { createTally } from '../../src/probe/tally.ts'
 import { PROBE_KEY, SWEEPER_LEADERSHIP } from '../../src/redis/keys.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
@@ -226,17 +225,6 @@ test('leases of the proxy and of the reservation API are counted together, until
   application.letGo()
   await request
   expect(await held()).toBe(0)
-})
-
-test('the table of docs/reference/telemetry.md names every metric with its type, and none that is not there', async () => {
-  const page = await readFile(join(import.meta.dirname, '../../docs/reference/telemetry.md'), 'utf8')
-  const documented = [...page.matchAll(/^\| `([a-z_0-9]+)` \| (counter|gauge|histogram) \|/gm)]
-  const { text } = await metricsOf().metrics.exposition()
-  // Those of `fencepost probe` stand in a table of their own; the one that both have stands in both.
-  const probe = createTally(2, ['api']).exposition()
-  const exposed = [...`${text}\n${probe}`.matchAll(/^# TYPE (\S+) (\S+)$/gm)]
-  const pairs = (found: RegExpExecArray[]) => found.map(([, name, type]) => `${name} ${type}`).sort()
-  expect(pairs(documented)).toEqual(pairs(exposed))
 })
 
 describe('both formats of one registry', () => {

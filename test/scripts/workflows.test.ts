@@ -57,14 +57,3 @@ test('an image has its provenance and its bill of materials where it is rehearse
   expect(textOf('.github/workflows/release.yml')).toMatch(/^ +provenance: mode=max\n +sbom: true$/m)
   expect(textOf('.github/workflows/artifacts.yml')).toContain('--provenance mode=max --sbom=true')
 })
-
-test('deploy.md has the identity and the issuer by which the release verifies itself', () => {
-  const release = textOf('.github/workflows/release.yml')
-  const [, issuer = ''] = /--certificate-oidc-issuer (\S+)/.exec(release) ?? []
-  const [, identity = ''] = /^ +IDENTITY: (.+)$/m.exec(release) ?? []
-  const named = identity.replace(/\$\{\{ github\.repository \}\}/, 'fencepost/fencepost')
-  const page = textOf('docs/operations/deploy.md')
-  const [, version = ''] = /cosign verify .*fencepost:(\d\S+)$/m.exec(page.replaceAll(/ \\\n +/g, ' ')) ?? []
-  expect(page).toContain(named.replace(/\$\{\{ github\.ref \}\}/, `refs/tags/v${version}`))
-  expect(page).toContain(issuer)
-})

@@ -1,11 +1,4 @@
-/**
- * The table of answers in docs/reference/http.md, row by row: status, `Idempotency-Status`, other headers, and how
- * often the application was called.
- */
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { IDEMPOTENCY_STATUSES } from '../../../src/http/message/answer.ts'
 import { type Respond, startApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { hold, openWire, route, startProxy, type TestProxy } from '../../support/proxy.ts'
@@ -532,11 +525,4 @@ test('a request without a key passes where none is required', async () => {
   expect(told(await proxy.post(undefined, '{"a":1}'))).toBe('201 bypassed')
   expect(told(await proxy.post(undefined, '{"a":1}'))).toBe('201 bypassed')
   expect(application.seen.map((seen) => seen.body.toString())).toEqual(['{"a":1}', '{"a":1}'])
-})
-
-test('docs/reference/http.md explains exactly the values of Idempotency-Status', () => {
-  const page = readFileSync(join(import.meta.dirname, '../../../docs/reference/http.md'), 'utf8')
-  const table = page.slice(page.indexOf('| `Idempotency-Status` |'), page.indexOf('Without a quorum'))
-  const explained = [...table.matchAll(/^\| `([a-z-]+)` \|/gm)].map(([, status]) => status)
-  expect(explained.sort()).toEqual([...IDEMPOTENCY_STATUSES].sort())
 })

@@ -1,19 +1,10 @@
-/**
- * Limits: each is reached, each answer names its number, and docs/reference/http.md states the numbers of the settings.
- */
-import { readFileSync } from 'node:fs'
 import { connect } from 'node:net'
-import { join } from 'node:path'
 import { brotliCompressSync, gzipSync } from 'node:zlib'
 import { expect, test } from 'vitest'
-import { LATE_OFFERS_MAX } from '../../../src/app.ts'
-import { rowOf, SETTING_KEYS } from '../../../src/config/settings.ts'
 import { SILENT } from '../../../src/core/events.ts'
 import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
-import { CONNECTIONS_MAX, HEADER_BYTES_MAX, REQUEST_TIMEOUT_MS } from '../../../src/http/admin/server.ts'
 import { UNANSWERED_MAX } from '../../../src/http/server/connection-faults.ts'
 import { systemClock } from '../../../src/system/clock.ts'
-import { ANSWER_HEAD_BYTES_MAX } from '../../../src/upstream/application.ts'
 import { startApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { heldClock } from '../../support/held-clock.ts'
@@ -321,23 +312,4 @@ test('outcomes above the limit of background retries are given up: their claims 
     )
   expect((await Promise.all([settled('a'), settled('b')])).sort()).toEqual(['created', 'replayed'])
   expect(application.seen.map((seen) => seen.values('fencepost-attempt')[0])).toEqual(['1', '1', '2'])
-})
-
-test('docs/reference/http.md states the defaults of the settings', () => {
-  const page = readFileSync(join(import.meta.dirname, '../../../docs/reference/http.md'), 'utf8')
-  const limits = page.slice(page.indexOf('## Limits'))
-  const rows = [...limits.matchAll(/^\| [^|]+ \| ([^|]*) \| `([a-zA-Z.]+)`/gm)]
-  const told = rows.map(([, value = '', path]) => [path, value.replace(/[ ,]/g, '')])
-  const byPath = new Map(SETTING_KEYS.map((key) => [rowOf(key).path, rowOf(key).default]))
-  const inForce = told.map(([path = '']) => {
-    const value = byPath.get(path)
-    return [path, value?.kind === 'text' ? value.text : undefined]
-  })
-  expect(told.length).toBeGreaterThan(10)
-  expect(told).toEqual(inForce)
-  expect(limits).toContain(`| outcomes that are offered further | ${LATE_OFFERS_MAX.toLocaleString('en')} |`)
-  expect(limits).toContain(
-    `| head, time, connections on the admin listener | ${HEADER_BYTES_MAX / 1024} KiB, ${REQUEST_TIMEOUT_MS / 1_000} s, ${CONNECTIONS_MAX} |`,
-  )
-  expect(limits).toContain(`| head of an answer | ${ANSWER_HEAD_BYTES_MAX / 1024} KiB |`)
 })

@@ -1,8 +1,3 @@
-/**
- * Every problem code has a way to be reached, and the page lists exactly these codes.
- */
-import { globSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import {
   PROBLEM_CODES,
@@ -318,30 +313,6 @@ test('each problem about a record says that a new key is no retry, or when it is
     expect(detail).toMatch(/not .*under another key/)
   // Bug: method and path are a part of what a key belongs to, so that another one is no other use of the key.
   expect(KEY_REUSED.detail).toContain('another query, header or body')
-})
-
-test('docs/reference/problems.md lists exactly the codes, with their statuses', () => {
-  const page = readFileSync(join(import.meta.dirname, '../../../docs/reference/problems.md'), 'utf8')
-  const listed = [...page.matchAll(/^\| `([a-z-]+)` \| ([0-9]{3}) \| (yes|no) \|/gm)].map(
-    ([, code, status, retryable]) => [code, Number(status), retryable === 'yes'],
-  )
-  expect(listed.sort()).toEqual(
-    PROBLEM_CODES.map((code) => [code, PROBLEMS[code].status, PROBLEMS[code].retryable]).sort(),
-  )
-})
-
-/** What the configurations of gateways say in the place of a sidecar that did not answer. */
-test('every code that a configuration of deploy/gateways answers with is on a page', () => {
-  const root = join(import.meta.dirname, '../../..')
-  const page = readFileSync(join(root, 'docs/guide/gateways.md'), 'utf8')
-  const own = [...page.matchAll(/\| 503 `([a-z-]+)`/g)].map(([, code = '']) => code)
-  const said = globSync('deploy/gateways/**/*.{conf,lua,yaml}', { cwd: root })
-    .concat('deploy/gateways/caddy/Caddyfile')
-    .map((file) => readFileSync(join(root, file), 'utf8'))
-    .flatMap((text) => [...text.matchAll(/"code":"([a-z-]+)"|refusal\(\d+, "([a-z-]+)"/g)])
-    .map(([, json, kong]) => json ?? kong ?? '')
-  expect(new Set(said)).toContain('fencepost-unreachable')
-  expect([...new Set(said)].filter((code) => ![...PROBLEM_CODES, ...own].includes(code))).toEqual([])
 })
 
 test.each([

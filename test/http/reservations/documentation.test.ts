@@ -1,8 +1,6 @@
 /** docs/reference/reservations.md lists the served calls; the SQL of docs/guide/reservations.md works as described. */
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { CALL_NAMES, CALLS } from '../../../src/http/reservations/calls.ts'
-import { LIMITS, ReserveBody } from '../../../src/http/reservations/schemas.ts'
 import { startPostgres } from '../../support/postgres-server.ts'
 
 const pages = ['reference', 'guide'].map((folder) =>
@@ -13,30 +11,6 @@ const sectionOf = (heading: string) =>
     .join('\n')
     .split(/^## /m)
     .find((text) => text.startsWith(heading)) ?? ''
-
-test('the page lists exactly the calls of the table', () => {
-  const documented = [...sectionOf('The calls').matchAll(/^\| `(GET|POST) ([^\s`?]+)/gm)].map(
-    ([, method, path]) => `${method} ${path}`,
-  )
-  const served = CALL_NAMES.map((name) => `${CALLS[name].method} ${CALLS[name].path}`)
-  expect(documented.sort()).toEqual(served.map((call) => call.replace('{reservation_id}', '{id}')).sort())
-})
-
-test('the page lists every member of a reservation with its limits', () => {
-  const table = sectionOf('The calls').split('| member |')[1] ?? ''
-  const documented = [...table.matchAll(/^\| ((?:`\w+`(?:, )?)+) \|/gm)].flatMap(([, names = '']) =>
-    [...names.matchAll(/`(\w+)`/g)].map(([, name]) => name),
-  )
-  expect(documented.sort()).toEqual(Object.keys(ReserveBody.properties).sort())
-  for (const [member, limit] of [
-    ['session_id', `${LIMITS.sessionIdCharsMax} characters`],
-    ['reserved_value', `${LIMITS.valueBytesMax} bytes`],
-    ['reserved_values', String(LIMITS.valuesMax)],
-    ['tenant', `${LIMITS.scopeCharsMax} characters`],
-    ['entities', `${LIMITS.entitiesMax} of ${LIMITS.valueBytesMax} bytes`],
-  ])
-    expect(table.split('\n').find((line) => line.startsWith(`| \`${member}\``))).toContain(`| ${limit} |`)
-})
 
 test('the fenced writes for PostgreSQL refuse a smaller token and take an equal or larger one', async () => {
   const sql = /^```sql\n([\s\S]*?)^```/m.exec(sectionOf('Writes that'))?.[1] ?? ''
