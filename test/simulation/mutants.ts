@@ -117,6 +117,7 @@ export const MUTANTS: readonly Mutant[] = [
     from: 'if (!isTooFarAhead(token, nodeMs, maxTokenAheadMs)) return released',
     to: 'if (command.forgets !== true) return released',
     killedBy: ['L5', 'D3'],
+    firstSeed: 1_600,
   },
   {
     name: 'no-adoption-of-a-single-sighting',
@@ -141,6 +142,7 @@ export const MUTANTS: readonly Mutant[] = [
     from: 'if (leading !== undefined && promises >= needed && !disputed) {',
     to: 'if (leading !== undefined && !disputed) {',
     killedBy: ['S6', 'S5', 'L5'],
+    firstSeed: 5_900,
   },
   {
     name: 'smallest-ballot-adopted',
@@ -457,6 +459,7 @@ export const MUTANTS: readonly Mutant[] = [
     from: "if (record.kind === 'unavailable' && record.minorityOutcome !== undefined)\n      return",
     to: "if (record.kind === 'unavailable' && record.minorityOutcome !== undefined)\n      await report({ recordKey, ...record.minorityOutcome })\n    if (record.kind === 'unavailable' && record.minorityOutcome !== undefined)\n      return",
     killedBy: ['D1'],
+    firstSeed: 2_600,
   },
   {
     name: 'unknown-taken-for-released',
