@@ -1,27 +1,3 @@
-/** Twenty copies of each of five payments at once, and again afterwards: five rows, and every copy has the same answer. */
-import { readFileSync } from 'node:fs'
-import { expect, test } from 'vitest'
-import { setStage } from '../support/stage.ts'
+import { eachPaymentIsTakenOnce } from '../support/payments.ts'
 
-const schema = readFileSync(new URL('../payments.sql', import.meta.url), 'utf8')
-
-test('each payment is taken once', { timeout: 60_000 }, async () => {
-  await using stage = await setStage(schema)
-  const url = await stage.serve('fastify/server.ts')
-  const pay = async (order: number) => {
-    const response = await fetch(`${url}/orders/${order}/payment`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ amount: order }),
-    })
-    return { status: response.status, body: await response.text() }
-  }
-  const orders = Array.from({ length: 100 }, (_, index) => index % 5)
-  const answers = await Promise.all(orders.map(pay))
-  answers.push(...(await Promise.all(orders.slice(0, 5).map(pay))))
-  expect(answers.filter(({ status }) => status === 201).length).toBe(5)
-  expect(answers.filter(({ status }) => status === 200).length).toBe(100)
-  expect(new Set(answers.map(({ body }) => body)).size).toBe(5)
-  const { rows } = await stage.pool.query('SELECT order_id, amount FROM payment ORDER BY order_id')
-  expect(rows).toEqual([0, 1, 2, 3, 4].map((order) => ({ order_id: String(order), amount: order })))
-})
+eachPaymentIsTakenOnce('fastify/server.ts')
