@@ -89,7 +89,7 @@ test('one group to two and back: refused, changed by a command, records that sta
   for (const other of [both, two, `two=${two}`]) expect((await refusedStart(other)).exitCode).toBe(78)
   await using narrow = await start(one)
   expect(await Promise.all(KEYS.map((key) => pay(narrow, key)))).toEqual(KEYS.map(() => 'replayed'))
-}, 90_000)
+})
 
 test('a change that leaves a group behind, or that too few nodes can take, is refused even if confirmed', async () => {
   await using servers = await startRedisServers(9)
@@ -122,7 +122,7 @@ test('a change that leaves a group behind, or that too few nodes can take, is re
     69,
     'Only 1 nodes of group two answer, 2 must, or sidecars with the old groups could go on. Nothing was changed.\n',
   ])
-}, 90_000)
+})
 
 test('a change that ended half-way refuses every start, and the same command finishes it', async () => {
   await using servers = await startRedisServers(6)
@@ -157,7 +157,7 @@ test('a change that ended half-way refuses every start, and the same command fin
   } finally {
     for (const client of clients) client.disconnect()
   }
-}, 60_000)
+})
 
 test('a new group is founded only when the other groups are known to agree', async () => {
   await using servers = await startRedisServers(6)
@@ -173,7 +173,7 @@ test('a new group is founded only when the other groups are known to agree', asy
   await Promise.all([0, 1, 2].map((index) => servers.start(index)))
   const together = await command(`one=${one};two=${two}`, 'enroll')
   expect([together.exitCode, together.stderr, together.stdout]).toEqual([0, '', expect.anything()])
-}, 60_000)
+})
 
 /** Of two groups that were enrolled, one remembers on its last node alone, and the other not at all. */
 async function forgetTooMuch(servers: RedisServers): Promise<string> {
@@ -190,7 +190,7 @@ test('beside a group that forgot too much, a new group is not waited for', async
   const both = await forgetTooMuch(servers)
   const blocked = await command(both, 'enroll')
   expect([blocked.exitCode, blocked.stderr]).toEqual([69, expect.stringContaining('declare-loss')])
-}, 60_000)
+})
 
 // Bug: where the nodes that forgot were seen before the one that remembers, nothing looked again once they had stood as
 // new ones for a while, and the command said to start nodes that ran.
@@ -205,4 +205,4 @@ test('a group that forgot too much is noticed, though the node that remembers an
   )
   servers.resume(2)
   expect([await blocked, stderr()]).toEqual([69, expect.stringContaining('declare-loss')])
-}, 60_000)
+})

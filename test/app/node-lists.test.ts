@@ -91,7 +91,7 @@ test('from three nodes to five: refused, changed by a command, and records are f
   for (const key of ['a', 'b', 'c', 'd'])
     expect((await pay(grown, key)).headers.get('idempotency-status')).toBe('replayed')
   expect(application.executions.length).toBe(4)
-}, 60_000)
+})
 
 test('another node in the place of one is another list, too; the same servers by other addresses need names', async () => {
   await using servers = await startRedisServers(4)
@@ -108,7 +108,7 @@ test('another node in the place of one is another list, too; the same servers by
   })
   // In another order it is the same list.
   expect((await command([c, a, b].join(), 'status')).exitCode).toBe(0)
-}, 60_000)
+})
 
 // Bug: it took what nodes note of each other for notes about other servers, believed that the data of most had been set back, and took their
 // epochs away. From then on no sidecar had a majority, and only a declared loss went on from there.

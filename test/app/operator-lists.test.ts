@@ -33,7 +33,7 @@ beforeAll(async () => {
     ),
   )
   operator = operatorCaller(sidecar.operator)
-}, 120_000)
+})
 afterAll(() => stack.disposeAsync())
 
 /** Held for longer than a test lasts. */

@@ -39,7 +39,7 @@ beforeAll(async () => {
     ),
   )
   operator = operatorCaller(sidecar.operator)
-}, 120_000)
+})
 afterAll(() => stack.disposeAsync())
 
 async function reserve(value: string, lease: string): Promise<string> {

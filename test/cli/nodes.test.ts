@@ -364,4 +364,4 @@ test('status says of a node that waits because its name leads to two servers tha
     /^redis-0 \(127\.0\.0\.1:\d+\) +quarantined {2}its name leads to two servers: .*, for \d+s, 0 records copied/m
   await eventually('it says so', async () => line.test(await status()), { withinMs: 40_000, everyMs: 500 })
   expect(JSON.parse(await status('--json')).nodes[0].reason).toContain('its name leads to two servers')
-}, 80_000)
+})

@@ -39,4 +39,4 @@ test('every query returns data from a real Prometheus that scraped real sidecars
     await pause(500)
   }
   expect(empty).toEqual([])
-}, 120_000)
+})

@@ -128,7 +128,7 @@ beforeAll(async () => {
     FENCEPOST_REDIS_CONNECT_TIMEOUT: '2s',
   }
   sidecar = stack.use(await startSidecar(settings))
-}, 60_000)
+})
 afterAll(() => stack.disposeAsync())
 
 test('a request is executed once, and its duplicate replayed', async () => {
@@ -147,7 +147,7 @@ test('the self-test reserves, is refused, releases and reserves again on all of 
   expect(await selftest.exited, selftest.output).toEqual({ code: 0, signal: null })
 })
 
-test('a node that lost its volume is enrolled again', { timeout: 60_000 }, async () => {
+test('a node that lost its volume is enrolled again', async () => {
   const [node] = nodes as [Node]
   await node.process.end({ signal: 'SIGTERM' })
   await rm(join(node.folder, 'data'), { recursive: true })

@@ -36,7 +36,7 @@ async function recordBytes(redis: Redis): Promise<number> {
   return bytes
 }
 
-test('each row is near what a node needs', { timeout: 60_000 }, async () => {
+test('each row is near what a node needs', async () => {
   let bodyBytes = 0
   const application = createServer((request, response) => {
     request.resume().on('end', () => {

@@ -16,7 +16,7 @@ export function testsOfMutants(scenes: readonly TrialName[], mutants: readonly M
   let stage: Stage
   beforeAll(async () => {
     stage = await openTrialStage()
-  }, 120_000)
+  })
   afterAll(() => stage[Symbol.asyncDispose](), 60_000)
 
   describe('the build of production comes through', () => {

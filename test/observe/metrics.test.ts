@@ -131,7 +131,7 @@ describe('a live scrape', () => {
     await Promise.all(Array.from({ length: 50 }, worker))
     await pool.close()
     expect([...seriesOf(await scrape(sidecar.admin)).keys()]).toEqual(before)
-  }, 120_000)
+  })
 
   test('is answered while as many requests as the sidecar takes are under way and more are refused', async () => {
     await using application = await startCountingApplication()

@@ -136,7 +136,7 @@ describe('fencepost probe --once', () => {
     expect(await probe.end()).toMatchObject({ code: 0 })
     expect(probe.output).not.toContain('"result"')
     expect(sidecar.process.output).toMatch(/"tenant":"fencepost-probe"/)
-  }, 120_000)
+  })
 
   test('copies that all lost their race prove nothing where the next one is granted', async () => {
     const isSixth = sixth()
@@ -321,7 +321,7 @@ test('fencepost probe over TLS verifies listeners by NODE_EXTRA_CA_CERTS, over H
     { withinMs: 50_000 },
   )
   expect(await probe.end()).toMatchObject({ code: 0 })
-}, 120_000)
+})
 
 describe('fencepost probe --once and a listener for Envoy', () => {
   /** Its checks over HTTP are right. */

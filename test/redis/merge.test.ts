@@ -68,7 +68,7 @@ test('a Redis node shows beside a header when the outcome ends, and no more of i
   }
 })
 
-test('a Redis node that gets a copy holds the record that the rules say', { timeout: 60_000 }, async () => {
+test('a Redis node that gets a copy holds the record that the rules say', async () => {
   await using servers = await startRedisServers(1)
   await using opened = await openRedisNode({ url: servers.at(0).url })
   const { client } = opened

@@ -71,7 +71,7 @@ test('of two sidecars one reads the node stats without being told to, and no oth
     { withinMs: 40_000 },
   )
   expect(after).toMatchObject({ elected: 1 })
-}, 90_000)
+})
 
 test('an interval of 0s: there are no node stats', async () => {
   await using servers = await startRedisServers(3, { founded: true })

@@ -19,7 +19,7 @@ const anEntry = fc.record({
   aliveMs: fc.constantFrom(1, 5, 60_000, 120_000),
 })
 
-test('one node does the same with an entry in Lua and in TypeScript', { timeout: 60_000 }, async () => {
+test('one node does the same with an entry in Lua and in TypeScript', async () => {
   await using servers = await startRedisServers(1)
   await using opened = await openRedisNode({ url: servers.at(0).url })
   let sequences = 0

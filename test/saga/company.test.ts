@@ -53,7 +53,7 @@ test('a message that kills its process takes no other message with it into the d
     { type: 'Poison', errorCode: 'never_ended', errorMessage: expect.stringContaining('5 deliveries') },
   ])
   expect(await countOf(kit, `inbox WHERE status = 'processed'`)).toBe(4)
-}, 60_000)
+})
 
 // Bug: it stayed `replaying`, and each process that was started began it again, and died.
 test('a dead letter that kills its process is dead again after five replays, and the next process lives', async () => {
@@ -80,7 +80,7 @@ test('a dead letter that kills its process is dead again after five replays, and
   const better = { Poison: async () => {} }
   // Until the server has noticed that the process is gone, its transaction may hold the letter.
   await eventually('the letter to be replayed', async () => (await replayOnce(kit, 'test', better)) === 1)
-}, 60_000)
+})
 
 // Bug: found where the test above failed by chance. That the letter was dead and that its replay had ended were two statements.
 test('a process that is killed as soon as the letter is dead leaves no count to the next replay', async () => {

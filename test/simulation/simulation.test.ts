@@ -33,7 +33,7 @@ describe('the simulation', () => {
       const saidOf = ({ stdout }: { stdout: string }) => stdout.replace(/"tookMs":\d+/, '')
       expect(saidOf(three)).toBe(saidOf(one))
     }
-  }, 180_000)
+  })
 
   test('asked for several failures, a campaign goes on and names each of their seeds', async () => {
     const broken = ['--mutant', 'claim-over-live-lease', '--histories', '500']

@@ -44,7 +44,7 @@ describe('Chromium', () => {
   let browser: TestBrowser
   beforeAll(async () => {
     browser = await startChromium()
-  }, 60_000)
+  })
   afterAll(() => browser?.[Symbol.asyncDispose]())
 
   test.each<[way: string, ordered: number]>([

@@ -88,7 +88,7 @@ test('requests are executed in the order of arrival, whichever sidecar they reac
   } finally {
     node.disconnect()
   }
-}, 60_000)
+})
 
 /** Claim rounds of both, as their metrics count them. */
 async function claimRounds(sidecars: readonly Sidecar[]): Promise<number> {
@@ -116,7 +116,7 @@ test('coordinate costs a fraction of the claim rounds of wait', async () => {
   // It claims as long as a turn lasts: a quarter of the others' rounds on an idle machine, up to a half on a busy one.
   expect(inTurn).toBeLessThan(atRandom * 0.75)
   expect(application.mostAtOnce()).toBe(1)
-}, 60_000)
+})
 
 /** Each request takes it a while. */
 async function startSlowApplication() {
@@ -167,4 +167,4 @@ test('when the sidecar whose turn it is dies, the others go on after its leases 
   } finally {
     node.disconnect()
   }
-}, 60_000)
+})

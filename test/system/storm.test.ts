@@ -54,7 +54,7 @@ test('a sidecar killed while the application works: 409 before the lease ends, t
   expect(second?.attempt).toBe(2)
   expect(second?.token).toBeGreaterThan(first?.token ?? 0)
   expect(application.executions.length).toBe(2)
-}, 60_000)
+})
 
 test('a client that disconnects gets its stored answer on retry, and the application was called once', async () => {
   await using servers = await startRedisServers(5, { founded: true })
@@ -86,4 +86,4 @@ test('a client that disconnects gets its stored answer on retry, and the applica
   })
   expect(retry.headers.get('idempotency-status')).toBe('replayed')
   expect(application.executions.length).toBe(1)
-}, 60_000)
+})

@@ -79,7 +79,7 @@ export function testsOfStorms(requests: number, identities: number): void {
     expect(application.executions.length).toBe(identities)
     expectOnceEach(seen, (key) => application.of(key).length)
     expect([...seen.values()].flat().length).toBe(requests)
-  }, 120_000)
+  })
 
   test('the same with two of five nodes stopped; with three stopped 503 with Retry-After and no execution', async () => {
     await using servers = await startRedisServers(5, { founded: true })
@@ -102,5 +102,5 @@ export function testsOfStorms(requests: number, identities: number): void {
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([503]))
     expect(answers.every(({ retryAfter }) => Number(retryAfter) >= 1)).toBe(true)
     expect(application.executions.length).toBe(identities)
-  }, 120_000)
+  })
 }

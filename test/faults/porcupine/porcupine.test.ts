@@ -56,7 +56,7 @@ test('a key that is not decided in its time fails like one that is broken', asyn
   const never = { f: 'standing', key: 'v', startMs: 0, endMs: 9_000, status: 200, state: 'COMPLETED' }
   const report = await checked('undecided', [...operations, { ...never, outcome: 'of no holder' }], 1)
   expect(violationsOf(report).map(({ checker }) => checker)).toEqual(['porcupine-undecided'])
-}, 60_000)
+})
 
 test('a line that is no operation is an error, not an empty history', async () => {
   await expect(checked('unreadable', [{ f: 'reserved' }])).rejects.toThrow(/"reserved" is not known/)

@@ -56,7 +56,7 @@ describe.each(READING_APPLICATIONS)('%s', (name) => {
   beforeAll(async () => {
     application = await startReadingApplication(name)
     proxy = await startProxy(application.origin, { routes: config.routes })
-  }, 60_000)
+  })
   afterAll(async () => {
     await proxy?.[Symbol.asyncDispose]()
     await application?.[Symbol.asyncDispose]()

@@ -222,7 +222,7 @@ export function brokerConformance(
 
   test('from the outbox to the inbox: every event once, each aggregate in order, failures included', async () => {
     await outboxToConsumer(postgres, bench.publisher, await bench.channel('end-to-end'))
-  }, 90_000)
+  })
 
   foreignMessages(
     () => bench,

@@ -95,7 +95,7 @@ export function foreignMessages(benchOf: () => BrokerBench, postgresOf: () => Po
       'unmapped: dead_letter',
       'unmapped: dead_letter',
     ])
-  }, 30_000)
+  })
 
   test('a mapped CloudEvent is handled once, structured and binary, beside messages of our own', async () => {
     const [bench, kit] = [benchOf(), await testKit(postgresOf())]
@@ -135,7 +135,7 @@ export function foreignMessages(benchOf: () => BrokerBench, postgresOf: () => Po
         .sort(),
     ).toEqual(['duplicate', 'processed', 'processed', 'processed'])
     expect(await listDeadLetters(kit)).toEqual([])
-  }, 30_000)
+  })
 
   test('poison beside order: it parks its own sequence, and messages of other sequences keep their order', async () => {
     const [bench, kit] = [benchOf(), await testKit(postgresOf())]
@@ -176,7 +176,7 @@ export function foreignMessages(benchOf: () => BrokerBench, postgresOf: () => Po
       'unhandled_type',
       'unmapped',
     ])
-  }, 30_000)
+  })
 }
 
 /** For brokers that carry any bytes. Redis Streams, Kafka and the mailbox are read as text (docs/reference/messages.md). */
@@ -206,5 +206,5 @@ export function bodiesOfBytes(benchOf: () => BrokerBench, postgresOf: () => Post
     await replayDeadLetters(kit, [letter!.id])
     await eventually('its replay', () => handled.length === 1)
     expect(handled).toEqual([{ n: 1 }])
-  }, 30_000)
+  })
 }

@@ -20,7 +20,7 @@ const urls = () => cluster.servers.map(({ url }) => url)
 beforeAll(async () => {
   cluster = await startNatsCluster()
   admin = await connect({ servers: urls(), maxReconnectAttempts: -1, reconnectTimeWait: 100 })
-}, 120_000)
+})
 afterAll(async () => {
   await admin?.close()
   await cluster?.[Symbol.asyncDispose]()

@@ -102,7 +102,7 @@ test('a server that does not answer has refused nothing: it costs the message no
     servers.resume(0)
     await publisher.close()
   }
-}, 20_000)
+})
 
 // Bug: a server that became a replica keeps its connections, and the connection was kept: nothing was published or read until a restart.
 test('behind an address that leads to another server now, the publisher and the consumer follow it', async () => {
@@ -144,7 +144,7 @@ test('behind an address that leads to another server now, the publisher and the 
     before!.disconnect()
     after!.disconnect()
   }
-}, 20_000)
+})
 
 async function oneServer() {
   const servers = await startRedisServers(1)
