@@ -5,7 +5,7 @@
 import type { Config } from '../config/load.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import { tellingUntaken } from '../core/coordination/untaken.ts'
-import type { Events } from '../core/events.ts'
+import type { CoreEvent, Events } from '../core/events.ts'
 import { troubleOf } from '../core/node-faults.ts'
 import type { NodeStatus } from '../core/node-status.ts'
 import { placementOf } from '../core/nodes/groups.ts'
@@ -60,8 +60,10 @@ export async function openNodes(
   secrets: NodeSecrets,
 ): Promise<OpenNodes> {
   if (config.redisNodes.kind === 'embedded') return embeddedNodes(config, { clock, random, events })
-  const opened = openRedisGroups(config, config.redisNodes.groups, { clock, random, events, ...secrets })
-  const groups = opened.map(({ name, nodes }) => votingGroup(config, name, nodes, { clock, random, events }))
+  const changes = watchChanges(events, clock)
+  const ports = { clock, random, events: changes }
+  const opened = openRedisGroups(config, config.redisNodes.groups, { ...ports, ...secrets })
+  const groups = opened.map(({ name, nodes }) => votingGroup(config, name, nodes, ports))
   const [first, ...rest] = groups
   if (first === undefined) throw new RangeError('a configuration has at least one group of nodes')
   const refused = await connectAll(opened.map(({ nodes }, at) => ({ nodes, onLook: groups[at]?.onLook })))
@@ -74,7 +76,7 @@ export async function openNodes(
       return agreed
     },
     refused,
-    views: () => groups.flatMap((group) => group.views()),
+    views: () => groups.flatMap((group) => group.views()).map(changes.dated),
     standstills: () => opened.flatMap(({ nodes }) => standstillOf(nodes) ?? []),
     lossyNodes: () => opened.flatMap(({ nodes }) => lossyOf(nodes)),
     clusterIds: () => opened.map(({ nodes }) => nodes.cluster().id),
@@ -105,6 +107,22 @@ function embeddedNodes(config: Config, { clock, random, events }: Ports): OpenNo
     clusterIds: () => [`embedded-${ofItsOwn}`],
     stopEmbedded: (index) => nodes[index]?.stop(),
     [Symbol.asyncDispose]: async () => {},
+  }
+}
+
+/** Dates the state of each node by the change that this sidecar saw; what it found at its start began before. */
+function watchChanges(events: Events, clock: Clock) {
+  const sinceWallMs = new Map<string, number | undefined>()
+  return {
+    publish: (event: CoreEvent) => {
+      if (event.kind === 'node_state' && event.from !== event.to)
+        sinceWallMs.set(event.node, sinceWallMs.has(event.node) ? clock.wallMs() : undefined)
+      events.publish(event)
+    },
+    dated: (status: NodeStatus): NodeStatus =>
+      status.state === 'suspended'
+        ? { ...status, sinceWallMs: undefined }
+        : { ...status, sinceWallMs: sinceWallMs.get(status.name) ?? status.sinceWallMs },
   }
 }
 

@@ -65,7 +65,7 @@ function groupTable(cluster: OpenCluster): string {
   // No time that passes enrols these, so none is shown.
   const founding = isUnfounded(cluster)
   const lines = rows.map((row) => {
-    const { state, reason, remedy, run, server, clock, quarantine } = row
+    const { state, reason, remedy, run, server, clock, quarantine, sinceWallMs } = row
     const waits =
       quarantine === undefined || founding
         ? ''
@@ -76,8 +76,12 @@ function groupTable(cluster: OpenCluster): string {
         : `, clock ${clock.offsetMs < 0 ? '' : '+'}${tenths(clock.offsetMs)} ms (± ${tenths(clock.uncertaintyMs)})`
     // What a whole cluster waits for is said once, below.
     const todo = state === 'quarantined' ? undefined : remedy
+    const since =
+      sinceWallMs === undefined || quarantine !== undefined
+        ? ''
+        : `, since ${new Date(sinceWallMs).toISOString()}`
     const detail = reason === undefined ? `run ${run}, ${server}` : told({ reason, remedy: todo })
-    return `${placeOf(row).padEnd(width)}  ${state.padEnd(11)}  ${detail}${waits}${offset}`
+    return `${placeOf(row).padEnd(width)}  ${state.padEnd(11)}  ${detail}${since}${waits}${offset}`
   })
   const voting = rows.filter(({ state }) => state === 'voting').length
   const of = cluster.name === '' ? '' : `group ${cluster.name}, `

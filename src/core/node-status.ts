@@ -14,6 +14,8 @@ export type NodeStatus = NodePlace & {
   readonly group?: string | undefined
   /** `suspended`: it would vote, and this sidecar does not count it for its clock. */
   readonly state: 'voting' | 'suspended' | 'quarantined' | 'unfit' | 'down'
+  /** When that began, as this sidecar saw it, or else as the node says. */
+  readonly sinceWallMs?: number | undefined
   /** Its row in `node-faults.ts`. */
   readonly fault?: NodeFault | undefined
   /** Why it does not vote; of one that votes: why it takes no writes. */

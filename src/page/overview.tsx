@@ -101,6 +101,7 @@ function Seat({ node }: { readonly node: Node }) {
       </p>
       <Facts
         of={[
+          ['Since', node.since === undefined ? undefined : <Time at={node.since} />],
           [
             'Quarantine',
             quarantine === undefined

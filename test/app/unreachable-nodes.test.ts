@@ -74,3 +74,22 @@ test('a start without a majority says in the log how many vote, and why the othe
     /"level":"warn".*"message":"not ready: 0 of 3 nodes can vote, 2 are needed; 127\.0\.0\.1:\d+ is down: it demands a password [^"]*; 127\.0\.0\.1:\d+ is down: it demands/,
   )
 })
+
+test('it says since when a node is as it is: by the change that was seen, or as the node says', async () => {
+  await using servers = await startRedisServers(3, { founded: true })
+  const foundedMs = Date.now()
+  await using sidecar = await startSidecar({ FENCEPOST_REDIS_NODES: servers.nodesSetting })
+  const nodes = async () => {
+    const answer = await fetch(`${sidecar.admin}/readyz`)
+    const { nodes: seen } = (await answer.json()) as { nodes: { state: string; sinceWallMs: number }[] }
+    return seen
+  }
+  await eventually('all vote', async () => (await nodes()).every(({ state }) => state === 'voting'))
+  for (const { sinceWallMs } of await nodes()) expect(sinceWallMs).toBeLessThanOrEqual(foundedMs)
+  const killedMs = Date.now()
+  await servers.kill(0)
+  await eventually('one is down', async () => (await nodes())[0]?.state === 'down')
+  const [down, ...others] = await nodes()
+  expect(down?.sinceWallMs).toBeGreaterThanOrEqual(killedMs)
+  for (const { sinceWallMs } of others) expect(sinceWallMs).toBeLessThanOrEqual(foundedMs)
+})

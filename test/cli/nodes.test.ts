@@ -72,7 +72,7 @@ test('status shows each node, the name of the cluster and the majority', async (
   const { exitCode, stdout, stderr } = await run(servers, 'status')
   expect(stderr).toBe('')
   expect(exitCode).toBe(0)
-  expect(stdout).toMatch(/^127\.0\.0\.1:\d+ {2}voting/m)
+  expect(stdout).toMatch(/^127\.0\.0\.1:\d+ {2}voting .*, since 20\d\d-\S+Z/m)
   expect(stdout).toContain(`cluster ${sidecar.nodes.cluster().id}: 3 of 3 nodes vote, 2 are needed`)
   const { stdout: json } = await run(servers, 'status', '--json')
   expect(JSON.parse(json)).toMatchObject({

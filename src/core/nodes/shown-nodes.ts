@@ -4,7 +4,7 @@ import { type NodeFault, troubleOf } from '../node-faults.ts'
 import type { NodeStatus } from '../node-status.ts'
 import { majorityOf } from '../units.ts'
 import { whyLastWritesLack } from './continuity.ts'
-import { isEnrolled, isQuarantined, looksNew } from './enrolment-rules.ts'
+import { enrolledAtNodeMs, isEnrolled, isQuarantined, looksNew } from './enrolment-rules.ts'
 import type { NodeFacts } from './fitness.ts'
 import type { Member, NodeState } from './member.ts'
 import type { NodeDriver } from './node-driver.ts'
@@ -41,6 +41,7 @@ function statusOf(
         fault,
         reason,
         remedy,
+        sinceWallMs: timeIn(facts.quarantine?.sinceNodeMs),
         ...known(facts),
         ...waiting(facts, quarantineMs),
       }
@@ -50,11 +51,17 @@ function statusOf(
       return {
         ...of,
         state: state.kind,
+        sinceWallMs: timeIn(enrolledAtNodeMs(facts.epoch ?? '')),
         ...known(facts),
         ...(fault === undefined ? {} : { fault, reason, remedy }),
       }
     }
   }
+}
+
+/** Anyone who can write to the node may have written what is no time. */
+function timeIn(ms: number | undefined): number | undefined {
+  return ms !== undefined && Math.abs(ms) <= 8.64e15 ? ms : undefined
 }
 
 function known({ startedNodeMs, memory, runId, program, version }: NodeFacts) {

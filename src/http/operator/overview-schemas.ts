@@ -31,6 +31,12 @@ const Node = Type.Object(
     address: Type.String({ description: 'Where this sidecar reaches it.' }),
     group: Type.Optional(Type.String()),
     state: Type.String({ description: 'voting, suspended, quarantined, unfit or down.' }),
+    since: Type.Optional(
+      Type.String({
+        format: 'date-time',
+        description: 'When that began, as this sidecar saw it, or else as the node says.',
+      }),
+    ),
     fault: Type.Optional(Type.String({ description: 'Its row in docs/operations/node-faults.md.' })),
     reason: Type.Optional(
       Type.String({ description: 'Why it has no vote; of one that votes, why it takes no writes.' }),

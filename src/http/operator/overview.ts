@@ -81,12 +81,13 @@ function troublesOf(facts: OverviewFacts): readonly Trouble[] {
 }
 
 function nodeOf({ name, address, group, state, fault, reason, remedy, ...node }: NodeStatus) {
-  const { memoryShare, startedWallMs, quarantine, clock } = node
+  const { sinceWallMs, memoryShare, startedWallMs, quarantine, clock } = node
   return {
     name,
     address,
     ...(group === undefined ? {} : { group }),
     state,
+    ...(sinceWallMs === undefined ? {} : { since: new Date(sinceWallMs).toISOString() }),
     ...(fault === undefined ? {} : { fault }),
     ...(reason === undefined ? {} : { reason }),
     ...(remedy === undefined ? {} : { remedy }),
