@@ -10,8 +10,15 @@ import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
 import { told } from '../core/node-faults.ts'
 import { type Cluster, enrolledAtNodeMs } from '../core/nodes/enrolment-rules.ts'
-import type { NodeFacts } from '../core/nodes/fitness.ts'
-import { memberList, nodesIn, sameMark, sameMembers, whyNewer, whyNotChange } from '../core/nodes/fitness.ts'
+import {
+  memberList,
+  type NodeFacts,
+  nodesIn,
+  sameMark,
+  sameMembers,
+  whyNewer,
+  whyNotChange,
+} from '../core/nodes/fitness.ts'
 import { majorityOf } from '../core/units.ts'
 import { forCommand, inspectForCommand } from './inspection.ts'
 import { CLUSTER_KEY } from './keys.ts'

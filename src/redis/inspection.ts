@@ -14,8 +14,7 @@ import {
   type Quarantine,
 } from '../core/nodes/enrolment-rules.ts'
 import type { Life, NodeFacts } from '../core/nodes/fitness.ts'
-import type { Glance } from '../core/nodes/member.ts'
-import { UnsuitableServer } from '../core/nodes/member.ts'
+import { type Glance, UnsuitableServer } from '../core/nodes/member.ts'
 import type { NodeMemory } from '../core/nodes/node-stats.ts'
 import { CLUSTER_KEY, EPOCH_KEY, PULSE_KEY } from './keys.ts'
 import { callMembership, luaOf, ownScript } from './scripts.ts'
@@ -171,7 +170,7 @@ export function inTime<T>(
 }
 
 /**
- * The few keys of a glance (`core/nodes/glance.ts`).
+ * The few keys of a glance (`core/nodes/glances.ts`).
  *
  * @throws Error where the node does not answer, or refuses one of the commands
  */

@@ -2,8 +2,7 @@
 
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
-import type { DriverOptions } from '../core/nodes/member.ts'
-import { type Member, memberOf } from '../core/nodes/member.ts'
+import { type DriverOptions, type Member, memberOf } from '../core/nodes/member.ts'
 import { NodeDriver } from '../core/nodes/node-driver.ts'
 import { within } from '../core/retry.ts'
 import { addressOf, createRedisClient, type RedisAddress } from './connect.ts'
