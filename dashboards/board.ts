@@ -36,6 +36,8 @@ export type Board = {
   readonly uid: string
   readonly title: string
   readonly description: string
+  /** A series that every process of it shows. Default: that of the sidecars' builds. */
+  readonly known?: string
   readonly panels: readonly Panel[]
 }
 

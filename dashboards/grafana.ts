@@ -32,6 +32,7 @@ const PANEL_WIDTH = 12
 const PANEL_HEIGHT = 8
 
 export function grafanaJson(board: Board): string {
+  const { known = 'fencepost_build_info' } = board
   const builder = new DashboardBuilder(board.title)
     .uid(board.uid)
     .description(board.description)
@@ -40,12 +41,10 @@ export function grafanaJson(board: Board): string {
     .refresh('30s')
     .time({ from: 'now-1h', to: 'now' })
     .withVariable(new DatasourceVariableBuilder('datasource').label('Data Source').type('prometheus'))
-    .withVariable(variable('cluster', 'label_values(fencepost_build_info, cluster)'))
-    .withVariable(variable('namespace', 'label_values(fencepost_build_info{cluster=~"$cluster"}, namespace)'))
-    .withVariable(
-      variable('job', 'label_values(fencepost_build_info{cluster=~"$cluster",namespace=~"$namespace"}, job)'),
-    )
-    .withVariable(variable('instance', `label_values(fencepost_build_info{${J}}, instance)`))
+    .withVariable(variable('cluster', `label_values(${known}, cluster)`))
+    .withVariable(variable('namespace', `label_values(${known}{cluster=~"$cluster"}, namespace)`))
+    .withVariable(variable('job', `label_values(${known}{cluster=~"$cluster",namespace=~"$namespace"}, job)`))
+    .withVariable(variable('instance', `label_values(${known}{${J}}, instance)`))
     .link(
       new DashboardLinkBuilder('fencepost')
         .type(DashboardLinkType.Dashboards)
@@ -53,19 +52,22 @@ export function grafanaJson(board: Board): string {
         .includeVars(true)
         .keepTime(true),
     )
-    .annotation(
-      new AnnotationQueryBuilder()
-        .name('Sidecars started')
-        .datasource(DATASOURCE)
-        .enable(true)
-        .iconColor('blue')
-        .expr(
-          // Its age and not `changes(…)`: a pod that replaces another has series of its own, which begin with its start.
-          `time() - process_start_time_seconds{${S}} < 90 and on (cluster, namespace, job, instance) fencepost_build_info{${S}}`,
-        ),
-    )
+  // The kit is in processes of applications.
+  if (board.known === undefined) builder.annotation(sidecarsStarted())
   for (const panel of board.panels) builder.withPanel(panelOf(panel))
   return `${JSON.stringify(builder.build(), null, 2)}\n`
+}
+
+function sidecarsStarted(): AnnotationQueryBuilder {
+  return new AnnotationQueryBuilder()
+    .name('Sidecars started')
+    .datasource(DATASOURCE)
+    .enable(true)
+    .iconColor('blue')
+    .expr(
+      // Its age and not `changes(…)`: a pod that replaces another has series of its own, which begin with its start.
+      `time() - process_start_time_seconds{${S}} < 90 and on (cluster, namespace, job, instance) fencepost_build_info{${S}}`,
+    )
 }
 
 function variable(name: string, query: string): QueryVariableBuilder {

@@ -1,6 +1,6 @@
 /**
- * The dashboard of messages and sagas, from sidecars that are given the database of the saga kit. What one of them says is
- * true of the whole database, so panels take the largest value and no sum.
+ * The dashboard of messages and sagas, from whatever shows the gauges of the saga kit. What one process says is true of the whole
+ * database, so panels take the largest value and no sum.
  */
 import { type Board, NEUTRAL, NONE_IS_GOOD, type Panel, S, UP, upFrom } from './board.ts'
 
@@ -18,13 +18,14 @@ const largest = (metric: string, by = '', labels = '') =>
 export const sagas: Board = {
   uid: 'fencepost-sagas',
   title: 'Fencepost / Sagas',
+  known: 'fencepost_saga_database_up',
   description: 'Whether messages leave the outbox, what was given up, and where sagas stand.',
   panels: [
     {
       kind: 'states',
       title: 'The database answers',
       description:
-        'Share of sidecars whose last look (every 15 s) was answered. 0: nothing else here is known.',
+        'Share of the processes that look (every 15 s) whose last look was answered. 0: nothing else here is known.',
       unit: 'percentunit',
       queries: [{ expr: `avg(fencepost_saga_database_up{${S}})`, legend: 'answers' }],
       thresholds: UP,

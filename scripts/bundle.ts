@@ -52,8 +52,8 @@ async function bundled(dir: string): Promise<RolldownOutput> {
   const bundle = await rolldown({
     input: join(sources, 'main.ts'),
     platform: 'node',
-    // Optional ones of pg and debug, which do without: a development package must not bring them into the program.
-    external: ['pg-native', 'supports-color'],
+    // An optional one of debug, which does without: a development package must not bring it into the program.
+    external: ['supports-color'],
     // Node 22 knows no `using`. The oldest Node of `engines` in package.json.
     transform: { target: OLDEST_NODE },
     // Its `paths` lead to declarations.

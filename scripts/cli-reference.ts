@@ -6,6 +6,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
+import { fencepostSaga } from '../packages/saga/src/command/command.ts'
 import type { Io } from '../src/cli/command.ts'
 import { COMMANDS } from '../src/cli/commands.ts'
 import { program } from '../src/cli/program.ts'
@@ -36,6 +37,9 @@ export async function commandReference(): Promise<string> {
     '<!-- Written by `npm run generate -- commands` from src/cli; do not edit by hand. -->',
     INTRODUCTION,
     ...sections,
+    '## fencepost-saga',
+    'The command of the saga kit: `npx fencepost-saga`, where `@fencepost/saga` and `pg` are installed. It needs the database, and no sidecar.',
+    ...(await helpOfSagas()),
   ]
     .join('\n\n')
     .concat('\n')
@@ -49,6 +53,24 @@ async function helpOf(path: readonly string[]): Promise<string[]> {
   const pages = [`\`\`\`\n${text.trim()}\n\`\`\``]
   for (const name of below.filter((one) => one !== 'help')) pages.push(...(await helpOf([...path, name])))
   return pages
+}
+
+/** The commands by the list of all of them, and what each takes. */
+async function helpOfSagas(): Promise<string[]> {
+  const all = await outputOfSagas(['--help'])
+  const names = [...all.matchAll(/^ {2}((?:[a-z]+(?:-[a-z]+)*)(?: [a-z]+)?)(?: <[^>]+>)? {2}/gm)].map(
+    ([, name = '']) => name,
+  )
+  const pages = await Promise.all(names.map((name) => outputOfSagas([...name.split(' '), '--help'])))
+  const own = pages.map((page) => page.split('\n\n').slice(0, -1).join('\n\n'))
+  return [all.trim(), own.join('\n\n')].map((text) => `\`\`\`\n${text}\n\`\`\``)
+}
+
+async function outputOfSagas(args: readonly string[]): Promise<string> {
+  const parts: string[] = []
+  const stdout = { write: (text: string) => void parts.push(text) }
+  await fencepostSaga(args, { env: {}, stdout, stderr: stdout, readFile: () => '', stopped: async () => {} })
+  return parts.join('')
 }
 
 async function outputOf(args: readonly string[]): Promise<string> {

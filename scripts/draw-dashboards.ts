@@ -20,9 +20,9 @@ const root = join(import.meta.dirname, '..')
 const wanted = process.argv.slice(2)
 await using sagas = await startSagaTables()
 await using stack = await startMonitoredStack(
-  join(root, 'dashboards/rules/fencepost.rules.yaml'),
-  { ...sagas.settings, FENCEPOST_NODE_COLLECTION_INTERVAL: '5s' },
-  { probe: true },
+  ['fencepost', 'fencepost-sagas'].map((name) => join(root, `dashboards/rules/${name}.rules.yaml`)),
+  { FENCEPOST_NODE_COLLECTION_INTERVAL: '5s' },
+  { probe: true, sagas: sagas.metrics },
 )
 await using _ = stack.load(80, 4)
 await using __ = startMessages()

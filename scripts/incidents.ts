@@ -144,7 +144,7 @@ type Played = {
 }
 
 async function play(incident: Incident, rules: string): Promise<Played> {
-  await using stack = await startMonitoredStack(rules, { ...PATIENT, ...incident.env })
+  await using stack = await startMonitoredStack([rules], { ...PATIENT, ...incident.env })
   await using _ = stack.load(...incident.load)
   const { prometheus } = stack
   await prometheus.until('rate(fencepost_decisions_total{outcome="acquired"}[4s]) > 0')

@@ -3,8 +3,7 @@
  *
  * npm makes the bill of everything in the lock file, and what the sidecar does not run is taken out here: `npm sbom
  * --omit=dev` (npm 11.19.1) also leaves out packages that both kinds need, `yaml` for one. Not run are packages for
- * development, optional ones (among them the clients of the saga kit's brokers, which are its optional peers), and our
- * own, which are no dependency.
+ * development, optional ones, and those of the other two packages of this repository.
  *
  * The same packages have the same bill: npm writes a random number and the time of day into it, which here come from the
  * packages and from SOURCE_DATE_EPOCH, or are left out.
@@ -78,17 +77,36 @@ export type LockEntry = {
   readonly optional?: boolean
   readonly devOptional?: boolean
   readonly version?: string
+  readonly dependencies?: Readonly<Record<string, string>>
 }
 
-/** `name@version` of every package of the lock file that the sidecar runs with, our own left aside. */
+/** `name@version` of every package of the lock file that the sidecar runs with: what its own dependencies lead to. */
 export function runningPackages(): ReadonlySet<string> {
   const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as {
     packages: Record<string, LockEntry>
   }
-  const running = Object.entries(packages).filter(
-    ([path, entry]) => /node_modules\/(?!@fencepost\/)/.test(path) && !isLeftOut(entry),
+  const reached = new Set<string>()
+  const visit = (from: string): void => {
+    for (const name of Object.keys(packages[from]?.dependencies ?? {})) {
+      const path = placeOf(name, from, packages)
+      if (path === undefined || reached.has(path)) continue
+      reached.add(path)
+      visit(path)
+    }
+  }
+  visit('')
+  return new Set(
+    [...reached].map((path) => `${path.replace(/^.*node_modules\//, '')}@${packages[path]?.version}`),
   )
-  return new Set(running.map(([path, { version }]) => `${path.replace(/^.*node_modules\//, '')}@${version}`))
+}
+
+/** As Node looks for it: in the folder of the package that asks, and in those above it. */
+function placeOf(name: string, from: string, packages: Record<string, LockEntry>): string | undefined {
+  const path = `${from === '' ? '' : `${from}/`}node_modules/${name}`
+  if (path in packages) return path
+  return from === ''
+    ? undefined
+    : placeOf(name, from.replace(/\/?node_modules\/(@[^/]+\/)?[^/]+$/, ''), packages)
 }
 
 export function nameOf(purl: string): string {

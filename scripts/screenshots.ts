@@ -1,6 +1,6 @@
 /**
- * Takes the pictures of the operator's page in docs/pictures: its five views, in light and dark, of a real sidecar with five nodes of
- * which one differs.
+ * Takes the pictures of the operator's page in docs/pictures: its four views, in light and dark, of a real sidecar with five nodes of
+ * which one differs; and of the page of the saga kit.
  * `npm run generate -- screenshots`, or `npm run generate -- screenshots FOLDER` for pictures elsewhere.
  */
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
@@ -12,6 +12,10 @@ import { eventually } from '../test/support/eventually.ts'
 import { OPERATE_TOKEN } from '../test/support/operator-caller.ts'
 import { signIn } from '../test/support/operator-page.ts'
 import { openOperatorScene } from '../test/support/operator-scene.ts'
+import { startPostgres } from '../test/support/postgres-server.ts'
+import { testKit } from '../test/support/saga-kit.ts'
+import { startSagaServer } from '../test/support/saga-server.ts'
+import { givenUpMessage, parkedSaga } from '../test/support/stuck-sagas.ts'
 import { bundleSidecar } from './bundle.ts'
 
 const root = join(import.meta.dirname, '..')
@@ -38,8 +42,11 @@ async function takeAll(main: string): Promise<void> {
   const other = await scene.stuck('held-4712')
   const reason = 'ticket 4712: the provider confirms that nothing was charged'
   await scene.operator.decide('forget', other.record, { even_though: 'live', reason })
-  await scene.parkedSaga('order-4711')
-  await scene.givenUpMessage('order-4713')
+  await using postgres = await startPostgres()
+  const kit = await testKit(postgres)
+  await parkedSaga(kit, 'order-4711')
+  await givenUpMessage(kit, 'order-4713', { order: 'order-4713' })
+  await using sagas = await startSagaServer(postgres.url, kit.schemaName)
   for (const colorScheme of ['light', 'dark'] as const) {
     const { page } = await browser.open({ colorScheme, viewport: { width: 1_100, height: 900 } })
     await signIn(page, scene.sidecar.operator, OPERATE_TOKEN)
@@ -47,7 +54,6 @@ async function takeAll(main: string): Promise<void> {
       ['find', '#/find'],
       ['record', `#/record/${encodeURIComponent(record)}`],
       ['overview', '#/overview'],
-      ['sagas', '#/sagas'],
       ['audit', '#/audit'],
     ] as const) {
       await oneDiffers()
@@ -58,6 +64,14 @@ async function takeAll(main: string): Promise<void> {
       }
       await take(page, `page-${name}-${colorScheme}`, hash, oneDiffers)
     }
+    const httpCredentials = { username: 'bob', password: OPERATE_TOKEN }
+    const ofKit = await browser.open({
+      colorScheme,
+      viewport: { width: 1_100, height: 900 },
+      httpCredentials,
+    })
+    await ofKit.page.goto(`${sagas.origin}/`)
+    await shot(ofKit.page, `page-sagas-${colorScheme}`)
     const phone = await browser.open({ colorScheme, viewport: { width: 400, height: 900 } })
     await signIn(phone.page, scene.sidecar.operator, OPERATE_TOKEN)
     await oneDiffers()
@@ -89,6 +103,10 @@ async function take(page: Page, name: string, hash: string, oneDiffers: () => Pr
   }
   await eventually('every answer is there', async () => (await page.getByText('Looking …').count()) === 0)
   await page.evaluate('scrollTo(0, 0)')
+  await shot(page, name)
+}
+
+async function shot(page: Page, name: string): Promise<void> {
   await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true })
   console.log(`${name}.png`)
 }

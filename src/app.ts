@@ -12,7 +12,6 @@ import { nodeNamesOf, type OpenNodes, openNodes } from './app/cluster.ts'
 import { appendAudit, type Coordination, openCoordinations } from './app/coordination.ts'
 import { type ListenerAddresses, type Listeners, opened, openListeners } from './app/listeners.ts'
 import { overviewFacts, requestsSeen } from './app/overview.ts'
-import { openSagas } from './app/sagas.ts'
 import { openSecrets, type Secrets } from './app/secrets.ts'
 import { openStack, type StackPorts } from './app/stack.ts'
 import { StartRefused } from './app/start-refused.ts'
@@ -126,9 +125,6 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
   const { recent, traffic, observations } = requestsSeen(config, telemetry, clock)
   telemetry.tell(youngGenerationGrows())
   const background = createBackground(LATE_OFFERS_MAX, failedLater)
-  const sagas = await openSagas(config, clock, (err) =>
-    log.warn({ err }, 'the database of the sagas did not answer'),
-  )
   const clients = await openClientIdentification(config, environment.readFile, clock, log)
   const listeners: Listeners = await openListeners(config, environment, secrets, clients.scope, {
     executing: {
@@ -139,7 +135,7 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
       background,
       nearMisses: createNearMisses(random.hex(16)),
     },
-    answering: sagas === undefined ? core : { ...core, sagas: sagas.admin },
+    answering: core,
     operating: {
       stack,
       instance,
@@ -149,14 +145,12 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
       recent,
       overview: () =>
         overviewFacts(
-          watchedIn({ nodes, listeners, stack, core, sagas, secrets }, state),
+          watchedIn({ nodes, listeners, stack, core, secrets }, state),
           telemetry,
           size,
           traffic,
           observations,
-          config,
         ),
-      sagas: sagas?.admin,
       onTrouble: (err) => log.warn({ err }, 'the application could not be asked'),
     },
     onFailure: (err, problemInstance) =>
@@ -177,7 +171,6 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
     instance,
     background,
     lateClaims,
-    sagas,
     listeners,
     /** Disposes of all parts but the listeners. */
     [Symbol.asyncDispose]: async () => {
@@ -186,7 +179,6 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
       secrets[Symbol.dispose]()
       clients[Symbol.dispose]()
       await nodes[Symbol.asyncDispose]()
-      await sagas?.[Symbol.asyncDispose]()
     },
   }
 }
@@ -245,11 +237,11 @@ async function connectedNodes(
   return nodes
 }
 
-type WatchedParts = Pick<Parts, 'nodes' | 'listeners' | 'stack' | 'core' | 'sagas' | 'secrets'>
+type WatchedParts = Pick<Parts, 'nodes' | 'listeners' | 'stack' | 'core' | 'secrets'>
 
 /** The current state of all parts, for probes, scrapes and the operator's overview. */
 function watchedIn(parts: WatchedParts, state: State): Watched {
-  const { nodes, listeners, stack, core, sagas, secrets } = parts
+  const { nodes, listeners, stack, core, secrets } = parts
   return {
     phase: state.phase,
     nodes: nodes.views(),
@@ -263,7 +255,6 @@ function watchedIn(parts: WatchedParts, state: State): Watched {
     writeBackPending: stack.writeBackPending(),
     sweeping: state.coordination?.sweeping(),
     nodeStats: state.coordination?.nodeStats(),
-    sagas: sagas?.backlog(),
     certificates: secrets.certificates(),
   }
 }

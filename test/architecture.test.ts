@@ -18,8 +18,8 @@ const adapters = ['config', 'http', 'redis', 'redlock', 'embedded', 'upstream', 
 /** Which layer may import which. A layer is a folder of src, or the file of that name; and so is each package. */
 const arrows: Record<string, readonly string[]> = {
   main: ['cli', 'core'],
-  cli: ['app', 'config', 'core', 'demo', 'probe', 'saga'],
-  app: [...adapters, 'core', 'saga'],
+  cli: ['app', 'config', 'core', 'demo', 'probe'],
+  app: [...adapters, 'core'],
   ...Object.fromEntries(adapters.map((adapter) => [adapter, ['core']])),
   demo: ['core'],
   probe: ['core'],
@@ -65,12 +65,7 @@ const arrowsOfHttp: Record<string, readonly string[]> = {
  * What the saga kit is built with of the sidecar's sources: what packages/saga/src/core.ts names, and what that
  * imports.
  */
-const surfaceForTheKit = [
-  'core/clock.ts',
-  'core/operator/operator-tokens.ts',
-  'core/retry.ts',
-  'core/saga-admin.ts',
-]
+const surfaceForTheKit = ['core/clock.ts', 'core/operator/operator-tokens.ts', 'core/retry.ts']
 
 /** Packages that show in one place only, so that replacing one is a change of that place. */
 const homes: Record<string, RegExp> = {

@@ -35,15 +35,20 @@ test('the saga kit depends on the client alone, and its peers are those of the p
   expect(Object.fromEntries(documented)).toEqual(Object.fromEntries(peers))
 })
 
-test('no client of a broker is among what the sidecar runs with', () => {
+test('neither PostgreSQL nor a client of a broker is among what the sidecar runs with', () => {
   const brokers = Object.keys(kit.peerDependenciesMeta).filter((name) => !(name in manifest.dependencies))
   expect(brokers.length).toBeGreaterThan(3)
   const running = [...runningPackages()].map((one) => one.replace(/@[^@]*$/, ''))
-  expect(running.filter((name) => brokers.includes(name))).toEqual([])
+  expect(running.filter((name) => ['pg', ...brokers].includes(name))).toEqual([])
 })
 
 test('the three packages are of one version', () => {
-  const versions = [manifest.version, client.version, kit.version, manifest.dependencies['@fencepost/saga']]
+  const versions = [
+    manifest.version,
+    client.version,
+    kit.version,
+    manifest.devDependencies['@fencepost/saga'],
+  ]
   expect(new Set([...versions, manifest.devDependencies['@fencepost/client']]).size).toBe(1)
 })
 

@@ -133,5 +133,5 @@ test.each([
   ['reference/messages.md', messages],
 ])('no code of %s stands outside of these blocks', (_, text) => {
   const rest = text.replaceAll(/^```ts\n[\s\S]*?^```$/gm, '')
-  expect(rest.match(/^ {4}(?!npm |mvn |fencepost |FENCEPOST_)\S.*$/gm)).toBeNull()
+  expect(rest.match(/^ {4}(?!npm |npx |mvn |FENCEPOST_)\S.*$/gm)).toBeNull()
 })

@@ -1,9 +1,8 @@
-/** Every `fencepost` line of docs/operations/one-key.md is run as it stands there, on five real nodes, a real sidecar and PostgreSQL. */
+/** Every `fencepost` line of docs/operations/one-key.md is run as it stands there, on five real nodes, and a real sidecar. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { listDeadLetters } from '@fencepost/saga'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { program } from '../src/cli/program.ts'
@@ -83,13 +82,10 @@ afterAll(async () => {
 /** One line of the page, as its reader runs it. */
 async function run(line: string): Promise<{ readonly exit: number; readonly out: string }> {
   const env = { HOME: folder, ...variables, PATH: process.env.PATH ?? '' }
-  const schema = `fencepost saga --schema ${scene.kit.schemaName}`
   const words = wordsOf(line, env, (script) =>
     script
       .replaceAll('http://127.0.0.1:8083', scene.sidecar.operator)
-      .replaceAll('postgres://USER:PASSWORD@HOST/DATABASE', scene.postgres.url)
-      .replaceAll('0123456789abcdef', variables.KEY_HASH ?? '')
-      .replaceAll(/fencepost saga(?: --schema orders)?(?= )/g, schema),
+      .replaceAll('0123456789abcdef', variables.KEY_HASH ?? ''),
   )
   const { io, stdout, stderr } = bufferedIo({
     FENCEPOST_REDIS_NODES: scene.servers.nodesSetting,
@@ -97,7 +93,6 @@ async function run(line: string): Promise<{ readonly exit: number; readonly out:
     FENCEPOST_LEASE: '3m',
     FENCEPOST_NODE_DEADLINE: '1s',
     FENCEPOST_CLAIM_BUDGET: '5s',
-    DATABASE_URL: scene.postgres.url,
   })
   const readBytes = (path: string) => readFileSync(path.startsWith('/') ? path : join(folder, path))
   const exit = await program(words, { ...io, readBytes, readFile: (path) => readBytes(path).toString() })
@@ -190,20 +185,6 @@ async function letter(): Promise<void> {
   const entry = { id: variables.ID, kind: 'orphan', atWallMs: Date.now(), recordKey, fields } as const
   expect(await auditLog.append('dead-letters', entry)).toBe(true)
   for (const client of clients) client.disconnect()
-}
-
-let sagas = 0
-async function parked(): Promise<void> {
-  sagas += 1
-  variables.SAGA_ID = `order-${sagas}`
-  await scene.parkedSaga(variables.SAGA_ID)
-}
-
-async function givenUp(): Promise<void> {
-  sagas += 1
-  await scene.givenUpMessage(`message-${sagas}`)
-  const letters = await listDeadLetters(scene.kit, { limit: 100 })
-  variables.MESSAGE_ID = String(letters.at(-1)?.id)
 }
 
 type Scene = {
@@ -348,21 +329,6 @@ const SCENES: Readonly<Record<string, Scene>> = {
       variables.CURSOR = cursorOf({ ...NEWEST, id: 'after all' })
     },
     out: /orphan/,
-  },
-  'fencepost saga --schema orders list': { given: parked, out: /"parked"/ },
-  'fencepost saga list --status parked': { out: /"parked"/ },
-  'fencepost saga show "$SAGA_ID"': { out: /the provider is down/ },
-  'fencepost saga retry "$SAGA_ID"': { out: /^done$/m },
-  'fencepost saga compensate "$SAGA_ID" --reason "$WHY"': { given: parked, out: /^done$/m },
-  'fencepost saga dead-letters list': { given: givenUp, out: /publish_refused/ },
-  'fencepost saga dead-letters replay "$MESSAGE_ID"': { out: /^1 of 1$/m },
-  'fencepost saga dead-letters discard "$MESSAGE_ID"': { given: givenUp, out: /^1 of 1$/m },
-  'fencepost saga lag': {
-    given: async () => {
-      await givenUp()
-      await run('fencepost saga dead-letters replay "$MESSAGE_ID"')
-    },
-    out: /"pending": 1/,
   },
   'fencepost records show $O --value lock:account-42': {
     given: () => reserved('lock:account-42'),

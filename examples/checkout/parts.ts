@@ -2,7 +2,7 @@
  * What the parts of the three services have in common: the name of the saga, and how long a step may take.
  *
  * A service's part is its steps, each with what undoes it. A message runs or undoes a step (`run`, `undo`); an operator's
- * `fencepost saga compensate` undoes all of a part, by the runner that each worker has.
+ * `fencepost-saga compensate` undoes all of a part, by the runner that each worker has.
  */
 import {
   compensateSagaStep,

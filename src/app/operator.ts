@@ -7,7 +7,6 @@ import type { RecentDecisions } from '../core/operator/recent-decisions.ts'
 import { recordView } from '../core/operator/record-view.ts'
 import type { PrincipalRules, VerifyToken } from '../core/request/principal.ts'
 import type { ReservationSecret } from '../core/reservations/reservation-secret.ts'
-import type { SagaAdmin } from '../core/saga-admin.ts'
 import type { OverviewFacts } from '../http/operator/overview.ts'
 import { createOperatorApi, type OperatorApi } from '../http/operator/server.ts'
 import type { Application } from '../http/proxy/application.ts'
@@ -31,8 +30,6 @@ export type OperatorListenerPorts = {
   readonly events: Events
   readonly recent: RecentDecisions
   readonly overview: () => OverviewFacts
-  /** Undefined without a configured database. */
-  readonly sagas: SagaAdmin | undefined
   readonly application: Pick<Application, 'forward'> | undefined
   readonly onFailure: (error: unknown, instance: string) => void
   /** What is written to the log, and answered to nobody. */

@@ -14,10 +14,9 @@ export function overviewFacts(
   { required }: { readonly required: number },
   traffic: Traffic,
   observations: Observations,
-  config: Pick<Config, 'sagaDatabase'>,
 ): OverviewFacts {
   const { ready, reasons, sentences } = telemetry.verdict(watched)
-  const { nodes, inFlight, sweeping, sagas } = watched
+  const { nodes, inFlight, sweeping } = watched
   return {
     ready,
     reasons,
@@ -27,7 +26,6 @@ export function overviewFacts(
     inFlight,
     sweeperElected: sweeping?.filled,
     orphansOpen: sweeping?.orphansOpen,
-    sagas: config.sagaDatabase === undefined ? undefined : (sagas ?? 'silent'),
     traffic: traffic.view(),
     nearMisses: observations.view().near_misses.map(({ says }) => says),
   }

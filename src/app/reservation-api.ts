@@ -17,7 +17,7 @@ export function openReservationApi(
   version: string,
   core: Pick<
     ReservationApiPorts,
-    'leases' | 'quotas' | 'secret' | 'outstanding' | 'clock' | 'random' | 'events' | 'tracing' | 'sagas'
+    'leases' | 'quotas' | 'secret' | 'outstanding' | 'clock' | 'random' | 'events' | 'tracing'
   >,
   secrets: Secrets,
   principal: PrincipalRules,

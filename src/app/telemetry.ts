@@ -12,7 +12,6 @@ import type { Events } from '../core/events.ts'
 import type { ReadinessVerdict } from '../core/health/readiness.ts'
 import type { Leases, RecordNode } from '../core/ports.ts'
 import { protects } from '../core/routes/route.ts'
-import type { SagaBacklog } from '../core/saga-admin.ts'
 import { type Tracing, UNTRACED } from '../core/tracing.ts'
 import type { Readiness } from '../http/admin/server.ts'
 import { recordCertificates, type ShownCertificate } from '../observe/certificate-gauges.ts'
@@ -23,7 +22,6 @@ import { createLog, logEvents } from '../observe/log.ts'
 import type { LogTarget } from '../observe/log-output.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { recordNodeStats } from '../observe/node-stats-gauges.ts'
-import { recordSagaBacklog } from '../observe/saga-gauges.ts'
 import { type NamingVariables, serviceNameOf } from '../observe/service-name.ts'
 import { identityRules } from './identity-rules.ts'
 import { watchReadiness } from './readiness.ts'
@@ -47,8 +45,6 @@ export type TelemetryEnvironment = {
 
 /** The state that scrapes and probes read. */
 export type Watched = NodesSeen & {
-  /** If a database is configured and has replied. */
-  readonly sagas: SagaBacklog | undefined
   /** By node name, if this sidecar is elected to collect them. */
   readonly nodeStats: ReadonlyMap<string, CollectedStats> | undefined
   readonly certificates: readonly ShownCertificate[]
@@ -89,7 +85,6 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     nodeDeadlineMs: config.nodeDeadlineMs,
     identity,
     observing: config.routes.some(({ mode }) => mode === 'observe'),
-    sagas: config.sagaDatabase !== undefined,
     nodeStats: config.nodeCollectionIntervalMs > 0,
   })
   const { sampled, not_taken: notTaken } = metrics.logLinesDropped
@@ -125,7 +120,6 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     },
     scrape: (watched, accept) => {
       recordStanding(metrics, { ...watched, readiness: watch.verdict(watched) })
-      recordSagaBacklog(metrics.sagas, watched.sagas)
       recordNodeStats(metrics.nodeStats, watched.nodeStats)
       recordCertificates(metrics.certificates, watched.certificates)
       recordIdentity(metrics.identity, identity, watched.clusterIds)

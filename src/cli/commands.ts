@@ -32,10 +32,6 @@ export const COMMANDS: Readonly<Record<string, CommandRow>> = {
     summary: 'find one record, see it on every node, and decide about it, through the operator listener',
     load: async () => (await import('./records.ts')).records,
   },
-  saga: {
-    summary: 'look after the tables of the saga kit: migrate, lag, sagas, dead letters',
-    load: async () => (await import('./saga.ts')).saga,
-  },
   probe: {
     summary: 'flood running sidecars with synthetic duplicates and judge the answers',
     load: async () => (await import('./probe.ts')).probe,

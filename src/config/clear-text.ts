@@ -18,7 +18,6 @@ export function clearText(settings: Partial<Settings>): readonly ConfigError[] {
     ...nodes(settings),
     ...listeners(settings, [...LISTENERS, ...OPERATOR], SETTINGS.requireTls.env),
     ...application(settings),
-    ...sagaDatabase(settings),
   ]
 }
 
@@ -74,42 +73,6 @@ function application({ upstream, proxyListen }: Partial<Settings>): readonly Con
   if (protocol === 'https:' || isLoopback(withoutBrackets(hostname))) return []
   const instead = `write https://${host}, or the address of an application on this machine`
   return [fault('upstream', upstream.origin, instead)]
-}
-
-/** The content of the file is a secret, of which no part is shown. */
-function sagaDatabase({ sagaDatabase }: Partial<Settings>): readonly ConfigError[] {
-  if (sagaDatabase === undefined || isSafeDatabase(sagaDatabase.content.trim())) return []
-  const instead =
-    'write sslmode=verify-full into its URL (postgres://user:password@host/database?sslmode=verify-full)'
-  return [fault('sagaDatabase', `the database of ${sagaDatabase.path}`, instead)]
-}
-
-/** With these the driver refuses a server that does not encrypt; `prefer` will not do so in its next version. */
-const ENCRYPTED_MODES: readonly unknown[] = ['require', 'verify-ca', 'verify-full']
-
-/**
- * Where the driver (pg) connects with this text: `host` and `sslmode` are parameters or parts of the URL, of several
- * the last is taken, and a host that begins with a slash is the folder of a Unix socket.
- */
-function isSafeDatabase(text: string): boolean {
-  if (text.startsWith('/')) return true
-  // A URL with a user and no host, for a socket, is none to the standard.
-  const url = [text, text.replace('@/', '@none/')].find((one) => URL.canParse(one))
-  if (url === undefined) return false
-  const { protocol, hostname, pathname, searchParams } = new URL(url)
-  if (protocol === 'socket:') return pathname.startsWith('/')
-  if (ENCRYPTED_MODES.includes(searchParams.getAll('sslmode').at(-1))) return true
-  const host = searchParams.getAll('host').at(-1) || decoded(withoutBrackets(hostname))
-  return host.startsWith('/') || isLoopback(host)
-}
-
-/** What can't be decoded is no name that is known to be local. */
-function decoded(host: string): string {
-  try {
-    return decodeURIComponent(host)
-  } catch {
-    return ''
-  }
 }
 
 function fault(

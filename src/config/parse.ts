@@ -189,25 +189,6 @@ export function secretFile(): ValueKind<FileContent> {
   }
 }
 
-/** What the driver (pg) takes: a URL, or a folder of Unix sockets and a database. It takes any other text for a name to resolve. */
-const DATABASE = /^(postgres(ql)?:\/\/|socket:\/|\/)\S.*$/
-
-/** One URL of a database, which holds its password. It may be as short as it likes: no secret is made of it. */
-export function databaseFile(): ValueKind<FileContent> {
-  const whole = file()
-  return {
-    ...whole,
-    accepts: 'the path of a readable file with one URL, postgres://user:password@host/database',
-    parse: (path, readFile) => {
-      const read = whole.parse(path, readFile)
-      if (read.kind === 'refused') return read
-      const text = read.value.content.trim()
-      if (/[\r\n]/.test(text)) return refused('the file has more than one line')
-      return DATABASE.test(text) ? read : refused('what it holds is no such URL')
-    },
-  }
-}
-
 export type KeyRingFile = { readonly path: string; readonly ring: KeyRing }
 
 /** Names the file and never its keys. */

@@ -12,7 +12,6 @@ import { peers } from './networks.ts'
 import { pageOrigins } from './page-origins.ts'
 import {
   choice,
-  databaseFile,
   duration,
   file,
   fraction,
@@ -637,22 +636,6 @@ export const SETTINGS = {
     source:
       'Where not set: the sidecars agree on one through the nodes, and whoever reads the nodes can read it.',
   }),
-  sagaDatabase: optional({
-    env: 'FENCEPOST_SAGA_DATABASE_FILE',
-    path: 'trust.sagaDatabaseFile',
-    kind: databaseFile(),
-    summary:
-      'File with the URL of the PostgreSQL database that services of the saga kit use (`postgres://user:password@host/database`); with it the reservation API answers about sagas, dead letters and the outbox.',
-    source: 'Without it those calls are not there.',
-  }),
-  sagaSchema: setting({
-    env: 'FENCEPOST_SAGA_SCHEMA',
-    path: 'trust.sagaSchema',
-    kind: patterned('an SQL identifier of letters, digits and _', /^[A-Za-z_][A-Za-z0-9_]{0,62}$/),
-    default: 'fencepost',
-    summary: 'The schema of the tables of the saga kit.',
-    source: 'The default of the kit.',
-  }),
   keyRing: optional({
     env: 'FENCEPOST_KEY_RING_FILE',
     path: 'trust.keyRingFile',
@@ -703,7 +686,7 @@ export const SETTINGS = {
     kind: onOff(),
     default: 'off',
     summary:
-      'Refuse to start while a node, a listener, the application or the database of sagas would speak in clear text beyond this machine.',
+      'Refuse to start while a node, a listener or the application would speak in clear text beyond this machine.',
     source: 'Behind a mesh that encrypts, clear text is what a sidecar has to speak.',
   }),
   tlsListeners: setting({

@@ -1,7 +1,7 @@
 /**
  * Time and randomness, as arguments of everything that decides: a test moves the one and seeds the other.
  *
- * `system/` has those of the process, the saga kit has its own.
+ * `system/` has those of the process.
  */
 
 /** Time. Durations are measured on the monotonic clock; the wall clock is for tokens, display and a second guard. */

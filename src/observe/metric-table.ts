@@ -19,7 +19,6 @@ import { identityGauge, type ShownIdentity } from './identity-gauge.ts'
 import { leaseSizing } from './lease-sizing.ts'
 import { nodeStatsGauges } from './node-stats-gauges.ts'
 import { observedMetrics, requestMetrics } from './request-metrics.ts'
-import { sagaGauges } from './saga-gauges.ts'
 import { type Kinds, Tally } from './tallies.ts'
 
 const DECISIONS: readonly Decision[] = [
@@ -70,8 +69,6 @@ export type MetricsOptions = {
   readonly nodeDeadlineMs?: number
   /** Whether a route only observes. Default false. */
   readonly observing?: boolean
-  /** Whether a database of the saga kit is configured. Default false. */
-  readonly sagas?: boolean
   /** Whether the elected sidecar collects the stats of the nodes. Default false. */
   readonly nodeStats?: boolean
 }
@@ -92,7 +89,6 @@ export function defineMetrics(kinds: Kinds, options: MetricsOptions) {
   gauge('fencepost_quorum_nodes', 'Nodes of a quorum that are configured.', {}, groupNodes)
   return {
     identity,
-    sagas: options.sagas === true ? sagaGauges(gauge) : undefined,
     nodeStats: options.nodeStats === true ? nodeStatsGauges(gauge) : undefined,
     labelledRoutes: new Set(route),
     ...claimMetrics(kinds, groupNodes - required),

@@ -72,12 +72,6 @@ export function History({ entries, empty, linked = false }: HistoryProps) {
                 on <a href={linkTo({ view: 'record', record: entry.record ?? '' })}>{hashOf(entry)}</a>
               </>
             ) : undefined}
-            {linked && entry.saga !== undefined ? (
-              <>
-                {' '}
-                on the saga <a href={linkTo({ view: 'saga', id: entry.saga })}>{visible(entry.saga)}</a>
-              </>
-            ) : undefined}
           </p>
           {entry.reason === undefined ? undefined : <p class="reason">“{visible(entry.reason)}”</p>}
           <p class="hint">{restOf(entry)}</p>
@@ -105,7 +99,7 @@ function hashOf({ record = '' }: Entry): string | undefined {
   return /:[0-9a-f]{64}$/.test(record) ? record.slice(-64, -48) : undefined
 }
 
-const SHOWN = new Set(['id', 'at', 'kind', 'record', 'by', 'act', 'step', 'reason', 'saga', 'fingerprint'])
+const SHOWN = new Set(['id', 'at', 'kind', 'record', 'by', 'act', 'step', 'reason', 'fingerprint'])
 
 /** Members that have no place of their own. */
 function restOf(entry: Entry): string {

@@ -9,7 +9,6 @@ import { OverviewView } from './overview.tsx'
 import { Heading } from './pieces.tsx'
 import { RecordView } from './record.tsx'
 import { linkTo, type Route, routeIn } from './route.ts'
-import { SagasView, SagaView } from './sagas.tsx'
 import type { Session } from './session.ts'
 
 export function Page() {
@@ -30,7 +29,7 @@ export function Page() {
         <span class="brand">fencepost</span>
         {session === undefined ? undefined : (
           <>
-            <Menu route={route} sagas={session.operator.sagas} />
+            <Menu route={route} />
             <span class="who">
               {session.operator.name} ({session.operator.role}) on {session.operator.instance}{' '}
               <button type="button" onClick={() => end('wish')}>
@@ -59,10 +58,6 @@ function View({ route, session }: { readonly route: Route; readonly session: Ses
       return <FindView session={session} />
     case 'record':
       return <RecordView key={route.record} record={route.record} session={session} />
-    case 'sagas':
-      return <SagasView session={session} />
-    case 'saga':
-      return <SagaView key={route.id} id={route.id} session={session} />
     case 'audit':
       return <AuditView session={session} />
   }
@@ -71,14 +66,13 @@ function View({ route, session }: { readonly route: Route; readonly session: Ses
 const PLACES = [
   ['find', 'Find', ['find', 'record']],
   ['overview', 'Overview', ['overview']],
-  ['sagas', 'Sagas', ['sagas', 'saga']],
   ['audit', 'Audit', ['audit']],
 ] as const
 
-function Menu({ route, sagas }: { readonly route: Route; readonly sagas: boolean }) {
+function Menu({ route }: { readonly route: Route }) {
   return (
     <nav aria-label="Views">
-      {PLACES.filter(([view]) => sagas || view !== 'sagas').map(([view, name, views]) => (
+      {PLACES.map(([view, name, views]) => (
         <a
           key={view}
           href={linkTo({ view })}

@@ -21,12 +21,6 @@ const TONES: Readonly<Record<string, Tone>> = {
   silent: 'bad',
   quarantined: 'warn',
   suspended: 'warn',
-  running: 'plain',
-  compensating: 'warn',
-  compensated: 'plain',
-  parked: 'bad',
-  done: 'good',
-  failed: 'bad',
 }
 
 export function Badge({ word, tone }: { readonly word: string; readonly tone?: Tone }) {

@@ -1,10 +1,9 @@
 /** Numbers, times and texts as a person reads them. */
 
-import type { SagaDecided } from '../http/operator/overview-schemas.ts'
 import type { Decided, LetterDecided } from '../http/operator/schemas.ts'
 
-/** What came of a decision about a record, a question, a saga or a message: what it is about has the members of its own. */
-export type AnyDecided = Pick<Decided, 'decided'> & Partial<Decided & LetterDecided & SagaDecided>
+/** What came of a decision about a record or a question: what it is about has the members of its own. */
+export type AnyDecided = Pick<Decided, 'decided'> & Partial<Decided & LetterDecided>
 
 /** `840 ms`, `21 s`, `3 min 4 s`, `2 h 10 min`, `5 d`. */
 export function duration(ms: number): string {
@@ -48,11 +47,7 @@ export function visible(text: string): string {
 }
 
 /** What came of a decision, in one line. */
-export function toldOf(
-  name: string,
-  { decided, because, messages }: Pick<AnyDecided, 'decided' | 'because' | 'messages'>,
-): string {
-  if (messages === 0) return `${name}: nothing was left to decide. Somebody else has decided about it.`
+export function toldOf(name: string, { decided, because }: Pick<AnyDecided, 'decided' | 'because'>): string {
   if (decided) return `${name}: done.`
   return `${name}: not decided.${because === undefined ? '' : ` It had moved on: ${because}.`}`
 }

@@ -242,12 +242,12 @@ function counted(isFor: boolean): number {
 function majority(nodes: readonly RecordNode[], round: OpenRound): Promise<boolean> {
   const needed = majorityOf(nodes.length)
   return new Promise((resolve) => {
-    let votesFor = 0
-    let votesAgainst = 0
+    let inFavour = 0
+    let opposed = 0
     const count = (isFor: boolean) => {
-      if (isFor) votesFor += 1
-      else votesAgainst += 1
-      if (isFor ? votesFor === needed : votesAgainst === needed) resolve(isFor)
+      if (isFor) inFavour += 1
+      else opposed += 1
+      if (isFor ? inFavour === needed : opposed === needed) resolve(isFor)
     }
     for (const [index, node] of nodes.entries()) {
       if (round.skip.has(index)) count(true)

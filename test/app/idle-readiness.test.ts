@@ -56,7 +56,6 @@ async function idlePod(env: Record<string, string> = {}) {
     nodes: ['a', 'b', 'c'].map((name) => ({ name, state: 'voting' }) as Watched['nodes'][number]),
     agreed: true,
     standstills: [],
-    sagas: undefined,
     nodeStats: undefined,
     certificates: [],
     inFlight: 0,

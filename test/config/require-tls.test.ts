@@ -2,9 +2,7 @@
  * `FENCEPOST_REQUIRE_TLS`: what would speak in clear text beyond this machine is refused, whatever kind of setting says so. Each table
  * lists where a setting may lead and whether it is then encrypted; with the requirement off nothing of it is an error.
  */
-import pg from 'pg'
 import { describe, expect, test } from 'vitest'
-import { isLoopback } from '../../src/config/addresses.ts'
 import { describeError } from '../../src/config/errors.ts'
 import { type Environment, loadConfig } from '../../src/config/load.ts'
 import { oneCertificate } from '../support/certificates.ts'
@@ -149,77 +147,20 @@ describe('the application', () => {
   })
 })
 
-describe('the database of sagas', () => {
-  const faults = (url: string) => {
-    const errors = refusals({ FENCEPOST_SAGA_DATABASE_FILE: '/database' }, url)
-    if (errors.length === 0) expect([url, staysSafe(url)]).toEqual([url, true])
-    return errors
-  }
-  /** What the driver makes of an accepted URL; it connects to nothing here. */
-  const staysSafe = (url: string) => {
-    const client = new pg.Client({ connectionString: url })
-    return client.ssl !== false || client.host.startsWith('/') || isLoopback(client.host)
-  }
-  const refused = [
-    `FENCEPOST_SAGA_DATABASE_FILE: the database of /database ${REFUSED}write sslmode=verify-full into its URL (postgres://user:password@host/database?sslmode=verify-full)`,
-  ]
-  const user = 'sagas:a-password-that-is-long-enough'
-
-  test.each(HOSTS)('%s: local %s', (host, isLocal) => {
-    expect(faults(`postgres://${user}@${host}:5432/sagas`)).toEqual(isLocal ? [] : refused)
-  })
-
-  test.each<[mode: string, isEncrypted: boolean]>([
-    ['sslmode=verify-full', true],
-    ['sslmode=verify-ca', true],
-    ['sslmode=require', true],
-    ['sslmode=disable&sslmode=require', true],
-    ['sslmode=require&sslmode=disable', false],
-    ['sslmode=disable', false],
-    ['sslmode=allow', false],
-    ['sslmode=prefer', false],
-    ['sslmode=no-verify', false],
-    ['application_name=sslmode', false],
-  ])('elsewhere with %s: encrypted %s', (mode, isEncrypted) => {
-    expect(faults(`postgres://${user}@db/sagas?${mode}`)).toEqual(isEncrypted ? [] : refused)
-  })
-
-  test.each<[url: string, isLocal: boolean]>([
-    [`postgres://${user}@/sagas?host=/run/postgresql`, true],
-    [`postgres://${user}@%2Frun%2Fpostgresql/sagas`, true],
-    [`socket://${user}@/run/postgresql?db=sagas`, true],
-    ['/run/postgresql/a-long-folder-name sagas', true],
-    // The parameter wins over the host of the URL, and the last over the first.
-    [`postgres://${user}@localhost/sagas?host=db`, false],
-    [`postgres://${user}@localhost/sagas?host=localhost&host=db`, false],
-    [`postgres://${user}@db/sagas?host=localhost`, true],
-    // Without a host PGHOST would decide, which is no setting of ours.
-    [`postgres:///sagas?user=${'u'.repeat(20)}`, false],
-    [`postgres://${user}@%zz/sagas`, false],
-  ])('%s: local %s', (url, isLocal) => {
-    expect(faults(url)).toEqual(isLocal ? [] : refused)
-  })
-})
-
 test('all faults are reported at once, beside the errors of other settings', () => {
   expect(
-    errorsOf(
-      {
-        FENCEPOST_REQUIRE_TLS: 'on',
-        FENCEPOST_LEASE: '30',
-        FENCEPOST_REDIS_NODES: 'redis://a,redis://b,redis://c',
-        FENCEPOST_UPSTREAM: 'http://app',
-        FENCEPOST_SAGA_DATABASE_FILE: '/database',
-        ...Object.fromEntries(LISTENERS.map(([setting], index) => [setting, `0.0.0.0:${8080 + index}`])),
-      },
-      'postgres://sagas:a-password@db.example/sagas',
-    ).map((error) => error.slice(0, error.indexOf(':'))),
+    errorsOf({
+      FENCEPOST_REQUIRE_TLS: 'on',
+      FENCEPOST_LEASE: '30',
+      FENCEPOST_REDIS_NODES: 'redis://a,redis://b,redis://c',
+      FENCEPOST_UPSTREAM: 'http://app',
+      ...Object.fromEntries(LISTENERS.map(([setting], index) => [setting, `0.0.0.0:${8080 + index}`])),
+    }).map((error) => error.slice(0, error.indexOf(':'))),
   ).toEqual([
     'FENCEPOST_LEASE',
     'FENCEPOST_REDIS_NODES',
     ...LISTENERS.map(([setting]) => setting),
     'FENCEPOST_UPSTREAM',
-    'FENCEPOST_SAGA_DATABASE_FILE',
   ])
 })
 

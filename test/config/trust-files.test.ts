@@ -53,37 +53,6 @@ test('what docs/reference/http.md runs makes a key ring that is accepted', () =>
   }
 })
 
-describe('FENCEPOST_SAGA_DATABASE_FILE', () => {
-  // Bug: it was held to the length of a secret, and whatever was long enough was a name that the driver could not resolve, said as a warning.
-  test.each([
-    'postgres://app:pw@db/app',
-    'postgresql://db/app\n',
-    'postgres://app@/app?host=/run/postgresql',
-    'socket:/run/postgresql?db=app',
-    '/run/postgresql app',
-  ])('%j is a database', (url) => {
-    expect(load('FENCEPOST_SAGA_DATABASE_FILE', url).kind).toBe('ok')
-  })
-
-  test.each([
-    ['this is no URL at all, but it is long enough', 'what it holds is no such URL'],
-    ['host=db user=app password=a-long-one dbname=app', 'what it holds is no such URL'],
-    ['socket:a-name-that-the-driver-would-resolve', 'what it holds is no such URL'],
-    ['mysql://app:a-long-password@db.example/app', 'what it holds is no such URL'],
-    [
-      'postgres://app:a-long-one@db/app\npostgres://app:a-long-one@other/app',
-      'the file has more than one line',
-    ],
-  ])('%j is refused, without showing it', (content, why) => {
-    const loaded = load('FENCEPOST_SAGA_DATABASE_FILE', content)
-    if (loaded.kind === 'ok') throw new Error('it was accepted')
-    expect(describeErrors(loaded.errors)).toContain(
-      `FENCEPOST_SAGA_DATABASE_FILE: "/file" is not accepted (${why}); accepted is the path of a readable file with one URL, postgres://`,
-    )
-    expect(describeErrors(loaded.errors)).not.toContain('long')
-  })
-})
-
 /** Every setting that names a file, given a secret in place of its path, as a variable from a Secret would. */
 describe.each(SETTING_KEYS.map(rowOf).filter(({ env }) => env.endsWith('_FILE')))('$env', ({ env }) => {
   const told = (given: string) => {

@@ -28,7 +28,9 @@ const receiverOf = (labels: Readonly<Record<string, string>>) =>
   )
 
 type Rule = { readonly alert?: string; readonly labels?: Readonly<Record<string, string>> }
-const alerts = (parse(readFileSync(RULES, 'utf8')) as { groups: { rules: Rule[] }[] }).groups
+const alerts = RULES.flatMap(
+  (file) => (parse(readFileSync(file, 'utf8')) as { groups: { rules: Rule[] }[] }).groups,
+)
   .flatMap(({ rules }) => rules)
   .flatMap(({ alert, labels }) => (alert === undefined || labels === undefined ? [] : [{ alert, labels }]))
 

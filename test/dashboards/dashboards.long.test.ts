@@ -1,19 +1,17 @@
 // Every query of the dashboards returns data. A slice of it, that Prometheus can read each, is in dashboards.test.ts.
-import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { BOARDS } from '../../dashboards/boards.ts'
 import { filledIn } from '../../dashboards/query.ts'
 import { startMonitoredStack, startSagaTables } from '../support/monitored-stack.ts'
-
-const folder = join(import.meta.dirname, '../../dashboards')
+import { RULES } from './promtool.ts'
 
 test('every query returns data from a real Prometheus that scraped real sidecars under load', async () => {
   await using sagas = await startSagaTables()
   await using stack = await startMonitoredStack(
-    join(folder, 'rules/fencepost.rules.yaml'),
-    { ...sagas.settings, FENCEPOST_NODE_COLLECTION_INTERVAL: '1s' },
-    { probe: true },
+    RULES,
+    { FENCEPOST_NODE_COLLECTION_INTERVAL: '1s' },
+    { probe: true, sagas: sagas.metrics },
   )
   const { prometheus } = stack
   await prometheus.until('fencepost_probe_findings_total{result="ok"} > 0')

@@ -9,7 +9,9 @@ import { requireProgram } from '../support/programs.ts'
 import { HEALTHY_MINUTES, type Incident, seriesOf, USUAL } from './scenarios.ts'
 
 const root = join(import.meta.dirname, '../..')
-export const RULES = join(root, 'dashboards/rules/fencepost.rules.yaml')
+export const RULES = ['fencepost', 'fencepost-sagas'].map((name) =>
+  join(root, `dashboards/rules/${name}.rules.yaml`),
+)
 
 /** Has promtool check which alerts fire at which minute; throws its output where others do. */
 export async function play(
@@ -24,7 +26,7 @@ export async function play(
       exp_samples: [...expected].sort().map((name) => ({ labels: `{alertname="${name}"}`, value: 1 })),
     }))
     const test = { interval, input_series: inputSeries, promql_expr_test: expectations }
-    await writeFile(file, stringify({ rule_files: [RULES], evaluation_interval: interval, tests: [test] }))
+    await writeFile(file, stringify({ rule_files: RULES, evaluation_interval: interval, tests: [test] }))
     expect(await promtool('test', 'rules', file)).toContain('SUCCESS')
   })
 }
@@ -45,7 +47,7 @@ export function podsNamedIn(
         { alertname: incident.alert, eval_time: `${HEALTHY_MINUTES + incident.firesAfter}m`, exp_alerts: [] },
       ],
     }))
-    await writeFile(file, stringify({ rule_files: [RULES], evaluation_interval: '1m', tests }))
+    await writeFile(file, stringify({ rule_files: RULES, evaluation_interval: '1m', tests }))
     const said = await promtool('test', 'rules', file).catch((error: Error) => error.message)
     const shown = said.matchAll(/Labels:\{alertname="(\w+)"[^}]*\}\s*Annotations:\{.*?\bpod="([^"]*)"/g)
     return new Map([...shown].map(([, alert = '', pod = '']) => [alert, pod.trim()]))

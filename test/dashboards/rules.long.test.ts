@@ -24,9 +24,9 @@ import {
   USUAL_SAGAS,
 } from './scenarios.ts'
 
-const { groups } = parse(await readFile(RULES, 'utf8')) as {
-  groups: { rules: { alert?: string; labels?: { severity?: string } }[] }[]
-}
+type Groups = { groups: { rules: { alert?: string; labels?: { severity?: string } }[] }[] }
+const files = await Promise.all(RULES.map((file) => readFile(file, 'utf8')))
+const groups = files.flatMap((file) => (parse(file) as Groups).groups)
 /** But for the one that compares several pods, which `rules.test.ts` plays. */
 const PAGES = new Set(
   groups

@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
+import { gaugesText } from '../../packages/saga/src/operations/gauges.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import { createTally } from '../../src/probe/tally.ts'
 import { firesAloneAndResolves, play, podsNamedIn, promtool, RULES } from './promtool.ts'
@@ -32,14 +33,15 @@ type Alert = {
 }
 type Rule = Alert | { readonly record: string; readonly expr: string }
 
-const rules = (parse(await readFile(RULES, 'utf8')) as { groups: { rules: Rule[] }[] }).groups.flatMap(
-  (group) => group.rules,
+const files = await Promise.all(RULES.map((file) => readFile(file, 'utf8')))
+const rules = files.flatMap((file) =>
+  (parse(file) as { groups: { rules: Rule[] }[] }).groups.flatMap((group) => group.rules),
 )
 const alerts = rules.filter((rule): rule is Alert => 'alert' in rule)
 const names = [...new Set(alerts.map(({ alert }) => alert))]
 
 test('promtool accepts the rules', async () => {
-  expect(await promtool('check', 'rules', RULES)).toContain('SUCCESS')
+  expect(await promtool('check', 'rules', ...RULES)).toContain('SUCCESS')
 })
 
 describe('alerts', () => {
@@ -212,10 +214,9 @@ describe('what is written about alerts', () => {
       nodes: ['redis-0'],
       required: 1,
       routes: [],
-      sagas: true,
       nodeStats: true,
     })
-    const shown = `${(await exposition()).text}\n${createTally(2, ['api']).exposition()}`
+    const shown = `${(await exposition()).text}\n${createTally(2, ['api']).exposition()}\n${gaugesText(undefined)}`
     const exposed = [...shown.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name as string)
     const known = new Set([...exposed, ...rules.flatMap((rule) => ('record' in rule ? [rule.record] : []))])
     const used = rules.flatMap(({ expr }) =>

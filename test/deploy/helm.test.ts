@@ -560,7 +560,7 @@ describe('the probe', () => {
   })
 
   test('takes no listener, certificate or application from the settings of the service', () => {
-    const settings = ['SAGA_SCHEMA=sagas', 'SETTLE_PATH=/settle', 'LEASE=60s'].flatMap((one) => [
+    const settings = ['SETTLE_PATH=/settle', 'LEASE=60s'].flatMap((one) => [
       '--set',
       `settings.FENCEPOST_${one}`,
     ])
@@ -571,7 +571,7 @@ describe('the probe', () => {
     )
     const given = Object.keys(settingsOf(pod.initContainers[0]))
     expect(given).toContain('FENCEPOST_LEASE')
-    expect(given.filter((name) => /SAGA|SETTLE/.test(name))).toEqual([])
+    expect(given.filter((name) => /SETTLE/.test(name))).toEqual([])
   })
 
   test('is refused with embedded nodes', () => {

@@ -31,7 +31,6 @@ function metricsOf(
     required: 3,
     routes,
     // The largest number of series.
-    sagas: true,
     nodeStats: true,
     observing: true,
     ...more,

@@ -12,8 +12,6 @@ beforeAll(async () => {
   scene = stack.use(await openOperatorScene())
   browser = stack.use(await startChromium())
   await scene.pay('hostile')
-  await scene.parkedSaga('order-1')
-  await scene.givenUpMessage('order-2')
   await scene.operator.decide('forget', await scene.recordOf('hostile'), { even_though: 'completed' })
   await scene.pay('hostile')
 })
@@ -25,7 +23,7 @@ test.each(['light', 'dark'] as const)(
     const { page } = await browser.open(phone(colorScheme))
     await signIn(page, scene.sidecar.operator, OPERATE_TOKEN)
     const record = `#/record/${encodeURIComponent(await scene.recordOf('hostile'))}`
-    for (const view of ['#/find', record, '#/overview', '#/sagas', '#/saga/order-1', '#/audit'])
+    for (const view of ['#/find', record, '#/overview', '#/audit'])
       expect([view, await accessibilityOf(page, view)]).toEqual([
         view,
         { serious: [], rulesRun: true, width: 400 },

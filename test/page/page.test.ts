@@ -455,41 +455,6 @@ describe('the overview', () => {
   })
 })
 
-describe('sagas', () => {
-  test('a parked one is let go on, a message that was given up is replayed, and both are in the audit log', async () => {
-    const { repair } = await scene.parkedSaga('order-1')
-    await scene.givenUpMessage('order-2')
-    await page.getByRole('link', { name: 'Sagas' }).click()
-    const messages = page.getByRole('region', { name: 'Messages that were given up' })
-    await messages.getByText('OrderPaid of order order-2').waitFor()
-    await messages.getByText(/^Decide about/).click()
-    await messages.getByLabel('Reason').first().fill('ticket 6: the broker is back')
-    await messages.getByRole('button', { name: 'Preview' }).first().click()
-    await messages.getByRole('button', { name: 'Replay it' }).click()
-    await messages.getByText('There is none.').waitFor()
-
-    await page.getByRole('link', { name: 'order-1' }).click()
-    await page.getByRole('heading', { name: /order: parked/ }).waitFor()
-    await page.getByLabel('Reason').first().fill('ticket 5: the provider is up')
-    await page.getByRole('button', { name: 'Preview' }).first().click()
-    await page.getByRole('button', { name: 'Let it go on' }).click()
-    await page.getByRole('heading', { name: /order: running/ }).waitFor()
-    await repair()
-    await page.getByRole('button', { name: 'Look again' }).click()
-    await page.getByRole('heading', { name: /order: completed/ }).waitFor()
-    const { body } = await scene.operator.call('/audit')
-    expect(
-      body.entries.map(({ act, by, reason, step }: Record<string, string>) => [act, by, reason, step]),
-    ).toEqual(
-      expect.arrayContaining([
-        ['replay-messages', 'bob', 'ticket 6: the broker is back', 'begun'],
-        ['retry-saga', 'bob', 'ticket 5: the provider is up', 'begun'],
-        ['retry-saga', 'bob', 'ticket 5: the provider is up', 'done'],
-      ]),
-    )
-  })
-})
-
 describe('everybody can use it', () => {
   // The other views, and in light: page.long.test.ts.
   test('on a phone and in the dark a record has no serious fault, and is no wider than the screen', async () => {

@@ -11,11 +11,6 @@ test.each([
     'Requeue it: not decided. It had moved on: it has an outcome by now.',
   ],
   [{ decided: false }, 'Requeue it: not decided.'],
-  [{ decided: true, messages: 1 }, 'Requeue it: done.'],
-  [
-    { decided: true, messages: 0 },
-    'Requeue it: nothing was left to decide. Somebody else has decided about it.',
-  ],
 ])('of %o', (decided, told) => {
   expect(toldOf('Requeue it', decided)).toBe(told)
 })

@@ -1,8 +1,6 @@
 /**
  * The stack of an operator: five nodes, sidecars, an application, Prometheus with the rules, and clients that send requests, retry them, and are sometimes slow.
  */
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { Pool } from 'undici'
 import { type CountingApplication, startCountingApplication } from './counting-application.ts'
 import { startPostgres } from './postgres-server.ts'
@@ -10,21 +8,19 @@ import { startFencepost } from './processes.ts'
 import { type PrometheusServer, startPrometheus } from './prometheus-server.ts'
 import { type RedisServers, startRedisServers } from './redis-servers.ts'
 import { type TestKit, testKit } from './saga-kit.ts'
+import { startSagaServer } from './saga-server.ts'
 import { type Sidecar, startSidecar } from './sidecar.ts'
 
-/** The tables of the saga kit on a server of their own, and the settings of a sidecar that reads them. */
+/** The tables of the saga kit on a server of their own, and the gauges of `fencepost-saga serve` about them. */
 export async function startSagaTables(): Promise<
-  AsyncDisposable & { readonly kit: TestKit; readonly settings: Readonly<Record<string, string>> }
+  AsyncDisposable & { readonly kit: TestKit; readonly metrics: string }
 > {
-  const server = await startPostgres()
-  const kit = await testKit(server)
-  const file = join(server.folder, 'database-url')
-  await writeFile(file, `${server.url}\n`)
-  return {
-    kit,
-    settings: { FENCEPOST_SAGA_DATABASE_FILE: file, FENCEPOST_SAGA_SCHEMA: kit.schemaName },
-    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
-  }
+  await using stack = new AsyncDisposableStack()
+  const postgres = stack.use(await startPostgres())
+  const kit = await testKit(postgres)
+  const { metrics } = stack.use(await startSagaServer(postgres.url, kit.schemaName))
+  const owned = stack.move()
+  return { kit, metrics, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }
 
 export type MonitoredStack = AsyncDisposable & {
@@ -37,9 +33,9 @@ export type MonitoredStack = AsyncDisposable & {
 }
 
 export async function startMonitoredStack(
-  rules: string,
+  rules: readonly string[],
   env: Readonly<Record<string, string>> = {},
-  { probe: probed = false } = {},
+  { probe: probed = false, sagas }: { readonly probe?: boolean; readonly sagas?: string } = {},
 ): Promise<MonitoredStack> {
   await using stack = new AsyncDisposableStack()
   const servers = stack.use(await startRedisServers(5, { appendOnly: true, maxMemory: '64mb' }))
@@ -53,6 +49,7 @@ export async function startMonitoredStack(
   const sidecars = await Promise.all([startSidecar(settings), startSidecar(settings)])
   for (const sidecar of sidecars) stack.use(sidecar)
   const jobs = [{ name: 'fencepost', targets: sidecars.map(({ admin }) => admin) }]
+  if (sagas !== undefined) jobs.push({ name: 'fencepost-saga', targets: [sagas] })
   if (probed) {
     const probe = stack.use(
       startFencepost([
@@ -64,7 +61,7 @@ export async function startMonitoredStack(
     const [, address = ''] = await probe.line(/metrics on (\S+)\/metrics$/)
     jobs.push({ name: 'fencepost-probe', targets: [address] })
   }
-  const prometheus = stack.use(await startPrometheus({ rules: [rules], jobs }))
+  const prometheus = stack.use(await startPrometheus({ rules, jobs }))
   const owned = stack.move()
   return {
     servers,

@@ -12,7 +12,6 @@ import { recordView } from '../../src/core/operator/record-view.ts'
 import { lockDecision } from '../../src/core/operator/take-over.ts'
 import type { Lease } from '../../src/core/ports.ts'
 import { agreedSecret } from '../../src/core/reservations/reservation-secret.ts'
-import type { SagaAdmin } from '../../src/core/saga-admin.ts'
 import { createEmbeddedNodes } from '../../src/embedded/node.ts'
 import type { OverviewFacts } from '../../src/http/operator/overview.ts'
 import type { PageFiles } from '../../src/http/operator/page.ts'
@@ -37,7 +36,6 @@ export type OperatorApiGiven = {
   readonly bodyBytesMax?: number
   readonly overview?: Partial<OverviewFacts>
   readonly slowLogs?: readonly NodeSlowLog[]
-  readonly sagas?: SagaAdmin
   readonly page?: PageFiles
   /** Of the listener; default: the system's. */
   readonly clock?: Clock
@@ -48,7 +46,6 @@ export async function startOperatorApi({
   bodyBytesMax = 64 * 1024,
   overview = {},
   slowLogs = [],
-  sagas,
   page,
   clock = systemClock,
 }: OperatorApiGiven = {}) {
@@ -86,7 +83,6 @@ export async function startOperatorApi({
     inFlight: 0,
     sweeperElected: undefined,
     orphansOpen: undefined,
-    sagas: undefined,
     nearMisses: [],
     traffic: traffic.view(),
     ...overview,
@@ -121,7 +117,6 @@ export async function startOperatorApi({
       inspect,
       overview: () => overviewFacts,
       slowLogs: async () => slowLogs,
-      sagas,
       forgetHere: () => {},
       isHeldHere: () => false,
       sidecarOf: async () => undefined,

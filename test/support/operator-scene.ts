@@ -1,19 +1,12 @@
 /**
- * What an operator's page has to be shown with: five real nodes, a database of sagas with one that is parked and a message that was
- * given up, an application that holds answers back, and the sidecar between them.
+ * What an operator's page has to be shown with: five real nodes, an application that holds answers back, and the sidecar between them.
  */
-import { writeFileSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
-import { join } from 'node:path'
-import { createOutboxRelay, createSagaRunner, defineSaga, publish } from '@fencepost/saga'
 import { Redis } from 'ioredis'
 import { startApplication } from './application.ts'
 import { eventually } from './eventually.ts'
 import { operatorCaller, operatorTokensFile } from './operator-caller.ts'
-import { startPostgres } from './postgres-server.ts'
-import { RecordingPublisher } from './recording-publisher.ts'
 import { startRedisServers } from './redis-servers.ts'
-import { testKit } from './saga-kit.ts'
 import { PATIENT, type SidecarOptions, startSidecar } from './sidecar.ts'
 
 /** What an application should never have answered, and what a page must never obey. */
@@ -31,11 +24,8 @@ export async function openOperatorScene(
 ) {
   const stack = new AsyncDisposableStack()
   try {
-    const [servers, postgres] = await Promise.all([
-      // With a limit, of which the page shows the share that is used.
-      startRedisServers(5, { founded: true, maxMemory: '64mb' }).then((started) => stack.use(started)),
-      startPostgres().then((started) => stack.use(started)),
-    ])
+    // With a limit, of which the page shows the share that is used.
+    const servers = stack.use(await startRedisServers(5, { founded: true, maxMemory: '64mb' }))
     const held = new Map<string, ServerResponse>()
     const application = stack.use(
       await startApplication((request, response) => {
@@ -47,9 +37,6 @@ export async function openOperatorScene(
         response.end(hostile ? HOSTILE : `{"payment":"p-${key}","status":"captured"}`)
       }),
     )
-    const kit = await testKit(postgres)
-    const database = join(postgres.folder, 'database-url')
-    writeFileSync(database, `${postgres.url}\n`)
     const tokens = stack.use(operatorTokensFile())
     const sidecar = stack.use(
       await startSidecar(
@@ -62,8 +49,6 @@ export async function openOperatorScene(
           FENCEPOST_UPSTREAM: application.origin,
           FENCEPOST_OPERATOR_LISTEN: '127.0.0.1:0',
           FENCEPOST_OPERATOR_TOKENS_FILE: tokens.path,
-          FENCEPOST_SAGA_DATABASE_FILE: database,
-          FENCEPOST_SAGA_SCHEMA: kit.schemaName,
           FENCEPOST_SWEEP_INTERVAL: '1h',
           ...settings,
         },
@@ -83,9 +68,7 @@ export async function openOperatorScene(
     }
     return {
       servers,
-      postgres,
       application,
-      kit,
       sidecar,
       operator,
       pay,
@@ -137,46 +120,10 @@ export async function openOperatorScene(
           }),
         )
       },
-      parkedSaga: (id: string) => parkedSaga(kit, id),
-      givenUpMessage: (id: string) => givenUpMessage(kit, id),
       [Symbol.asyncDispose]: () => stack.disposeAsync(),
     }
   } catch (cause) {
     await stack.disposeAsync()
     throw cause
   }
-}
-
-type Kit = Awaited<ReturnType<typeof testKit>>
-
-/** A saga whose second step is refused; `repair` lets it through. */
-async function parkedSaga(kit: Kit, sagaId: string) {
-  let broken = true
-  const charge = {
-    name: 'charge',
-    maxAttempts: 1,
-    effect: async () => {
-      if (broken) throw new Error('the provider is down')
-    },
-  }
-  const definitions = [defineSaga('order', [{ name: 'reserve-stock', pivot: true }, charge])]
-  const runner = createSagaRunner({ kit, definitions, backoff: { initialMs: 0, maxMs: 0 } })
-  await kit.transaction((tx) => runner.begin(tx, 'order', { sagaId, input: { order: sagaId } }))
-  await runner.runOnce()
-  return {
-    repair: async () => {
-      broken = false
-      await runner.runOnce()
-    },
-  }
-}
-
-async function givenUpMessage(kit: Kit, aggregateId: string): Promise<void> {
-  const publisher = new RecordingPublisher()
-  publisher.react = () => 'refuse'
-  await kit.transaction((tx) =>
-    publish(kit, tx, { aggregateType: 'order', aggregateId, type: 'OrderPaid', payload: { aggregateId } }),
-  )
-  await using relay = createOutboxRelay({ kit, publisher, retry: { maxAttempts: 1 } })
-  await relay.drainOnce()
 }

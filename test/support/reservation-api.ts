@@ -11,7 +11,6 @@ import type { CoreEvent } from '../../src/core/events.ts'
 import type { Leases } from '../../src/core/ports.ts'
 import { createTenantQuotas, type TenantLimits } from '../../src/core/request/tenant-quotas.ts'
 import { agreedSecret, type ReservationSecret } from '../../src/core/reservations/reservation-secret.ts'
-import type { SagaAdmin } from '../../src/core/saga-admin.ts'
 import { type Tracing, UNTRACED } from '../../src/core/tracing.ts'
 import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node.ts'
 import { trackOutstanding } from '../../src/http/request/outstanding.ts'
@@ -31,7 +30,6 @@ export type TestApiOptions = {
   readonly maxWaiters?: number
   /** Reservations that one session may hold. */
   readonly perSessionMax?: number
-  readonly sagas?: SagaAdmin
   readonly tracing?: Tracing
   readonly tenants?: Partial<TenantLimits>
   /** Default: all are kept, for the test to look at. */
@@ -116,7 +114,6 @@ export async function startReservationApi(given: TestApiOptions = {}): Promise<T
       random,
       events,
       tracing: given.tracing ?? UNTRACED,
-      ...(given.sagas === undefined ? {} : { sagas: given.sagas }),
       newInstance: randomUUID,
       onFailure: (error) => failures.push(error),
     },

@@ -1,5 +1,4 @@
 /** How to reach each problem of the reservation API; those that it shares with the proxy are reached there. */
-import type { SagaAdminResult } from '../../src/core/saga-admin.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { createAwayNodes } from './away-nodes.ts'
 import { startReservationApi, type TestApi, type TestApiOptions } from './reservation-api.ts'
@@ -22,35 +21,10 @@ function post(api: TestApi, path: string, body: unknown, headers: Record<string,
   })
 }
 
-/** An administration with the same answer to every call. */
-function adminThatAnswers(answer: SagaAdminResult): TestApiOptions {
-  const always = async () => answer
-  const sagas = {
-    list: always,
-    show: always,
-    retry: always,
-    compensate: always,
-    deadLetters: always,
-    replay: always,
-    discard: always,
-    lag: always,
-  }
-  return { sagas }
-}
-
 const mine = { session_id: 'mine', reserved_value: 'v' }
 const theirs = { session_id: 'theirs', reserved_value: 'v' }
 
 export const reservationProblems = {
-  'saga-unknown': () =>
-    asked((api) => fetch(`${api.origin}/v1/sagas/x`), adminThatAnswers({ kind: 'unknown' })),
-  'saga-not-movable': () =>
-    asked(
-      (api) => post(api, '/v1/sagas/x/retry', {}),
-      adminThatAnswers({ kind: 'refused', reason: 'it is not parked' }),
-    ),
-  'database-unavailable': () =>
-    asked((api) => fetch(`${api.origin}/v1/outbox/lag`), adminThatAnswers({ kind: 'unavailable' })),
   'request-invalid': () => asked((api) => post(api, '/v1/reservations', { ...mine, surprise: 1 })),
   'reservation-id-invalid': () =>
     asked((api) => post(api, '/v1/reservations/r1_AAAA/extend', { fencing_token: 1 })),

@@ -3,8 +3,6 @@
  * command `fencepost-saga` serves the same. No module of the package imports it.
  */
 
-export { sagaBacklog } from './backlog.ts'
-export type { SagaAdmin, SagaAdminResult, SagaBacklog } from './core.ts'
 export { type OpenKit, openSagaKit } from './open-kit.ts'
 export {
   type Decider,
@@ -16,5 +14,3 @@ export {
 export { type SagaGauges, sagaGauges } from './operations/gauges.ts'
 export { type SagaHandlerOptions, sagaHandler } from './operations/handler.ts'
 export type { Operator } from './operations/operators.ts'
-export { createSagaAdmin } from './saga-admin.ts'
-export { explained } from './setup-errors.ts'

@@ -4,9 +4,27 @@
  * Owns the query. It counts rows, so it runs now and then, not at every scrape, and it has a time limit: a gauge must
  * not become the database's trouble.
  */
-import type { SagaBacklog } from './core.ts'
 import { safeInteger } from './database.ts'
 import type { SagaKit } from './kit.ts'
+
+/** As the database reported it at one moment. */
+export type SagaBacklog = {
+  /** Messages that could be sent now; those of parked aggregates are not among them. */
+  readonly outboxPending: number
+  readonly outboxParked: number
+  /** Of the pending ones; 0 where there is none. */
+  readonly oldestPendingAgeMs: number
+  /** The same by partition; those with nothing to send are absent. */
+  readonly partitionAgesMs: ReadonlyMap<number, number>
+  /** Messages that consumers have begun and will get again, and those that wait behind them. */
+  readonly inboxOpen: number
+  readonly openDeadLetters: Readonly<Record<'outbox' | 'inbox', number>>
+  readonly sagas: Readonly<Record<'running' | 'compensating' | 'parked', number>>
+  /** Rows of the outbox that are deleted and not yet cleaned up. */
+  readonly outboxDeadRows: number
+  /** An open transaction blocks all cleanup; of the whole database, 0 where none is open. */
+  readonly oldestTransactionAgeMs: number
+}
 
 /** @throws what PostgreSQL or the connection reports, at the latest after `timeoutMs` for each statement */
 export async function sagaBacklog(kit: SagaKit, timeoutMs: number): Promise<SagaBacklog> {

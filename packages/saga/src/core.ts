@@ -1,6 +1,6 @@
 /**
- * Everything that the kit uses of the sidecar's core: types for time and randomness, waiting between tries, the
- * notation of operators' tokens, and the port for an operator's calls about sagas.
+ * Everything that the kit uses of the sidecar's core: types for time and randomness, waiting between tries, and
+ * the notation of operators' tokens.
  *
  * The only file of the package that reaches out of it. What it exports, and what that imports, is built into the
  * package; the architecture test names those files.
@@ -15,4 +15,3 @@ export {
   whenAborted,
   within,
 } from '../../../src/core/retry.ts'
-export type { SagaAdmin, SagaAdminResult, SagaBacklog, SagaQuery } from '../../../src/core/saga-admin.ts'

@@ -7,10 +7,9 @@
  * administer the tables use `@fencepost/saga/admin`.
  */
 
-export { sagaBacklog } from './backlog.ts'
+export { type SagaBacklog, sagaBacklog } from './backlog.ts'
 export type { Consumer, ConsumerOptions } from './consumer.ts'
 export { createConsumer } from './consumer.ts'
-export type { SagaBacklog } from './core.ts'
 export type { Pool, Tx } from './database.ts'
 export type { DeadLetter, DeadLetterFilter } from './dead-letters.ts'
 export { discardDeadLetters, listDeadLetters, replayDeadLetters } from './dead-letters.ts'

@@ -20,8 +20,6 @@ export type SeenNow = {
   /** Undefined where this sidecar takes part in no election. */
   readonly sweeperElected: boolean | undefined
   readonly deadLetters: number | undefined
-  /** Undefined without a configured database; `silent` where it did not answer. */
-  readonly sagas: { readonly parked: number; readonly deadLetters: number } | 'silent' | undefined
 }
 
 export type Trouble = {
@@ -123,7 +121,7 @@ function aboutRequests({ failing, openBreakers, unprotected }: SeenNow): Trouble
   ]
 }
 
-function aboutWork({ sweeperElected, deadLetters = 0, sagas }: SeenNow): Trouble[] {
+function aboutWork({ sweeperElected, deadLetters = 0 }: SeenNow): Trouble[] {
   return [
     ...(sweeperElected === false
       ? [
@@ -135,15 +133,6 @@ function aboutWork({ sweeperElected, deadLetters = 0, sagas }: SeenNow): Trouble
       : []),
     ...(deadLetters > 0
       ? [{ what: `Lapsed claims that wait for a decision: ${deadLetters}.`, runbook: 'FencepostOrphansOpen' }]
-      : []),
-    ...(sagas === 'silent'
-      ? [{ what: 'The database of the sagas does not answer.', runbook: 'FencepostSagaDatabaseDown' }]
-      : []),
-    ...(typeof sagas === 'object' && sagas.parked > 0
-      ? [{ what: `Parked sagas: ${sagas.parked}.`, runbook: 'FencepostSagaParked' }]
-      : []),
-    ...(typeof sagas === 'object' && sagas.deadLetters > 0
-      ? [{ what: `Messages that were given up: ${sagas.deadLetters}.`, runbook: 'FencepostDeadLettersOpen' }]
       : []),
   ]
 }

@@ -181,10 +181,10 @@ export function withBreaker(node: RecordNode, options: NodeBreakerOptions): Reco
         admitted = judged.admitted
       }
       return node.execute(command).then((answer) => {
-        if (breaker === CLOSED && answersAgain(answer)) return answer
+        if (breaker === CLOSED && isBack(answer)) return answer
         // Down is known without a probe; a probe that fails like that proves no return.
         if (!notEvenSent(answer) || admitted === 'probe') {
-          become(report(breaker, admitted, answersAgain(answer), clock.monoMs(), random.fraction(), rules))
+          become(report(breaker, admitted, isBack(answer), clock.monoMs(), random.fraction(), rules))
         }
         return answer
       })
@@ -202,6 +202,6 @@ function notEvenSent(answer: NodeAnswer): boolean {
   return answer.kind === 'unreachable' && answer.reason === 'refused' && answer.silent === undefined
 }
 
-function answersAgain(answer: NodeAnswer): boolean {
+function isBack(answer: NodeAnswer): boolean {
   return answer.kind !== 'unreachable' || answer.answered === true
 }

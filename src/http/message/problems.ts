@@ -79,10 +79,6 @@ export const PROBLEMS = {
     title: 'Whether the result stands is not known',
     retryable: true,
   },
-  // Sagas
-  'saga-unknown': { status: 404, title: 'There is no such saga', retryable: false },
-  'saga-not-movable': { status: 409, title: 'The saga cannot be moved from where it is', retryable: false },
-  'database-unavailable': { status: 503, title: 'The database of the sagas did not answer', retryable: true },
   // The operator API
   'role-required': { status: 403, title: 'The role of the token does not allow it', retryable: false },
   'record-unknown': { status: 404, title: 'There is no such record', retryable: false },

@@ -8,19 +8,7 @@ import type { OperatorRole } from '../../core/operator/operator-tokens.ts'
 import type { ProblemCode } from '../message/problems.ts'
 import { EntriesQuery } from './entries-schemas.ts'
 import { FindBody } from './find-schemas.ts'
-import {
-  Entries,
-  Me,
-  Messages,
-  MessagesBody,
-  Overview,
-  Saga,
-  SagaBody,
-  SagaDecided,
-  Sagas,
-  SagasQuery,
-  SlowCommands,
-} from './overview-schemas.ts'
+import { Entries, Me, Overview, SlowCommands } from './overview-schemas.ts'
 import {
   CompleteBody,
   DeadLetterBody,
@@ -71,11 +59,6 @@ const DECIDING: readonly ProblemCode[] = [
   'decision-under-way',
 ]
 
-const OF_SAGAS: readonly ProblemCode[] = ['database-unavailable']
-const DECIDING_SAGAS: readonly ProblemCode[] = [...WITH_BODY, ...OF_SAGAS, 'saga-unknown', 'saga-not-movable']
-
-const SAGA = '/v1/operator/sagas/{id}'
-const MESSAGES = '/v1/operator/messages/dead-letters'
 const RECORD = '/v1/operator/records/{record}'
 const LETTER = '/v1/operator/dead-letters/{id}'
 
@@ -88,17 +71,6 @@ const decision = (name: string, summary: string, body: TSchema = DecideBody) =>
     body,
     success: Decided,
     problems: DECIDING,
-  }) as const
-
-const sagaDecision = (path: string, summary: string, body: TSchema = SagaBody) =>
-  ({
-    method: 'POST',
-    path,
-    summary,
-    role: 'operate',
-    body,
-    success: SagaDecided,
-    problems: DECIDING_SAGAS,
   }) as const
 
 export const OPERATOR_CALLS = {
@@ -231,35 +203,6 @@ export const OPERATOR_CALLS = {
     success: Entries,
     problems: [],
   },
-  listSagas: {
-    method: 'GET',
-    path: '/v1/operator/sagas',
-    summary: 'Sagas of one state that have not ended',
-    role: 'view',
-    query: SagasQuery,
-    success: Sagas,
-    problems: OF_SAGAS,
-  },
-  showOneSaga: {
-    method: 'GET',
-    path: SAGA,
-    summary: 'One saga: its state, its steps, attempts, last error and next attempt',
-    role: 'view',
-    success: Saga,
-    problems: [...OF_SAGAS, 'saga-unknown'],
-  },
-  retryOneSaga: sagaDecision(`${SAGA}/retry`, 'Let a parked saga go on where it stood'),
-  compensateOneSaga: sagaDecision(`${SAGA}/compensate`, 'Turn a saga back that is running or parked'),
-  listMessageDeadLetters: {
-    method: 'GET',
-    path: MESSAGES,
-    summary: 'Messages of the saga kit that were given up, oldest first',
-    role: 'view',
-    success: Messages,
-    problems: OF_SAGAS,
-  },
-  replayMessages: sagaDecision(`${MESSAGES}/replay`, 'Send messages on their way again', MessagesBody),
-  discardMessages: sagaDecision(`${MESSAGES}/discard`, 'Give messages up for good', MessagesBody),
 } as const satisfies Record<string, OperatorCall>
 
 export type OperatorCallName = keyof typeof OPERATOR_CALLS

@@ -14,7 +14,6 @@ import type { OperatorToken } from '../../core/operator/operator-tokens.ts'
 import type { RecentDecisions } from '../../core/operator/recent-decisions.ts'
 import type { RecordView } from '../../core/operator/record-view.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
-import type { SagaAdmin } from '../../core/saga-admin.ts'
 import { RETRY_SOON_MS } from '../request/refusals.ts'
 import { json, type OperatorAnswer, problem, refusal, unavailable } from './answers.ts'
 import type { EntriesInput } from './entries-schemas.ts'
@@ -42,8 +41,6 @@ export type OperatorPorts = DecisionPorts &
   FindingPorts & {
     readonly events: Events
     readonly overview: () => OverviewFacts
-    /** Undefined without a configured database. */
-    readonly sagas: SagaAdmin | undefined
   }
 
 const OVERVIEW_EVERY_MS = 1_000
@@ -103,8 +100,7 @@ export function createOperatorHandlers(options: OperatorOptions, ports: Operator
     },
     deadLetters: async (query: EntriesInput) => entries('dead-letters', query, auditLog),
     audit: async (query: EntriesInput) => entries('audit', query, auditLog),
-    me: ({ name, role }: OperatorToken): OperatorAnswer =>
-      json({ name, role, instance: options.instance, sagas: ports.sagas !== undefined }),
+    me: ({ name, role }: OperatorToken): OperatorAnswer => json({ name, role, instance: options.instance }),
     overview,
     watchedOverview: (): Topic => ({
       everyMs: OVERVIEW_EVERY_MS,

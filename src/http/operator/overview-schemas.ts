@@ -1,9 +1,8 @@
-/** What the overview, the audit log and the calls about sagas answer and take, beside `schemas.ts`, which has records. */
+/** What the overview and the audit log answer and take, beside `schemas.ts`, which has records. */
 
 import type { Static } from 'typebox'
 import * as Type from 'typebox'
-import { DEAD_LETTER_SOURCES, OPEN_SAGA_STATES } from '../../core/saga-admin.ts'
-import { Entry, OPERATOR_LIMITS } from './schemas.ts'
+import { Entry } from './schemas.ts'
 
 const closed = { additionalProperties: false } as const
 const Count = Type.Integer({ minimum: 0 })
@@ -14,7 +13,6 @@ export const Me = Type.Object(
     name: Type.String(),
     role: Type.Union([Type.Literal('view'), Type.Literal('operate')]),
     instance: Type.String({ description: 'The sidecar that answers.' }),
-    sagas: Type.Boolean({ description: 'A database of sagas is configured.' }),
   },
   closed,
 )
@@ -70,21 +68,6 @@ const Quorum = Type.Object(
   closed,
 )
 
-const Backlog = Type.Object(
-  {
-    known: Type.Boolean({ description: 'False where the database did not answer.' }),
-    running: Type.Optional(Count),
-    compensating: Type.Optional(Count),
-    parked: Type.Optional(Count),
-    dead_letters: Type.Optional(Count),
-    outbox_pending: Type.Optional(Count),
-    outbox_parked: Type.Optional(Count),
-    oldest_pending_ms: Type.Optional(Count),
-    inbox_open: Type.Optional(Count),
-  },
-  closed,
-)
-
 const PerSecond = Type.Object(
   {
     created: Type.Array(Count),
@@ -113,7 +96,6 @@ export const Overview = Type.Object(
       description:
         'Requests that this sidecar executed within a minute of an equal one but for some headers or cookies: which, how many pairs, and what to do.',
     }),
-    sagas: Type.Optional(Backlog),
   },
   closed,
 )
@@ -159,118 +141,7 @@ export const Entries = Type.Object(
   closed,
 )
 
-export const SagasQuery = Type.Object(
-  {
-    state: Type.Enum(OPEN_SAGA_STATES),
-    limit: Type.Optional(Type.String({ pattern: '^[1-9][0-9]{0,2}$', description: 'At most 200.' })),
-  },
-  closed,
-)
-
-const TextOrNull = Type.Union([Type.String(), Type.Null()])
-const LetterId = Type.Integer({ format: 'int64' })
-
-const SagaHead = {
-  sagaId: Type.String(),
-  name: Type.String(),
-  status: Type.String(),
-  reason: TextOrNull,
-  lastError: TextOrNull,
-}
-
-export const Sagas = Type.Object(
-  { sagas: Type.Array(Type.Object({ ...SagaHead, updatedAt: Type.String({ format: 'date-time' }) })) },
-  closed,
-)
-
-/** As the saga kit shows it; what it was given and what its steps returned is for the role `operate`. */
-export const Saga = Type.Object({
-  ...SagaHead,
-  drivenBy: Type.Enum(['runner', 'messages']),
-  attempts: Count,
-  nextAttemptAt: TextOrNull,
-  traceId: TextOrNull,
-  input: Type.Optional(Type.Unknown()),
-  steps: Type.Array(
-    Type.Object({
-      name: Type.String(),
-      status: Type.String(),
-      attempts: Count,
-      lastError: TextOrNull,
-      result: Type.Optional(Type.Unknown()),
-    }),
-  ),
-  deadLetters: Type.Array(LetterId, { description: 'Messages of its steps that were given up.' }),
-})
-
-export const Messages = Type.Object(
-  {
-    dead_letters: Type.Array(
-      Type.Object({
-        id: LetterId,
-        source: Type.Enum(DEAD_LETTER_SOURCES),
-        consumerId: Type.String(),
-        aggregateType: Type.String(),
-        aggregateId: Type.String(),
-        type: Type.String(),
-        errorCode: Type.String(),
-        errorMessage: Type.String(),
-        attempts: Count,
-        diedAt: Type.String({ format: 'date-time' }),
-        payload: Type.Optional(Type.Unknown()),
-      }),
-    ),
-  },
-  {
-    ...closed,
-    description: 'Messages that were given up, oldest first; payloads are for the role `operate`.',
-  },
-)
-
-const Reason = {
-  reason: Type.String({
-    minLength: 3,
-    maxLength: OPERATOR_LIMITS.reasonCharsMax,
-    description: 'Why; it stands in the audit log. No secrets.',
-  }),
-  dry_run: Type.Optional(Type.Boolean({ description: 'Say what would happen, and change nothing.' })),
-}
-
-export const SagaBody = Type.Object(Reason, closed)
-
-export const MessagesBody = Type.Object(
-  {
-    ...Reason,
-    ids: Type.Array(Type.Integer({ format: 'int64', minimum: 1 }), {
-      minItems: 1,
-      maxItems: OPERATOR_LIMITS.deadLettersMax,
-    }),
-  },
-  closed,
-)
-
-export const SagaDecided = Type.Object(
-  {
-    decided: Type.Boolean({ description: 'False for a dry run.' }),
-    effects: Type.Optional(Type.Array(Type.String())),
-    audited: Type.Optional(
-      Type.Boolean({ description: 'False: only that it was begun is in the audit log.' }),
-    ),
-    saga: Type.Optional(Saga),
-    messages: Type.Optional(Type.Integer({ description: 'How many of the ids were open dead letters.' })),
-  },
-  closed,
-)
-
 export type Me = Static<typeof Me>
 export type Overview = Static<typeof Overview>
 export type SlowCommands = Static<typeof SlowCommands>
 export type Entries = Static<typeof Entries>
-export type Sagas = Static<typeof Sagas>
-export type Saga = Static<typeof Saga>
-export type Messages = Static<typeof Messages>
-export type SagaDecided = Static<typeof SagaDecided>
-
-export type SagasInput = Static<typeof SagasQuery>
-export type SagaInput = Static<typeof SagaBody>
-export type MessagesInput = Static<typeof MessagesBody>

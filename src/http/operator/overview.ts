@@ -9,7 +9,6 @@ import type { Quantiles, TrafficView } from '../../core/health/traffic.ts'
 import { TRAFFIC_SECONDS } from '../../core/health/traffic.ts'
 import { type Trouble, wrongNow } from '../../core/health/wrong-now.ts'
 import type { NodeStatus } from '../../core/node-status.ts'
-import type { SagaBacklog } from '../../core/saga-admin.ts'
 
 export type OverviewFacts = {
   readonly ready: boolean
@@ -22,8 +21,6 @@ export type OverviewFacts = {
   readonly sweeperElected: boolean | undefined
   /** Known to the sidecar that sweeps. */
   readonly orphansOpen: number | undefined
-  /** Undefined without a configured database; `silent` where it did not answer. */
-  readonly sagas: SagaBacklog | 'silent' | undefined
   readonly traffic: TrafficView
   /** Sentences. */
   readonly nearMisses: readonly string[]
@@ -37,7 +34,7 @@ export type OverviewOptions = {
 }
 
 export function overviewOf(facts: OverviewFacts, { instance, runbookUrl }: OverviewOptions, wallMs: number) {
-  const { ready, reasons, nodes, required, traffic, sagas } = facts
+  const { ready, reasons, nodes, required, traffic } = facts
   const groups = Object.entries(Object.groupBy(nodes, ({ group = '' }) => group))
   return {
     at: new Date(wallMs).toISOString(),
@@ -62,12 +59,11 @@ export function overviewOf(facts: OverviewFacts, { instance, runbookUrl }: Overv
       runbook: `${runbookUrl}#${runbook.toLowerCase()}`,
     })),
     near_misses: facts.nearMisses,
-    ...(sagas === undefined ? {} : { sagas: backlogOf(sagas) }),
   }
 }
 
 function troublesOf(facts: OverviewFacts): readonly Trouble[] {
-  const { nodes, required, failing, sweeperElected, orphansOpen, sagas, traffic } = facts
+  const { nodes, required, failing, sweeperElected, orphansOpen, traffic } = facts
   return wrongNow({
     nodes,
     required,
@@ -76,7 +72,6 @@ function troublesOf(facts: OverviewFacts): readonly Trouble[] {
     unprotected: traffic.perSecond.unprotected.reduce((sum, one) => sum + one, 0),
     sweeperElected,
     deadLetters: orphansOpen,
-    sagas: typeof sagas === 'object' ? { parked: sagas.sagas.parked, deadLetters: lettersIn(sagas) } : sagas,
   })
 }
 
@@ -114,24 +109,6 @@ function quantilesOf({ count, p50Ms, p95Ms }: Quantiles) {
     ...(p50Ms === undefined ? {} : { p50_ms: rounded(p50Ms) }),
     ...(p95Ms === undefined ? {} : { p95_ms: rounded(p95Ms) }),
   }
-}
-
-function backlogOf(sagas: SagaBacklog | 'silent') {
-  if (sagas === 'silent') return { known: false }
-  const { sagas: open, outboxPending, outboxParked, oldestPendingAgeMs, inboxOpen } = sagas
-  return {
-    known: true,
-    ...open,
-    dead_letters: lettersIn(sagas),
-    outbox_pending: outboxPending,
-    outbox_parked: outboxParked,
-    oldest_pending_ms: Math.round(oldestPendingAgeMs),
-    inbox_open: inboxOpen,
-  }
-}
-
-function lettersIn({ openDeadLetters }: SagaBacklog): number {
-  return openDeadLetters.outbox + openDeadLetters.inbox
 }
 
 /** To three digits after the point; JSON has no infinity, which a quantile above every class is. */

@@ -128,7 +128,6 @@ export const Entry = Type.Object(
     kind: Type.String(),
     record: Text,
     attempt: Text,
-    saga: Text,
     by: Text,
     act: Text,
     step: Text,

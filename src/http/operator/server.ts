@@ -25,9 +25,7 @@ import {
   type OperatorOptions,
   type OperatorPorts,
 } from './handlers.ts'
-import type { MessagesInput } from './overview-schemas.ts'
 import { type PageFiles, servePage } from './page.ts'
-import { createSagaHandlers, type SagaHandlers } from './sagas.ts'
 import { type SlowLogs, slowCommandsOf } from './slow-commands.ts'
 
 export type OperatorApiOptions = OperatorOptions & {
@@ -76,7 +74,7 @@ export function createOperatorApi(
   }
   const streams = { watchOverview: createEventStreams(streaming), watchRecord: createEventStreams(streaming) }
   const { slowLogs } = ports
-  serve(app, { ...handlers, sagas: createSagaHandlers(ports), streams, slowLogs }, refuse)
+  serve(app, { ...handlers, streams, slowLogs }, refuse)
   let closed: Promise<void> | undefined
   return {
     listen: async ({ kind: _, ...where }) => {
@@ -95,7 +93,6 @@ export function createOperatorApi(
 type Handle = (request: FastifyRequest, by: OperatorToken) => Promise<OperatorAnswer>
 type Streamed = 'watchOverview' | 'watchRecord'
 type Handlers = OperatorHandlers & {
-  readonly sagas: SagaHandlers
   readonly streams: Readonly<Record<Streamed, EventStreams>>
 } & SlowLogs
 
@@ -103,7 +100,6 @@ const paramOf = ({ params }: FastifyRequest) => params as { readonly record: str
 
 /** The calls of the table, each with its handler; the handler's input is what its schema accepts. */
 function handlesOf(handlers: Handlers): Record<Exclude<OperatorCallName, Streamed>, Handle> {
-  const { sagas } = handlers
   const onRecord =
     (
       act: (recordKey: string, request: FastifyRequest, by: OperatorToken) => Promise<OperatorAnswer>,
@@ -114,14 +110,6 @@ function handlesOf(handlers: Handlers): Record<Exclude<OperatorCallName, Streame
     }
   const deciding = (decision: 'end' | 'forget' | 'ask') =>
     onRecord((key, { body }, by) => handlers.decide(decision, key, body as never, by))
-  const onSaga =
-    (act: 'retry-saga' | 'compensate-saga'): Handle =>
-    (request, by) =>
-      sagas.decide({ act, sagaId: paramOf(request).id }, request.body as never, by)
-  const onMessages =
-    (act: 'replay-messages' | 'discard-messages'): Handle =>
-    ({ body }, by) =>
-      sagas.decide({ act, ids: (body as MessagesInput).ids }, body as never, by)
   return {
     showOperator: async (_request, by) => handlers.me(by),
     showOverview: async () => ({ kind: 'json', body: handlers.overview() }),
@@ -140,13 +128,6 @@ function handlesOf(handlers: Handlers): Record<Exclude<OperatorCallName, Streame
     discardDeadLetter: (request, by) =>
       handlers.letter('discard', paramOf(request).id, request.body as never, by),
     listDecisions: ({ query }) => handlers.recent(query as never),
-    listSagas: ({ query }, by) => sagas.list(query as never, by),
-    showOneSaga: (request, by) => sagas.show(paramOf(request).id, by),
-    retryOneSaga: onSaga('retry-saga'),
-    compensateOneSaga: onSaga('compensate-saga'),
-    listMessageDeadLetters: (_request, by) => sagas.messages(by),
-    replayMessages: onMessages('replay-messages'),
-    discardMessages: onMessages('discard-messages'),
   }
 }
 

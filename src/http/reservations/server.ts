@@ -8,7 +8,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Events } from '../../core/events.ts'
 import type { Reservation } from '../../core/reservations/reservations.ts'
-import type { SagaAdmin } from '../../core/saga-admin.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { nothingLeft } from '../request/outstanding.ts'
 import { trackInFlight } from '../server/in-flight.ts'
@@ -24,7 +23,6 @@ import { createHandlers, type HandlerOptions, type HandlerPorts, type Handlers }
 import { createHeartbeats, type HeartbeatPorts } from './heartbeat.ts'
 import { openApiDocument } from './openapi.ts'
 import { createReserveCall, type ReserveCallOptions } from './reserve-call.ts'
-import { sagaPaths, serveSagaCalls } from './saga-calls.ts'
 import { traceCalls } from './traced.ts'
 
 export type ReservationApiOptions = HandlerOptions &
@@ -43,8 +41,6 @@ export type ReservationApiPorts = Omit<HandlerPorts, 'heartbeats'> &
   JsonListenerPorts & {
     readonly events: Events
     readonly tracing: Tracing
-    /** Present if a database is configured. */
-    readonly sagas?: SagaAdmin
     /** Paths of other listeners that `/openapi.json` describes as well. */
     readonly describedPaths?: Readonly<Record<string, Record<string, unknown>>>
   }
@@ -74,10 +70,7 @@ export function createReservationApi(
   }
   const handlers = createHandlers(options, { ...ports, heartbeats, outstanding: { ...outstanding, ended } })
   const app = createJsonListener(limits, ports, options.tls)
-  const document = openApiDocument(options, {
-    ...ports.describedPaths,
-    ...(ports.sagas === undefined ? {} : sagaPaths()),
-  })
+  const document = openApiDocument(options, ports.describedPaths ?? {})
 
   function answer(reply: FastifyReply, given: ApiAnswer, instance?: string): FastifyReply {
     if (given.kind === 'json')
@@ -94,7 +87,6 @@ export function createReservationApi(
   app.setNotFoundHandler(({ method }, reply) => answer(reply, problem('call-unknown', unknown(method))))
   const reserve = createReserveCall(options, { ...ports, handlers, heartbeats, inFlight, answer })
   serveCalls(app, reserve, handlers, answer)
-  if (ports.sagas !== undefined) serveSagaCalls(app, ports.sagas, answer)
   app.get('/openapi.json', async (_request, reply) => reply.send(document))
 
   async function drain(graceMs: number): Promise<void> {

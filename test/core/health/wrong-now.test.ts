@@ -19,17 +19,12 @@ const HEALTHY: SeenNow = {
   unprotected: 0,
   sweeperElected: true,
   deadLetters: 0,
-  sagas: { parked: 0, deadLetters: 0 },
 }
 const down = { state: 'down', reason: 'connection closed' } as const
 
 const ROWS: readonly (readonly [string, Partial<SeenNow>, readonly string[]])[] = [
   ['all is well', {}, []],
-  [
-    'nothing is known of sweepers, letters and sagas',
-    { sweeperElected: undefined, deadLetters: undefined, sagas: undefined },
-    [],
-  ],
+  ['nothing is known of sweepers and letters', { sweeperElected: undefined, deadLetters: undefined }, []],
   ['one node is down', { nodes: nodes(down) }, ['FencepostRedisNodeDown']],
   [
     'one node votes and refuses every write',
@@ -92,9 +87,6 @@ const ROWS: readonly (readonly [string, Partial<SeenNow>, readonly string[]])[] 
   ['requests went unprotected', { unprotected: 3 }, ['FencepostFailOpenActive']],
   ['nobody sweeps', { sweeperElected: false }, ['FencepostSweeperMissing']],
   ['questions wait', { deadLetters: 1 }, ['FencepostOrphansOpen']],
-  ['the database is silent', { sagas: 'silent' }, ['FencepostSagaDatabaseDown']],
-  ['a saga is parked', { sagas: { parked: 1, deadLetters: 0 } }, ['FencepostSagaParked']],
-  ['a message was given up', { sagas: { parked: 0, deadLetters: 2 } }, ['FencepostDeadLettersOpen']],
 ]
 
 test.each(ROWS)('%s', (_, differing, runbooks) => {

@@ -4,12 +4,11 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { PROBLEM_CODES } from '../../../src/http/message/problems.ts'
 import { OPERATOR_CALLS, type OperatorCall, type OperatorCallName } from '../../../src/http/operator/calls.ts'
 import { operatorPaths } from '../../../src/http/operator/openapi.ts'
-import { memorySagas } from '../../support/memory-sagas.ts'
 import { startOperatorApi } from '../../support/operator-api.ts'
 
 let api: Awaited<ReturnType<typeof startOperatorApi>>
 beforeAll(async () => {
-  api = await startOperatorApi({ ask: async () => 'unknown', sagas: memorySagas() })
+  api = await startOperatorApi({ ask: async () => 'unknown' })
 })
 afterAll(() => api[Symbol.asyncDispose]())
 
@@ -40,19 +39,6 @@ test('answers match their documented schemas', async () => {
     ['showOverview', await operator.call('/overview')],
     ['listSlowCommands', await operator.call('/slow-commands')],
     ['listAudit', await operator.call('/audit?limit=5')],
-    ['listSagas', await operator.call('/sagas?state=parked')],
-    ['showOneSaga', await operator.call('/sagas/order-1')],
-    ['retryOneSaga', await operator.call('/sagas/order-1/retry', { reason: 'ticket' })],
-    [
-      'compensateOneSaga',
-      await operator.call('/sagas/order-1/compensate', { reason: 'ticket', dry_run: true }),
-    ],
-    ['listMessageDeadLetters', await operator.call('/messages/dead-letters')],
-    ['replayMessages', await operator.call('/messages/dead-letters/replay', { reason: 'ticket', ids: [1] })],
-    [
-      'discardMessages',
-      await operator.call('/messages/dead-letters/discard', { reason: 'ticket', ids: [2] }),
-    ],
   ]
   for (const [name, { status, body }] of answers)
     expect([name, status, Compile(OPERATOR_CALLS[name].success).Errors(body)]).toEqual([name, 200, []])

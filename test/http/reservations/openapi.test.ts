@@ -4,7 +4,6 @@ import { expect, test } from 'vitest'
 import { PROBLEMS, type ProblemCode } from '../../../src/http/message/problems.ts'
 import { operatorPaths } from '../../../src/http/operator/openapi.ts'
 import { CALL_NAMES, CALLS, type Call, PROBLEMS_OF_ALL } from '../../../src/http/reservations/calls.ts'
-import { sagaPaths } from '../../../src/http/reservations/saga-calls.ts'
 import type { Schema } from '../../../src/http/reservations/schemas.ts'
 import { startReservationApi, type TestApiOptions } from '../../support/reservation-api.ts'
 
@@ -58,7 +57,7 @@ test('what may be larger than 32 bits says so', async () => {
     if (items?.type === 'integer') look(name, items)
     for (const [member, schema] of Object.entries(of)) look(member, schema)
   }
-  look('', { ...paths, ...sagaPaths(), ...operatorPaths() })
+  look('', { ...paths, ...operatorPaths() })
   expect(wide.length).toBeGreaterThanOrEqual(15)
   expect(wide.filter((one) => String(one).endsWith(',int64') === false)).toEqual([])
 })

@@ -72,8 +72,6 @@
   "FENCEPOST_API_TOKEN_FILE": {"path":"trust.apiTokenFile","accepts":"the path of a readable file that is not empty","kind":"text","pattern":"."},
   "FENCEPOST_OPERATOR_TOKENS_FILE": {"path":"trust.operatorTokensFile","accepts":"the path of a readable file with one person or tool a line, `name role token`, role view or operate, tokens of at least 32 characters","kind":"text","pattern":"."},
   "FENCEPOST_RESERVATION_SECRET_FILE": {"path":"trust.reservationSecretFile","accepts":"the path of a readable file with one secret of at least 32 characters a line","kind":"text","pattern":"."},
-  "FENCEPOST_SAGA_DATABASE_FILE": {"path":"trust.sagaDatabaseFile","accepts":"the path of a readable file with one URL, postgres://user:password@host/database","kind":"text","pattern":"."},
-  "FENCEPOST_SAGA_SCHEMA": {"path":"trust.sagaSchema","accepts":"an SQL identifier of letters, digits and _","kind":"pattern","pattern":"^[A-Za-z_][A-Za-z0-9_]{0,62}$","default":"fencepost"},
   "FENCEPOST_KEY_RING_FILE": {"path":"trust.keyRingFile","accepts":"the path of a readable file with one key a line, `name base64`, of 32 bytes each, and perhaps a line `plain`","kind":"text","pattern":"."},
   "FENCEPOST_TRUST_SCOPE_HEADERS": {"path":"trust.scopeHeaders","accepts":"on or off","kind":"pattern","pattern":"^(on|off)$","default":"on"},
   "FENCEPOST_TRUSTED_PEERS": {"path":"trust.peers","accepts":"any, none, or up to 1000 addresses and CIDR blocks separated by commas, such as 10.0.0.0/8,::1","kind":"text","pattern":".","default":"any"},

@@ -234,7 +234,7 @@ function databaseOf(given: Given, io: Io): string {
     throw new UsageError(
       'Which database? Give --database postgres://… or --database-file, or set DATABASE_URL.',
     )
-  if (!/^postgres(ql)?:\/\//.test(url))
+  if (!/^postgres(ql)?:\/\/\S+$/.test(url))
     throw new UsageError(
       'The database is given as postgres://user:password@host/database, and this begins otherwise.',
     )

@@ -4,13 +4,10 @@
  * Owns how often the database is queried, and the value of what is unknown. A scrape never queries: it gets the last result, and NaN if the
  * last query failed or is overdue. The values are those of the database: each process that looks shows the same.
  */
-import { sagaBacklog } from '../backlog.ts'
+import { type SagaBacklog as Backlog, sagaBacklog } from '../backlog.ts'
 import { type Timer, within } from '../core.ts'
 import type { SagaKit } from '../kit.ts'
 import { explained } from '../setup-errors.ts'
-
-/** Rows that wait, as the database reported them at one moment. */
-type Backlog = Awaited<ReturnType<typeof sagaBacklog>>
 
 /** A few counts in the database, four times a minute. */
 const queryEveryMs = 15_000

@@ -10,7 +10,6 @@ import { explained } from '../setup-errors.ts'
 import { answerOf, type Call, callAt, calls, decoded, type Input, openApi, sagaStatuses } from './calls.ts'
 import { type Operator, requireOwnPage } from './operators.ts'
 import {
-  type Backlog,
   decidedPage,
   type Form,
   type Overview,
@@ -162,7 +161,7 @@ async function got(kit: SagaKit, place: Place, inside: string | undefined, url: 
       const wished = url.searchParams.get('status') ?? ''
       const status = sagaStatuses.find((one) => one === wished) ?? 'parked'
       const [backlog, { sagas }, { dead_letters: letters }, { decisions }] = await Promise.all([
-        ask<Backlog>(calls.showBacklog),
+        ask<Overview['backlog']>(calls.showBacklog),
         ask<Pick<Overview, 'sagas'>>(calls.listSagas, { status }),
         ask<{ readonly dead_letters: Overview['letters'] }>(calls.listDeadLetters),
         ask<Pick<Overview, 'decisions'>>(calls.listDecisions, { limit: '50' }),

@@ -4,6 +4,7 @@
  * Owns the words and the order: nothing is decided that was not previewed. Who sees what is decided by `calls.ts`, of whose answers the
  * page is made.
  */
+import type { SagaBacklog } from '../backlog.ts'
 import type { SagaSummary, SagaView } from '../saga-instances.ts'
 import { itemsMax, reasonCharsMax, sagaStatuses } from './calls.ts'
 import { type Act, type DecisionNote, EFFECTS } from './decisions.ts'
@@ -27,15 +28,6 @@ export type Letter = {
   readonly payload?: unknown
 }
 
-export type Backlog = {
-  readonly outboxPending: number
-  readonly outboxParked: number
-  readonly oldestPendingAgeMs: number
-  readonly inboxOpen: number
-  readonly openDeadLetters: Readonly<Record<'outbox' | 'inbox', number>>
-  readonly sagas: Readonly<Record<'running' | 'compensating' | 'parked', number>>
-}
-
 export type Place = {
   /** Where the page is mounted. */
   readonly path: string
@@ -44,7 +36,7 @@ export type Place = {
 }
 
 export type Overview = {
-  readonly backlog: Backlog
+  readonly backlog: SagaBacklog
   readonly status: string
   readonly sagas: readonly Sent<SagaSummary>[]
   readonly letters: readonly Letter[]
@@ -94,7 +86,7 @@ export function overviewPage(place: Place, { backlog, status, sagas, letters, de
 }
 
 /** Alerts say what lasts; each has a section in the runbooks. */
-function wrongNow({ runbookUrl }: Place, { sagas, openDeadLetters, oldestPendingAgeMs }: Backlog): Html {
+function wrongNow({ runbookUrl }: Place, { sagas, openDeadLetters, oldestPendingAgeMs }: SagaBacklog): Html {
   const dead = openDeadLetters.outbox + openDeadLetters.inbox
   const wrong = [
     [sagas.parked > 0, `Parked sagas: ${sagas.parked}.`, 'fencepostsagaparked'],
