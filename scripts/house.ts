@@ -41,16 +41,16 @@ export function measureHouse(): House {
   const twice = standingTwice(of('src', 'packages', 'test', 'bench', 'scripts', 'dashboards', 'examples'))
   const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { scripts: object }
   const rows: readonly Row[] = [
-    { what: 'lines of src', value: linesOf(src), limit: 57_000, target: 50_000 },
-    { what: 'lines of packages', value: linesOf(of('packages')), limit: 15_500 },
-    { what: 'lines of test', value: linesOf(of('test')), limit: 109_500, target: 95_000 },
+    { what: 'lines of src', value: linesOf(src), limit: 55_500, target: 50_000 },
+    { what: 'lines of packages', value: linesOf(of('packages')), limit: 15_200 },
+    { what: 'lines of test', value: linesOf(of('test')), limit: 109_000, target: 95_000 },
     {
       what: 'lines of bench and scripts',
       value: linesOf(of('bench', 'scripts')),
       limit: 8_000,
       target: 6_400,
     },
-    { what: 'files of src', value: src.length, limit: 490, target: 430 },
+    { what: 'files of src', value: src.length, limit: 480, target: 430 },
     { what: 'files of src below 40 lines', value: src.filter(isSmall).length, limit: 100, target: 45 },
     { what: 'lines of the longest module', value: longestOf(modules), limit: 500 },
     { what: 'circles of imports', value: graph.circles.length, limit: 0 },
