@@ -5,20 +5,20 @@
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { parseOperatorTokens } from '../src/core/operator/operator-tokens.ts'
+import { duringTests } from './support/during-tests.ts'
 import { FETCH_MS_MAX } from './support/fetched-programs.ts'
-import { type Charts, prepareCharts } from './support/helm-charts.ts'
+import { prepareCharts } from './support/helm-charts.ts'
 import { type Manifest, podOf } from './support/kubernetes-objects.ts'
 import { CLUSTER_LINES, COMMAND_LINES, ONE_KEY_PAGE, tokensFileOfPage } from './support/one-key-page.ts'
 
-let charts: Charts
 let manifests: readonly Manifest[]
 /** Of the shared service, as the line of the page opens it. */
 let pod: Manifest
 let container: Manifest
-beforeAll(async () => {
-  charts = await prepareCharts()
+const charts = duringTests(() => prepareCharts(), FETCH_MS_MAX)
+beforeAll(() => {
   // `…` stands for the release, the chart and the values that the reader has.
   const [, given = ''] = /^helm upgrade … (.*)$/.exec(lineOf('helm upgrade')) ?? []
   const own = ['--set', 'service.tokenSecret=token', '--set', 'redis.bundled.openToAll=true']
@@ -26,7 +26,6 @@ beforeAll(async () => {
   pod = podOf(manifests.find(({ kind }) => kind === 'Deployment'))
   ;[container] = pod.containers
 }, FETCH_MS_MAX)
-afterAll(() => charts?.[Symbol.dispose]())
 
 function lineOf(start: string): string {
   const line = CLUSTER_LINES.find((one) => one.startsWith(start))

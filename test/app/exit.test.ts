@@ -1,20 +1,19 @@
 /** How the process ends once its work is done: at once, and without losing what it wrote. */
 import { spawn } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { startApplication } from '../support/application.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
+import { folderOfTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { MAIN_PROGRAM } from '../support/main-program.ts'
 import { startOtlpReceiver } from '../support/otlp-receiver.ts'
 import { startFencepost } from '../support/processes.ts'
 import { startSidecar } from '../support/sidecar.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'fencepost-exit-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = folderOfTests('exit')
 
 /** A module that is loaded before the program. */
 function preload(name: string, source: string): { readonly NODE_OPTIONS: string } {

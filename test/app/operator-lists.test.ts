@@ -3,14 +3,15 @@
  * that may lack records says so, and nothing is called absent that nobody can have looked for.
  */
 import { Redis } from 'ioredis'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
+import { stackOfTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { OPERATE_TOKEN, operatorCaller, operatorTokensFile } from '../support/operator-caller.ts'
 import { startFencepost } from '../support/processes.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let servers: RedisServers
 let sidecar: Sidecar
 let operator: ReturnType<typeof operatorCaller>
@@ -34,7 +35,6 @@ beforeAll(async () => {
   )
   operator = operatorCaller(sidecar.operator)
 })
-afterAll(() => stack.disposeAsync())
 
 /** Held for longer than a test lasts. */
 async function reserve(value: string): Promise<string> {

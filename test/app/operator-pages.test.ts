@@ -4,14 +4,15 @@
  */
 import { createHash } from 'node:crypto'
 import { Redis } from 'ioredis'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { placementOf } from '../../src/core/nodes/groups.ts'
+import { stackOfTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { operatorCaller, operatorTokensFile } from '../support/operator-caller.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let servers: RedisServers
 let sidecar: Sidecar
 let operator: ReturnType<typeof operatorCaller>
@@ -40,7 +41,6 @@ beforeAll(async () => {
   )
   operator = operatorCaller(sidecar.operator)
 })
-afterAll(() => stack.disposeAsync())
 
 async function reserve(value: string, lease: string): Promise<string> {
   await eventually(`${value} is reserved`, async () => {

@@ -4,8 +4,9 @@
  * Bug: each pod became unready, also where `onQuorumLoss: fail-open` was to keep requests going. A Service sends nothing to an unready pod,
  * so no request reached it.
  */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
+import { stackOfTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
@@ -18,7 +19,7 @@ const CASES: readonly [settings: Record<string, string>, ready: number, post: nu
   [{ FENCEPOST_ON_QUORUM_LOSS: 'fail-open', FENCEPOST_READINESS_QUORUM_GATE: 'enforce' }, 503, 201],
 ]
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 const sidecars: Sidecar[] = []
 
 beforeAll(async () => {
@@ -41,7 +42,6 @@ beforeAll(async () => {
     stack.defer(() => servers.resume(index))
   }
 })
-afterAll(() => stack.disposeAsync())
 
 test.each(CASES.map((row, at) => [...row, at] as const))(
   '%j: /readyz %i, a POST %i',

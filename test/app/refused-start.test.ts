@@ -1,26 +1,25 @@
 /** A start that is refused, some of them after the nodes were dialled: the process says why, exits and does not linger. */
 import { createServer, type Server } from 'node:net'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { duringTests } from '../support/during-tests.ts'
 import { MAIN_PROGRAM } from '../support/main-program.ts'
 import { TestProcess } from '../support/processes.ts'
-import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
 
 const PASSWORD = 'a-password-of-a-node'
 
-let servers: RedisServers
 let taken: Server
 let port: number
 
+const servers = duringTests(() => startRedisServers(3))
 beforeAll(async () => {
-  servers = await startRedisServers(3)
   taken = createServer()
   await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve))
   const address = taken.address()
   port = typeof address === 'object' && address !== null ? address.port : 0
 })
-afterAll(async () => {
+afterAll(() => {
   taken.close()
-  await servers[Symbol.asyncDispose]()
 })
 
 test.each(['ADMIN', 'PROXY'])(

@@ -1,11 +1,12 @@
 /** What the application is asked about an orphan, how its reply is read, and what is stored of the answer in it. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { askOf } from '../../src/app/settle-question.ts'
 import type { SettleReply } from '../../src/core/coordination/settle-reply.ts'
 import type { ProtectedRoute, Route } from '../../src/core/routes/route.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { createApplication } from '../../src/upstream/application.ts'
 import { startApplication, type TestApplication } from '../support/application.ts'
+import { stackOfTests } from '../support/during-tests.ts'
 import { route } from '../support/proxy.ts'
 
 const ORPHAN = {
@@ -18,7 +19,7 @@ const LIMIT_BYTES = 256 * 1024
 const REPLY_BYTES = Math.ceil(LIMIT_BYTES * 1.4) + 64 * 1024
 const AT_MS = 1_750_000_000_000
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let server: TestApplication
 let application: ReturnType<typeof createApplication>
 
@@ -36,7 +37,6 @@ beforeAll(async () => {
     }),
   )
 })
-afterAll(() => stack.disposeAsync())
 
 /** Asks once; what is wrong with the reply goes into `troubles`. */
 async function asked(troubles: string[], routes: readonly Route[] = [route()]): Promise<SettleReply> {

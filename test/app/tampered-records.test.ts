@@ -8,20 +8,18 @@ import { createHash } from 'node:crypto'
 import { connect } from 'node:net'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type CountingApplication, startCountingApplication } from '../support/counting-application.ts'
+import { startCountingApplication } from '../support/counting-application.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
-import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+import { PATIENT, startSidecar } from '../support/sidecar.ts'
 
-let servers: RedisServers
-let application: CountingApplication
-let sidecar: Sidecar
 let clients: readonly Redis[]
 
-beforeAll(async () => {
-  servers = await startRedisServers(3, { founded: true })
-  application = await startCountingApplication()
-  sidecar = await startSidecar({
+const servers = duringTests(() => startRedisServers(3, { founded: true }))
+const application = duringTests(() => startCountingApplication())
+const sidecar = duringTests(() =>
+  startSidecar({
     FENCEPOST_REDIS_NODES: servers.nodesSetting,
     FENCEPOST_UPSTREAM: application.url,
     // Every duplicate goes to the nodes.
@@ -29,15 +27,14 @@ beforeAll(async () => {
     ...PATIENT,
     // How long the refused rows take.
     FENCEPOST_CLAIM_BUDGET: '1500ms',
-  })
+  }),
+)
+beforeAll(() => {
   clients = servers.urls.map((url) => new Redis(url))
 })
 
-afterAll(async () => {
+afterAll(() => {
   for (const client of clients ?? []) client.disconnect()
-  await sidecar?.[Symbol.asyncDispose]()
-  await application?.[Symbol.asyncDispose]()
-  await servers?.[Symbol.asyncDispose]()
 })
 
 /** `src/redis/lua/record.lua`: what stands before the outcome. */

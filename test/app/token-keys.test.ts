@@ -2,14 +2,15 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../support/application.ts'
+import { stackOfTests } from '../support/during-tests.ts'
 import { freePort } from '../support/free-port.ts'
 import { type Sidecar, startSidecar } from '../support/sidecar.ts'
 import { AUDIENCE, ISSUER, type Key, keySetOf, makeKey, sign } from '../support/token-issuer.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'fencepost-keys-'))
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 stack.defer(() => rmSync(folder, { recursive: true }))
 let application: TestApplication
 let sidecar: Sidecar
@@ -41,7 +42,6 @@ beforeAll(async () => {
     }),
   )
 })
-afterAll(() => stack.disposeAsync())
 
 const statusOf = async (path: string, token: string) =>
   (

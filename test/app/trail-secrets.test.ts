@@ -3,11 +3,12 @@
  * Real sidecars write an entry of each kind that a request can cause.
  */
 import { Redis } from 'ioredis'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { deadLetters } from '../../src/cli/dead-letters.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { canary, found } from '../support/canaries.ts'
 import { type CountingApplication, startCountingApplication } from '../support/counting-application.ts'
+import { stackOfTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { type Sidecar, startSidecar } from '../support/sidecar.ts'
@@ -25,7 +26,7 @@ const INPUTS = {
   entity: canary('entity'),
 }
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let servers: RedisServers
 let application: CountingApplication
 let sidecar: Sidecar
@@ -45,7 +46,6 @@ beforeAll(async () => {
   }
   sidecar = stack.use(await startSidecar(env))
 })
-afterAll(() => stack.disposeAsync())
 
 const post = (to: Sidecar, key: string) =>
   fetch(`${to.proxy}/${INPUTS.path}?token=${INPUTS.query}`, {

@@ -1,13 +1,12 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import manifest from '../../package.json' with { type: 'json' }
 import { COMMANDS } from '../../src/cli/commands.ts'
+import { folderOfTests } from '../support/during-tests.ts'
 import { startFencepost } from '../support/processes.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'fencepost-config-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = folderOfTests('config')
 
 function fileWith(name: string, content: string): string {
   const path = join(folder, name)

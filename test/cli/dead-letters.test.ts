@@ -1,6 +1,6 @@
 /** `fencepost dead-letters` on real nodes, without a sidecar: what it prints, what it changes, and its exit codes. */
 import { Compile } from 'typebox/compile'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { deadLetters } from '../../src/cli/dead-letters.ts'
 import { REASON_CHARS } from '../../src/cli/operator-answer.ts'
 import type { AuditEntry, AuditLog } from '../../src/core/coordination/audit-log.ts'
@@ -8,10 +8,11 @@ import { DeadLetterBody, LetterDecided } from '../../src/http/operator/schemas.t
 import { createRedisAuditLog } from '../../src/redis/audit-log.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
+import { stackOfTests } from '../support/during-tests.ts'
 import { joinCluster } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let servers: RedisServers
 let sidecar: Awaited<ReturnType<typeof joinCluster>>
 let auditLog: AuditLog
@@ -24,7 +25,6 @@ beforeAll(async () => {
     clock: systemClock,
   })
 })
-afterAll(() => stack.disposeAsync())
 
 async function run(...args: string[]) {
   const { io, stdout, stderr } = bufferedIo({

@@ -3,23 +3,20 @@ import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createServer as createTlsServer } from 'node:tls'
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { doctor } from '../../src/cli/doctor.ts'
 import { startFaultLink } from '../faults/fault-proxy.ts'
 import { startApplication } from '../support/application.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { makeAuthority } from '../support/certificates.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { hostNamesAre } from '../support/host-names.ts'
-import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, startSidecar } from '../support/sidecar.ts'
 import { swallow } from '../support/swallowing-address.ts'
 import { startTlsNodes } from '../support/tls-nodes.ts'
 
-let servers: RedisServers
-beforeAll(async () => {
-  servers = await startRedisServers(3, { founded: true })
-})
-afterAll(() => servers[Symbol.asyncDispose]())
+const servers = duringTests(() => startRedisServers(3, { founded: true }))
 
 async function run(...args: string[]) {
   return runWith({ FENCEPOST_PROXY_LISTEN: 'off' }, ...args)

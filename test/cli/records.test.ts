@@ -1,24 +1,21 @@
 /** `fencepost records` on the operator API of five embedded nodes: what it prints, what it changes, and its exit codes. */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { records } from '../../src/cli/records.ts'
 import { startApplication } from '../support/application.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { startOperatorApi } from '../support/operator-api.ts'
 import { OPERATE_TOKEN, operatorTokensFile, VIEW_TOKEN } from '../support/operator-caller.ts'
 import { keyOf } from '../support/redis-cluster.ts'
 
-let api: Awaited<ReturnType<typeof startOperatorApi>>
 const bob = operatorTokensFile(`${OPERATE_TOKEN}\n`)
 const ann = operatorTokensFile(`${VIEW_TOKEN}\n`)
-beforeAll(async () => {
-  api = await startOperatorApi()
-})
-afterAll(async () => {
+const api = duringTests(() => startOperatorApi())
+afterAll(() => {
   bob[Symbol.dispose]()
   ann[Symbol.dispose]()
-  await api[Symbol.asyncDispose]()
 })
 
 async function run(args: readonly string[], { token = bob.path, operator = api.origin } = {}) {

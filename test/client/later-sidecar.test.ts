@@ -6,16 +6,16 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createClient, DuplicateError, RefusedError } from '@fencepost/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { startReservationApi, type TestApi } from '../support/reservation-api.ts'
+import { duringTests } from '../support/during-tests.ts'
+import { startReservationApi } from '../support/reservation-api.ts'
 
-let api: TestApi
 let url: string
 let end: () => void
 /** What the relay does to a body on its way. */
 let change: (body: Record<string, unknown>) => Record<string, unknown>
 
+const api = duringTests(() => startReservationApi())
 beforeAll(async () => {
-  api = await startReservationApi()
   const relay = createServer(async (request, response) => {
     const parts: Buffer[] = []
     for await (const part of request) parts.push(part)
@@ -35,9 +35,8 @@ beforeAll(async () => {
     relay.close()
   }
 })
-afterAll(async () => {
+afterAll(() => {
   end()
-  await api[Symbol.asyncDispose]()
 })
 
 const added = { added_later: { nested: [1, 2] }, another: null }

@@ -16,16 +16,13 @@ import {
   UnreachableError,
 } from '@fencepost/client'
 import { Agent, fetch as undiciFetch } from 'undici'
-import { afterAll, beforeAll, describe, expect, expectTypeOf, test } from 'vitest'
+import { describe, expect, expectTypeOf, test } from 'vitest'
+import { duringTests } from '../support/during-tests.ts'
 import { freePort } from '../support/free-port.ts'
-import { startReservationApi, type TestApi } from '../support/reservation-api.ts'
+import { startReservationApi } from '../support/reservation-api.ts'
 import { startSidecar } from '../support/sidecar.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startReservationApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = duringTests(() => startReservationApi())
 
 describe('once', () => {
   test('the first call works, and every later one is answered with its result', async () => {

@@ -1,10 +1,11 @@
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { createLeases } from '../../src/core/claims/leases.ts'
 import { SILENT } from '../../src/core/events.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
 import { createCluster, TEST_TOKEN_AHEAD_MS } from '../support/cluster.ts'
+import { stackOfTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { openRedisNode } from '../support/redis-node.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
@@ -12,8 +13,7 @@ import { seededRandom } from '../support/seeded-random.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 import { leasesContract } from './leases.ts'
 
-const cleanup = new AsyncDisposableStack()
-afterAll(() => cleanup.disposeAsync())
+const cleanup = stackOfTests()
 
 leasesContract('five embedded nodes', async () => {
   const clock = new VirtualClock()

@@ -1,14 +1,14 @@
 import { readFileSync } from 'node:fs'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { EmbeddedNode } from '../../src/embedded/node.ts'
+import { stackOfTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { openRedisNode, STANDING_CLOCK } from '../support/redis-node.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { VIRTUAL_START_WALL_MS } from '../support/virtual-clock.ts'
 import { CONTRACT_MAX_TOKEN_AHEAD_MS, recordNodeContract } from './record-node.ts'
 
-const cleanup = new AsyncDisposableStack()
-afterAll(() => cleanup.disposeAsync())
+const cleanup = stackOfTests()
 
 recordNodeContract('embedded node', async () => {
   let nodeMs = VIRTUAL_START_WALL_MS

@@ -1,14 +1,11 @@
 /** A release whose service gets an autoscaler by `helm upgrade`: as many pods serve as before, until it decides. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { duringTests } from '../support/during-tests.ts'
 import { FETCH_MS_MAX } from '../support/fetched-programs.ts'
-import { type Charts, prepareCharts } from '../support/helm-charts.ts'
+import { prepareCharts } from '../support/helm-charts.ts'
 import { renderedAmong } from '../support/lookup-api.ts'
 
-let charts: Charts
-beforeAll(async () => {
-  charts = await prepareCharts()
-}, FETCH_MS_MAX)
-afterAll(() => charts?.[Symbol.dispose]())
+const charts = duringTests(() => prepareCharts(), FETCH_MS_MAX)
 
 const SCALED = 'service.tokenSecret=token,redis.bundled.openToAll=true,service.autoscaling.enabled=true'
 

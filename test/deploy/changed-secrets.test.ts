@@ -1,14 +1,11 @@
 /** What `helm upgrade` does when a Secret has changed: the pods that read it at their start are replaced. Helm looks it up in a cluster, here a stand-in. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { duringTests } from '../support/during-tests.ts'
 import { FETCH_MS_MAX } from '../support/fetched-programs.ts'
-import { type Charts, prepareCharts } from '../support/helm-charts.ts'
+import { prepareCharts } from '../support/helm-charts.ts'
 import { renderedAmong } from '../support/lookup-api.ts'
 
-let charts: Charts
-beforeAll(async () => {
-  charts = await prepareCharts()
-}, FETCH_MS_MAX)
-afterAll(() => charts?.[Symbol.dispose]())
+const charts = duringTests(() => prepareCharts(), FETCH_MS_MAX)
 
 /** The annotations of the pods of each Deployment, or of each workload of another kind, with these Secrets in the cluster. */
 async function podAnnotations(

@@ -1,18 +1,17 @@
 /** Names and versions that are valid, and that a label or YAML would take for something else. */
 import { rmSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { parseAllDocuments } from 'yaml'
+import { duringTests } from '../support/during-tests.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../support/fetched-programs.ts'
-import { type Charts, prepareCharts } from '../support/helm-charts.ts'
+import { prepareCharts } from '../support/helm-charts.ts'
 import { schemaFaults } from '../support/kubernetes-objects.ts'
 
-let charts: Charts
+const charts = duringTests(() => prepareCharts(), FETCH_MS_MAX)
 beforeAll(async () => {
-  charts = await prepareCharts()
   await fetchProgram('kubernetesSchemas')
 }, FETCH_MS_MAX)
-afterAll(() => charts?.[Symbol.dispose]())
 
 const OPEN = 'service.tokenSecret=token,redis.bundled.openToAll=true'
 

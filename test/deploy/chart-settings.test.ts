@@ -1,17 +1,14 @@
 /** The charts know fencepost's settings: a wrong one is refused when Helm renders, and not when the pod starts. */
 import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { SCHEMA_FILE, schemaText, TABLE_FILE, tableText } from '../../scripts/chart-settings.ts'
 import { rowOf, SETTING_KEYS } from '../../src/config/settings.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { FETCH_MS_MAX } from '../support/fetched-programs.ts'
-import { type Charts, prepareCharts } from '../support/helm-charts.ts'
+import { prepareCharts } from '../support/helm-charts.ts'
 
-let charts: Charts
-beforeAll(async () => {
-  charts = await prepareCharts()
-}, FETCH_MS_MAX)
-afterAll(() => charts?.[Symbol.dispose]())
+const charts = duringTests(() => prepareCharts(), FETCH_MS_MAX)
 
 const SERVICE = ['--set', 'service.tokenSecret=token,redis.bundled.openToAll=true']
 

@@ -3,19 +3,18 @@
  * each name in it is one of the shipped manifests, and each drill asks for what its name says. What a cluster then does shows `npm run test:cluster -- page-drills`.
  */
 import { execFileSync, spawnSync } from 'node:child_process'
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { KUBERNETES_STEPS } from '../support/drills-page.ts'
+import { folderOfTests } from '../support/during-tests.ts'
 import { FETCH_MS_MAX } from '../support/fetched-programs.ts'
 import { kustomized, type Manifest, manifestsIn } from '../support/kubernetes-objects.ts'
 
 const root = join(import.meta.dirname, '../..')
 const MACHINE = 'machine-of-the-node'
 
-const folder = mkdtempSync(join(tmpdir(), 'fencepost-drills-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = folderOfTests('drills')
 
 let set: Manifest
 let service: Manifest

@@ -1,13 +1,13 @@
 /** The charts as Helm renders them: valid and restricted for every file of values; wrong ones are refused. */
 import { execFileSync, spawnSync } from 'node:child_process'
-import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, globSync, readFileSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { parse, stringify } from 'yaml'
 import { loadConfig } from '../../src/config/load.ts'
 import { promtool } from '../dashboards/promtool.ts'
 import { oneCertificate } from '../support/certificates.ts'
+import { folderOfTests } from '../support/during-tests.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../support/fetched-programs.ts'
 import { HELM_ENV } from '../support/helm-charts.ts'
 import {
@@ -26,7 +26,7 @@ const root = join(import.meta.dirname, '../..')
 const values = globSync('deploy/helm/fencepost/ci/*-values.yaml', { cwd: root })
   .map((file) => basename(file))
   .sort()
-const folder = mkdtempSync(join(tmpdir(), 'fencepost-helm-'))
+const folder = folderOfTests('helm')
 let program: string
 
 beforeAll(async () => {
@@ -38,7 +38,6 @@ beforeAll(async () => {
   for (const chart of ['fencepost', 'example'])
     execFileSync(program, ['dependency', 'build', join(folder, chart)], { stdio: 'ignore' })
 }, FETCH_MS_MAX)
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 function helm(...args: readonly string[]) {
   const { status, stdout, stderr } = spawnSync(program, args, {

@@ -1,13 +1,11 @@
 /** Two folders, filled one after the other and under two umasks, are the same: what the image adds to its base is one layer. */
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { folderOfTests } from '../support/during-tests.ts'
 import { contentOf } from '../support/folder-content.ts'
 import { TestProcess } from '../support/processes.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'fencepost-image-twice-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = folderOfTests('image-twice')
 
 /** In a process of its own, which has a umask of its own. */
 async function filled(name: string, umask: string): Promise<readonly string[]> {

@@ -1,13 +1,12 @@
 /** What the image holds beside Node, whose times and modes do not depend on when, where and under which umask it is built. */
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { epochOf, placeImageFiles } from '../../scripts/image-files.ts'
+import { folderOfTests } from '../support/during-tests.ts'
 import { contentOf } from '../support/folder-content.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'fencepost-image-files-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = folderOfTests('image-files')
 
 test('every file has the time that was given, and a mode of two', { timeout: 240_000 }, async () => {
   await placeImageFiles(folder, 1_750_000_000)

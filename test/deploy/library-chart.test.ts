@@ -1,16 +1,13 @@
 /** What the parts of the library chart refuse, each with its sentence, and what they do with what they take. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { duringTests } from '../support/during-tests.ts'
 import { FETCH_MS_MAX } from '../support/fetched-programs.ts'
-import { type Charts, prepareCharts } from '../support/helm-charts.ts'
+import { prepareCharts } from '../support/helm-charts.ts'
 import { type Manifest, podOf, restrictedFaults, schemaFaults } from '../support/kubernetes-objects.ts'
 
-let charts: Charts
-beforeAll(async () => {
-  charts = await prepareCharts()
-}, FETCH_MS_MAX)
-afterAll(() => charts?.[Symbol.dispose]())
+const charts = duringTests(() => prepareCharts(), FETCH_MS_MAX)
 
 function given(members: Readonly<Record<string, unknown>>): readonly string[] {
   const file = join(charts.folder, 'given.json')

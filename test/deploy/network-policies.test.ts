@@ -4,9 +4,10 @@
  *
  * Source: https://kubernetes.io/docs/concepts/services-networking/network-policies
  */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { duringTests } from '../support/during-tests.ts'
 import { FETCH_MS_MAX } from '../support/fetched-programs.ts'
-import { type Charts, prepareCharts } from '../support/helm-charts.ts'
+import { prepareCharts } from '../support/helm-charts.ts'
 import { kustomized, type Manifest, podOf } from '../support/kubernetes-objects.ts'
 
 type Pod = {
@@ -16,17 +17,15 @@ type Pod = {
   readonly ports: Readonly<Record<string, number>>
 }
 
-let charts: Charts
 const built: Record<string, Manifest[]> = {}
 
+const charts = duringTests(() => prepareCharts(), FETCH_MS_MAX)
 beforeAll(async () => {
-  charts = await prepareCharts()
   const set = 'service.tokenSecret=token,redis.bundled.openToAll=true'
   built.chart = charts.rendered('fencepost', ['--set', set])
   for (const folder of ['nodes', 'example'])
     built[folder] = await kustomized(`${import.meta.dirname}/../../deploy/k8s/${folder}`)
 }, FETCH_MS_MAX)
-afterAll(() => charts?.[Symbol.dispose]())
 
 function podsOf(manifests: readonly Manifest[]): Record<string, Pod> {
   const workloads = manifests.filter(({ kind }) => ['Deployment', 'StatefulSet', 'Pod'].includes(kind))

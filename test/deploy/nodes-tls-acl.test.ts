@@ -10,10 +10,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect } from 'node:tls'
 import { Redis } from 'ioredis'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { Load } from '../rolling/load.ts'
 import { type Authority, makeAuthority, type Signed } from '../support/certificates.ts'
 import { type CountingApplication, startCountingApplication } from '../support/counting-application.ts'
+import { stackOfTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
 import { kustomized } from '../support/kubernetes-objects.ts'
@@ -30,7 +31,7 @@ const LOOKING = 'user looking on >looking ~* &* +@all'
 
 type Node = { readonly folder: string; readonly port: number; process: TestProcess }
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 const nodes: Node[] = []
 let folder: string
 let authority: Authority
@@ -129,7 +130,6 @@ beforeAll(async () => {
   }
   sidecar = stack.use(await startSidecar(settings))
 })
-afterAll(() => stack.disposeAsync())
 
 test('a request is executed once, and its duplicate replayed', async () => {
   const key = randomUUID()

@@ -1,14 +1,11 @@
 /** The operator listener in the chart: off by default, opened with its Secret, behind an Ingress, and linked from alerts. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { duringTests } from '../support/during-tests.ts'
 import { FETCH_MS_MAX } from '../support/fetched-programs.ts'
-import { type Charts, prepareCharts } from '../support/helm-charts.ts'
+import { prepareCharts } from '../support/helm-charts.ts'
 import { type Manifest, podOf } from '../support/kubernetes-objects.ts'
 
-let charts: Charts
-beforeAll(async () => {
-  charts = await prepareCharts()
-}, FETCH_MS_MAX)
-afterAll(() => charts?.[Symbol.dispose]())
+const charts = duringTests(() => prepareCharts(), FETCH_MS_MAX)
 
 const set = (...values: readonly string[]) => values.flatMap((value) => ['--set', value])
 const BASE = set('service.tokenSecret=token', 'redis.bundled.openToAll=true')

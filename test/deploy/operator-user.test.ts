@@ -1,14 +1,13 @@
 // Nodes with users as the pages install them: whoever follows a runbook on them can log in, and run what it says.
 import { execFileSync, spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { folderOfTests } from '../support/during-tests.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
 const root = join(import.meta.dirname, '../..')
-const folder = mkdtempSync(join(tmpdir(), 'fencepost-operator-user-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = folderOfTests('operator-user')
 
 /** The lines of a page that make the list of users, ended by the password that the Secret gets for the operator. */
 function usersOf(page: string): { readonly acl: string; readonly operator: string } {

@@ -1,13 +1,10 @@
 /** What stands in the file of settings and would be passed over, because the chart sets it by the environment, which wins. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { duringTests } from '../support/during-tests.ts'
 import { FETCH_MS_MAX } from '../support/fetched-programs.ts'
-import { type Charts, prepareCharts } from '../support/helm-charts.ts'
+import { prepareCharts } from '../support/helm-charts.ts'
 
-let charts: Charts
-beforeAll(async () => {
-  charts = await prepareCharts()
-}, FETCH_MS_MAX)
-afterAll(() => charts?.[Symbol.dispose]())
+const charts = duringTests(() => prepareCharts(), FETCH_MS_MAX)
 
 const OPEN = ['--set', 'service.tokenSecret=token,redis.bundled.openToAll=true']
 const OPERATOR = 'operator.enabled=true,operator.tokensSecret=tokens,operator.tlsSecret=certificate'

@@ -5,18 +5,17 @@
  * Bug: deploy.md also had one rollout, with the new password everywhere at once. The first node of it never voted again: the old sidecars did
  * not get in, and the new ones saw no majority to learn from. Kubernetes waited for it for ever.
  */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { folderOfTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
 const NODES = 3
 const EXAMPLE = join(import.meta.dirname, '../../deploy/k8s/nodes-tls-acl/users.acl.example')
-const folder = mkdtempSync(join(tmpdir(), 'fencepost-passwords-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = folderOfTests('passwords')
 
 const listOf = (index: number) => join(folder, `${index}.acl`)
 

@@ -1,15 +1,12 @@
 /** `helm upgrade` of a release that would go on without its nodes, or with others of another name: refused, because they have all of its records. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { duringTests } from '../support/during-tests.ts'
 import { FETCH_MS_MAX } from '../support/fetched-programs.ts'
-import { type Charts, prepareCharts } from '../support/helm-charts.ts'
+import { prepareCharts } from '../support/helm-charts.ts'
 import type { Manifest } from '../support/kubernetes-objects.ts'
 import { renderedAmong } from '../support/lookup-api.ts'
 
-let charts: Charts
-beforeAll(async () => {
-  charts = await prepareCharts()
-}, FETCH_MS_MAX)
-afterAll(() => charts?.[Symbol.dispose]())
+const charts = duringTests(() => prepareCharts(), FETCH_MS_MAX)
 
 const SET = 'service.tokenSecret=token,redis.bundled.openToAll=true'
 

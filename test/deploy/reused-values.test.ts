@@ -1,14 +1,11 @@
 /** Values that are not those of this version of the chart: of an earlier one (`helm upgrade --reuse-values`), or with sections left empty. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { duringTests } from '../support/during-tests.ts'
 import { FETCH_MS_MAX } from '../support/fetched-programs.ts'
-import { type Charts, prepareCharts } from '../support/helm-charts.ts'
+import { prepareCharts } from '../support/helm-charts.ts'
 import { type Manifest, podOf } from '../support/kubernetes-objects.ts'
 
-let charts: Charts
-beforeAll(async () => {
-  charts = await prepareCharts()
-}, FETCH_MS_MAX)
-afterAll(() => charts?.[Symbol.dispose]())
+const charts = duringTests(() => prepareCharts(), FETCH_MS_MAX)
 
 const ALL = ['--set', 'service.tokenSecret=token,redis.bundled.openToAll=true,probe.enabled=true']
 

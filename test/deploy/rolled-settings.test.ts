@@ -6,22 +6,17 @@ import { randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type CountingApplication, startCountingApplication } from '../support/counting-application.ts'
-import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+import { afterAll, expect, test } from 'vitest'
+import { startCountingApplication } from '../support/counting-application.ts'
+import { duringTests } from '../support/during-tests.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'fencepost-rolled-'))
-let servers: RedisServers
-let application: CountingApplication
-beforeAll(async () => {
-  servers = await startRedisServers(3, { founded: true })
-  application = await startCountingApplication()
-})
-afterAll(async () => {
+const servers = duringTests(() => startRedisServers(3, { founded: true }))
+const application = duringTests(() => startCountingApplication())
+afterAll(() => {
   rmSync(folder, { recursive: true })
-  await application?.[Symbol.asyncDispose]()
-  await servers?.[Symbol.asyncDispose]()
 })
 
 /** A pod with one route. */

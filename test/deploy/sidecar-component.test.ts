@@ -1,19 +1,18 @@
 /** The component of deploy/k8s/sidecar in the kustomization of somebody's own application. */
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { stringify } from 'yaml'
+import { folderOfTests } from '../support/during-tests.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../support/fetched-programs.ts'
 import { kustomized, podOf } from '../support/kubernetes-objects.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'fencepost-component-'))
+const folder = folderOfTests('component')
 const component = join(import.meta.dirname, '../../deploy/k8s/sidecar')
 
 beforeAll(async () => {
   await fetchProgram('kustomize')
 }, FETCH_MS_MAX)
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 /** The pod of an application with these fields of its own, once it has the sidecar. */
 async function podWith(own: object) {

@@ -3,51 +3,45 @@
  * that a retry takes over. What `log-fields.test.ts` says of events is here what somebody greps.
  */
 import type { ServerResponse } from 'node:http'
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { startApplication, type TestApplication } from '../support/application.ts'
+import { afterEach, expect, test } from 'vitest'
+import { startApplication } from '../support/application.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
-import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
-import { type Sidecar, startSidecar } from '../support/sidecar.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
+import { startSidecar } from '../support/sidecar.ts'
 
 const LEASE_MS = 6_000
 
-const stack = new AsyncDisposableStack()
-let servers: RedisServers
-let application: TestApplication
-let sidecar: Sidecar
 let output = ''
 /** The answers that the application owes, by key. */
 const held = new Map<string, ServerResponse>()
 
-beforeAll(async () => {
-  servers = stack.use(await startRedisServers(3, { founded: true }))
-  application = stack.use(
-    await startApplication((request, response, execution) => {
-      const [key = ''] = request.values('idempotency-key')
-      const attempt = request.values('fencepost-attempt')[0]
-      if (key === 'held') held.set(key, response)
-      else if (key === 'dropped' && attempt === '1') response.destroy()
-      else response.writeHead(201).end(String(execution))
-    }),
-  )
-  sidecar = stack.use(
-    await startSidecar(
-      {
-        FENCEPOST_REDIS_NODES: servers.nodesSetting,
-        FENCEPOST_UPSTREAM: application.origin,
-        FENCEPOST_LEASE: `${LEASE_MS}ms`,
-        FENCEPOST_NODE_DEADLINE: '300ms',
-        FENCEPOST_CLOCK_STEP: '100ms',
+const servers = duringTests(() => startRedisServers(3, { founded: true }))
+const application = duringTests(() =>
+  startApplication((request, response, execution) => {
+    const [key = ''] = request.values('idempotency-key')
+    const attempt = request.values('fencepost-attempt')[0]
+    if (key === 'held') held.set(key, response)
+    else if (key === 'dropped' && attempt === '1') response.destroy()
+    else response.writeHead(201).end(String(execution))
+  }),
+)
+const sidecar = duringTests(() =>
+  startSidecar(
+    {
+      FENCEPOST_REDIS_NODES: servers.nodesSetting,
+      FENCEPOST_UPSTREAM: application.origin,
+      FENCEPOST_LEASE: `${LEASE_MS}ms`,
+      FENCEPOST_NODE_DEADLINE: '300ms',
+      FENCEPOST_CLOCK_STEP: '100ms',
+    },
+    {
+      onOutput: (text) => {
+        output += text
       },
-      {
-        onOutput: (text) => {
-          output += text
-        },
-      },
-    ),
-  )
-})
-afterAll(() => stack.disposeAsync())
+    },
+  ),
+)
 
 type Line = Readonly<Record<string, unknown>>
 const linesOf = (event: string): readonly Line[] =>

@@ -5,14 +5,15 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Page } from 'playwright-core'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { startChromium, type TestBrowser } from '../support/chromium.ts'
+import { stackOfTests } from '../support/during-tests.ts'
 import { writeLetters } from '../support/many-letters.ts'
 import { OPERATE_TOKEN, VIEW_TOKEN } from '../support/operator-caller.ts'
 import { accessibilityOf, findPayment, phone, preview, signIn } from '../support/operator-page.ts'
 import { HOSTILE, type OperatorScene, openOperatorScene } from '../support/operator-scene.ts'
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let scene: OperatorScene
 let browser: TestBrowser
 let origin: string
@@ -29,7 +30,6 @@ beforeAll(async () => {
   ;({ page, complaints } = await browser.open())
   await signIn(page, origin, OPERATE_TOKEN)
 })
-afterAll(() => stack.disposeAsync())
 
 const verdict = () => page.getByRole('heading', { name: /^The quorum says/ })
 const seats = () => page.getByRole('region', { name: 'On every node' }).getByRole('listitem')

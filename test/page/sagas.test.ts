@@ -1,10 +1,11 @@
 /** The page of `fencepost-saga serve` in a real browser: a parked saga and a message that was given up, decided by hand; and everybody can use it. */
 import { readFileSync } from 'node:fs'
 import type { Page } from 'playwright-core'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { rulings } from '../../packages/saga/src/operations/page.ts'
 import { style } from '../../packages/saga/src/operations/style.ts'
 import { startChromium, type TestBrowser } from '../support/chromium.ts'
+import { stackOfTests } from '../support/during-tests.ts'
 import { OPERATE_TOKEN, VIEW_TOKEN } from '../support/operator-caller.ts'
 import { axeOf, phone } from '../support/operator-page.ts'
 import { HOSTILE } from '../support/operator-scene.ts'
@@ -13,7 +14,7 @@ import { type TestKit, testKit } from '../support/saga-kit.ts'
 import { type SagaServer, startSagaServer } from '../support/saga-server.ts'
 import { givenUpMessage, parkedSaga } from '../support/stuck-sagas.ts'
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let kit: TestKit
 let server: SagaServer
 let browser: TestBrowser
@@ -30,7 +31,6 @@ beforeAll(async () => {
   browser = stack.use(await startChromium())
   ;({ page, complaints } = await browser.open(as(OPERATE_TOKEN)))
 })
-afterAll(() => stack.disposeAsync())
 
 test('a parked saga is let go on, a message that was given up is replayed, and both stand among the decisions', async () => {
   const { repair } = await parkedSaga(kit, 'order-1')

@@ -3,7 +3,7 @@ import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { json } from 'node:stream/consumers'
 import { Server, ServerCredentials, type ServerDuplexStream, type sendUnaryData } from '@grpc/grpc-js'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import {
   AUTHORIZATION,
   type CheckResponse,
@@ -22,10 +22,11 @@ import {
   resultOf,
 } from '../../src/probe/verdict.ts'
 import { makeAuthority } from '../support/certificates.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { freePort } from '../support/free-port.ts'
 import { startFencepost } from '../support/processes.ts'
 import { seriesOf } from '../support/series.ts'
-import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
+import { PATIENT, startSidecar } from '../support/sidecar.ts'
 
 const [G, n, x]: Copy[] = ['granted', 'refused', 'failed']
 
@@ -325,15 +326,13 @@ test('fencepost probe over TLS verifies listeners by NODE_EXTRA_CA_CERTS, over H
 
 describe('fencepost probe --once and a listener for Envoy', () => {
   /** Its checks over HTTP are right. */
-  let reports: Sidecar
-  beforeAll(async () => {
-    reports = await startSidecar({
+  const reports = duringTests(() =>
+    startSidecar({
       ...PATIENT,
       FENCEPOST_REDIS_NODES: 'embedded',
       FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
-    })
-  })
-  afterAll(() => reports[Symbol.asyncDispose]())
+    }),
+  )
 
   test.each<[string, BrokenEnvoy, count: LastLine, says: RegExp]>([
     [

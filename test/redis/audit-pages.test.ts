@@ -1,16 +1,17 @@
 /** Dead letters beyond the first page, on three real nodes that wrote them in different orders, and of which each lacks some. */
 import { Redis } from 'ioredis'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { type AuditPlace, NEWEST, pageOf, placeOf } from '../../src/core/coordination/audit-place.ts'
 import { createRedisAuditLog } from '../../src/redis/audit-log.ts'
 import { systemClock } from '../../src/system/clock.ts'
+import { stackOfTests } from '../support/during-tests.ts'
 import { letterId, writeLetters } from '../support/many-letters.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
 const LETTERS = 2_300
 const PAGE = 1_000
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let clients: readonly Redis[]
 /** Whether each node answers. */
 const answers = [true, true, true]
@@ -26,7 +27,6 @@ beforeAll(async () => {
     for (const client of clients) client.disconnect()
   })
 })
-afterAll(() => stack.disposeAsync())
 
 const auditLog = createRedisAuditLog({
   clients: () => clients.map((client, node) => (answers[node] ? client : undefined)),

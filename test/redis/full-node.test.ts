@@ -6,22 +6,19 @@ import { tokenAt } from '../../src/core/record/token.ts'
 import { createRedisAuditLog } from '../../src/redis/audit-log.ts'
 import { createRedisWaitQueues } from '../../src/redis/wait-queues.ts'
 import { systemClock } from '../../src/system/clock.ts'
-import { type OpenNode, openRedisNode, STANDING_CLOCK } from '../support/redis-node.ts'
-import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+import { duringTests } from '../support/during-tests.ts'
+import { openRedisNode, STANDING_CLOCK } from '../support/redis-node.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
 
-let servers: RedisServers
-let opened: OpenNode
 let operator: Redis
 
-beforeAll(async () => {
-  servers = await startRedisServers(1)
-  opened = await openRedisNode({ url: servers.at(0).url }, { clock: STANDING_CLOCK })
+const servers = duringTests(() => startRedisServers(1))
+const opened = duringTests(() => openRedisNode({ url: servers.at(0).url }, { clock: STANDING_CLOCK }))
+beforeAll(() => {
   operator = new Redis(servers.at(0).url)
 })
-afterAll(async () => {
+afterAll(() => {
   operator?.disconnect()
-  await opened?.[Symbol.asyncDispose]()
-  await servers?.[Symbol.asyncDispose]()
 })
 beforeEach(async () => {
   await operator.config('SET', 'maxmemory', '0')

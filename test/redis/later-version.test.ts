@@ -9,20 +9,19 @@ import { changeMembers } from '../../src/redis/change-members.ts'
 import { CLUSTER_KEY, EPOCH_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import type { RedisNodesOptions } from '../../src/redis/nodes.ts'
 import { callMembership } from '../../src/redis/scripts.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { foundCluster } from '../support/founded-cluster.ts'
 import { joinCluster, keyOf } from '../support/redis-cluster.ts'
-import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
 
-let servers: RedisServers
 let clients: readonly Redis[]
-beforeAll(async () => {
-  servers = await startRedisServers(3)
+const servers = duringTests(() => startRedisServers(3))
+beforeAll(() => {
   clients = servers.urls.map((url) => new Redis(url))
 })
-afterAll(async () => {
+afterAll(() => {
   for (const client of clients) client.disconnect()
-  await servers[Symbol.asyncDispose]()
 })
 beforeEach(async () => {
   await onAll((client) => client.flushall())

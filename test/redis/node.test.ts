@@ -14,18 +14,18 @@ import { loadBatchScript } from '../../src/redis/scripts.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { type OpenNode, openRedisNode } from '../support/redis-node.ts'
-import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
 
-let servers: RedisServers
 let opened: OpenNode
 /** Another client, for the actions of an operator or an accident. */
 let operator: Redis
 let keyCount = 0
 
+const servers = duringTests(() => startRedisServers(1))
 beforeAll(async () => {
-  servers = await startRedisServers(1)
   opened = await openRedisNode({ url: servers.at(0).url })
   operator = new Redis(servers.at(0).url)
   await operator.script('LOAD', loadBatchScript().source)
@@ -33,7 +33,6 @@ beforeAll(async () => {
 afterAll(async () => {
   operator.disconnect()
   await opened[Symbol.asyncDispose]()
-  await servers[Symbol.asyncDispose]()
 })
 
 const OWNER = 'a'.repeat(32)

@@ -9,9 +9,10 @@ import { createSidecarNames } from '../../src/redis/sidecar-names.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { fingerprintOf, keyOf } from '../support/redis-cluster.ts'
-import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
 const HOUR_MS = 3_600_000
@@ -19,15 +20,13 @@ const [MARK, NAME] = [sidecarMarkOf('orders-7d9f-b'), 'orders-7d9f-b']
 
 const clock = new VirtualClock()
 const answers = [true, true, true]
-let servers: RedisServers
 let clients: readonly Redis[]
-beforeAll(async () => {
-  servers = await startRedisServers(3)
+const servers = duringTests(() => startRedisServers(3))
+beforeAll(() => {
   clients = servers.urls.map((url) => new Redis(url))
 })
-afterAll(async () => {
+afterAll(() => {
   for (const client of clients) client.disconnect()
-  await servers[Symbol.asyncDispose]()
 })
 
 const names = createSidecarNames({

@@ -5,19 +5,18 @@ import { claimSynthetically } from '../../src/core/health/synthetic-claims.ts'
 import { PROBE_KEY } from '../../src/redis/keys.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { systemRandom } from '../../src/system/random.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { joinCluster, type Sidecar } from '../support/redis-cluster.ts'
-import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
+import { startRedisServers } from '../support/redis-servers.ts'
 
-let servers: RedisServers
 let sidecar: Sidecar
 
+const servers = duringTests(() => startRedisServers(3))
 beforeAll(async () => {
-  servers = await startRedisServers(3)
   sidecar = await joinCluster(servers.urls)
 })
 afterAll(async () => {
   await sidecar[Symbol.asyncDispose]()
-  await servers[Symbol.asyncDispose]()
 })
 
 test('healthy Redis nodes grant a synthetic claim once, and leave no key held', async () => {

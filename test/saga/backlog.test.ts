@@ -1,19 +1,16 @@
 // The backlog of messages and sagas in the database.
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { sagaBacklog } from '../../packages/saga/src/backlog.ts'
 import { publish } from '../../packages/saga/src/outbox.ts'
 import { createOutboxRelay } from '../../packages/saga/src/relay.ts'
 import { defineSaga } from '../../packages/saga/src/saga-definition.ts'
 import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { duringTests } from '../support/during-tests.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { RecordingPublisher } from '../support/recording-publisher.ts'
 import { testKit } from '../support/saga-kit.ts'
 
-let server: PostgresServer
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startPostgres())
 
 const LONG_ENOUGH_MS = 5_000
 

@@ -1,5 +1,5 @@
 // Sagas that messages drive, without a runner: the same calls list, show, retry and compensate them.
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
 import { listDeadLetters } from '../../packages/saga/src/dead-letters.ts'
 import { BusinessError, NonRetryableError, StepSuspendedError } from '../../packages/saga/src/errors.ts'
@@ -10,17 +10,14 @@ import { defineSaga, defineSagaPart } from '../../packages/saga/src/saga-definit
 import { compensateSaga, getSaga, listSagas, retrySaga } from '../../packages/saga/src/saga-instances.ts'
 import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
 import { compensateSagaStep, processSagaStep } from '../../packages/saga/src/saga-step.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { FakeProvider } from '../support/fake-provider.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'
 
-let server: PostgresServer
 let kit: TestKit
 let provider: FakeProvider
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startPostgres())
 beforeEach(async () => {
   kit = await testKit(server)
   provider = new FakeProvider()

@@ -1,19 +1,18 @@
 // The command `fencepost-saga`: what a person does with the tables of the kit.
 
 import { createOutboxRelay, createSagaRunner, defineSaga, processSagaStep, publish } from '@fencepost/saga'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { fencepostSaga } from '../../packages/saga/src/command/command.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { duringTests } from '../support/during-tests.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { RecordingPublisher } from '../support/recording-publisher.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 
-let server: PostgresServer
 let kit: TestKit
+const server = duringTests(() => startPostgres())
 beforeAll(async () => {
-  server = await startPostgres()
   kit = await testKit(server)
 })
-afterAll(() => server[Symbol.asyncDispose]())
 
 function command(env: Readonly<Record<string, string>>, files: Readonly<Record<string, string>> = {}) {
   const said = { stdout: '', stderr: '' }

@@ -1,5 +1,5 @@
 // A message that kills its process becomes a dead letter alone: its neighbours, which died with it, are handled.
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { createMailboxPublisher } from '../../packages/saga/src/brokers/mailbox.ts'
 import { Company } from '../../packages/saga/src/company.ts'
 import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
@@ -10,17 +10,14 @@ import { enter } from '../../packages/saga/src/inbox-rows.ts'
 import type { InboundMessage } from '../../packages/saga/src/messages.ts'
 import { newMessageId, publish } from '../../packages/saga/src/outbox.ts'
 import { createOutboxRelay } from '../../packages/saga/src/relay.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { TestProcess } from '../support/processes.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
-let server: PostgresServer
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startPostgres())
 
 /** The consumer after five that the message has killed. */
 async function startedAfterDeaths(kit: TestKit): Promise<TestProcess> {

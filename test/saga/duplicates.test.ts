@@ -17,17 +17,16 @@ import {
 import express from 'express'
 import Fastify from 'fastify'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { duringTests } from '../support/during-tests.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 
-let server: PostgresServer
 let kit: TestKit
+const server = duringTests(() => startPostgres())
 beforeAll(async () => {
-  server = await startPostgres()
   kit = await testKit(server)
   await kit.pool.query('CREATE TABLE notes (text text)')
 })
-afterAll(() => server[Symbol.asyncDispose]())
 
 const note = (tx: Tx, text: string) => tx.query('INSERT INTO notes VALUES ($1)', [text])
 const notes = async (text: string) =>

@@ -1,19 +1,18 @@
 // A resource that has seen a token refuses every lower one, and accepts the same one again.
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { FencedOutError } from '../../packages/saga/src/errors.ts'
 import { assertFence, fencedUpdate, RowNotFoundError } from '../../packages/saga/src/fences.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { duringTests } from '../support/during-tests.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'
 
-let server: PostgresServer
 let kit: TestKit
+const server = duringTests(() => startPostgres())
 beforeAll(async () => {
-  server = await startPostgres()
   kit = await testKit(server)
   await kit.pool.query('CREATE TABLE stock (id text PRIMARY KEY, pieces int, last_fencing_token bigint)')
   await kit.pool.query(`INSERT INTO stock VALUES ('bolt', 5, NULL)`)
 })
-afterAll(() => server[Symbol.asyncDispose]())
 
 const fence = (resource: string, fencingToken: number) =>
   kit.transaction((tx) => assertFence(kit, tx, { resource, fencingToken }))

@@ -1,5 +1,5 @@
 // A refusal by the business and a step that was compensated first end their message for good, on every path.
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
 import { listDeadLetters, replayDeadLetters } from '../../packages/saga/src/dead-letters.ts'
 import { BusinessError, NonRetryableError, StepSuspendedError } from '../../packages/saga/src/errors.ts'
@@ -9,16 +9,13 @@ import type { InboundMessage } from '../../packages/saga/src/messages.ts'
 import { newMessageId } from '../../packages/saga/src/outbox.ts'
 import { getSaga } from '../../packages/saga/src/saga-instances.ts'
 import { compensateSagaStep, processSagaStep } from '../../packages/saga/src/saga-step.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { FakeProvider } from '../support/fake-provider.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 
-let server: PostgresServer
 let kit: TestKit
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startPostgres())
 beforeEach(async () => {
   kit = await testKit(server)
   await kit.pool.query(`CREATE TABLE ${kit.schema}.booked (n int)`)

@@ -1,6 +1,6 @@
 // Bodies that other systems send: with a byte order mark, compressed, in another character set. None is handled as what it is not, and none is lost.
 import { gunzipSync, gzipSync } from 'node:zlib'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { type Body, bodyOf } from '../../packages/saga/src/body.ts'
 import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
 import { listDeadLetters, replayDeadLetters } from '../../packages/saga/src/dead-letters.ts'
@@ -11,7 +11,8 @@ import { Inbox } from '../../packages/saga/src/inbox.ts'
 import type { InboxOptions } from '../../packages/saga/src/inbox-options.ts'
 import type { Delivery } from '../../packages/saga/src/messages.ts'
 import { answerOf, calls } from '../../packages/saga/src/operations/calls.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { duringTests } from '../support/during-tests.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'
 
 const json = '{"city":"Zürich"}'
@@ -41,13 +42,9 @@ test.each<[string, Uint8Array, Body]>([
 })
 
 describe('in the inbox', () => {
-  let server: PostgresServer
   let kit: TestKit
   let handled: unknown[]
-  beforeAll(async () => {
-    server = await startPostgres()
-  })
-  afterAll(() => server[Symbol.asyncDispose]())
+  const server = duringTests(() => startPostgres())
   beforeEach(async () => {
     kit = await testKit(server)
     handled = []

@@ -29,11 +29,11 @@ import { DataSource } from 'typeorm'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
 import { Inbox } from '../../packages/saga/src/inbox.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { duringTests } from '../support/during-tests.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { openPrisma } from '../support/prisma.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 
-let server: PostgresServer
 let kit: TestKit
 const closing: (() => Promise<unknown>)[] = []
 
@@ -125,14 +125,13 @@ const libraries: Record<string, () => Library> = {
   },
 }
 
+const server = duringTests(() => startPostgres({ config: ["timezone = 'Asia/Tokyo'"] }))
 beforeAll(async () => {
-  server = await startPostgres({ config: ["timezone = 'Asia/Tokyo'"] })
   kit = await testKit(server)
   await kit.pool.query('CREATE TABLE orders (id text PRIMARY KEY, note text)')
 })
 afterAll(async () => {
   await Promise.all(closing.map((close) => close()))
-  await server[Symbol.asyncDispose]()
 })
 
 describe.each(Object.keys(libraries))('%s', (name) => {

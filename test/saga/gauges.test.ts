@@ -3,19 +3,16 @@ import { spawnSync } from 'node:child_process'
 import { createServer } from 'node:net'
 import { createSagaKit, publish } from '@fencepost/saga'
 import { openSagaKit, sagaGauges } from '@fencepost/saga/admin'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { requireProgram } from '../support/programs.ts'
 import { testKit } from '../support/saga-kit.ts'
 import { seriesOf } from '../support/series.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
-let server: PostgresServer
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startPostgres())
 
 const up = (gauges: { text(): string }) => seriesOf(gauges.text()).get('fencepost_saga_database_up') === 1
 

@@ -10,18 +10,17 @@ import {
   type Tx,
   withIdempotency,
 } from '@fencepost/saga'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { Inbox } from '../../packages/saga/src/inbox.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { duringTests } from '../support/during-tests.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 
-let server: PostgresServer
 let kit: TestKit
+const server = duringTests(() => startPostgres())
 beforeAll(async () => {
-  server = await startPostgres()
   kit = await testKit(server)
 })
-afterAll(() => server[Symbol.asyncDispose]())
 
 type Query = Tx['query']
 

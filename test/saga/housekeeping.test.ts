@@ -1,5 +1,5 @@
 // The tables are cleaned in the background, wherever a consumer, a relay or a saga runner runs, by one process in each interval.
-import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
+import { beforeEach, expect, test, vi } from 'vitest'
 import { processRandom } from '../../packages/saga/src/ambient.ts'
 import { createConsumer } from '../../packages/saga/src/consumer.ts'
 import { SchemaMissingError } from '../../packages/saga/src/errors.ts'
@@ -10,19 +10,16 @@ import { createSagaKit } from '../../packages/saga/src/kit.ts'
 import { publish } from '../../packages/saga/src/outbox.ts'
 import { createOutboxRelay } from '../../packages/saga/src/relay.ts'
 import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { RecordingPublisher } from '../support/recording-publisher.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
-let server: PostgresServer
 let kit: TestKit
 let clock: VirtualClock
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startPostgres())
 beforeEach(async () => {
   clock = new VirtualClock()
   kit = await testKit(server, { clock, random: { ...processRandom, fraction: () => 0 } })

@@ -1,18 +1,17 @@
 // One key, one execution: the first caller executes the work, the others get its result.
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { IdempotencyKeyReuseError, OperationInProgressError } from '../../packages/saga/src/errors.ts'
 import { withIdempotency } from '../../packages/saga/src/idempotency.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { duringTests } from '../support/during-tests.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 
-let server: PostgresServer
 let kit: TestKit
+const server = duringTests(() => startPostgres())
 beforeAll(async () => {
-  server = await startPostgres()
   kit = await testKit(server, { pool: server.pool({ max: 50 }) })
   await kit.pool.query('CREATE TABLE effects (id serial, key text)')
 })
-afterAll(() => server[Symbol.asyncDispose]())
 
 const effectsOf = async (key: string) =>
   (await kit.pool.query('SELECT count(*)::int AS n FROM effects WHERE key = $1', [key])).rows[0].n

@@ -1,5 +1,5 @@
 // Which message a delivery is, format by format, and what becomes of one that no format reads.
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
 import { listDeadLetters, replayDeadLetters } from '../../packages/saga/src/dead-letters.ts'
 import type { Received } from '../../packages/saga/src/handlers.ts'
@@ -12,7 +12,8 @@ import {
 import { Inbox } from '../../packages/saga/src/inbox.ts'
 import type { InboxOptions } from '../../packages/saga/src/inbox-options.ts'
 import type { Delivery } from '../../packages/saga/src/messages.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { duringTests } from '../support/during-tests.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 
 const delivery = (more: Partial<Delivery> = {}): Delivery => ({
@@ -186,13 +187,9 @@ describe('a delivery that no mapping reads says why', () => {
 })
 
 describe('in the inbox', () => {
-  let server: PostgresServer
   let kit: TestKit
   let handled: Received[]
-  beforeAll(async () => {
-    server = await startPostgres()
-  })
-  afterAll(() => server[Symbol.asyncDispose]())
+  const server = duringTests(() => startPostgres())
   beforeEach(async () => {
     kit = await testKit(server)
     handled = []

@@ -1,19 +1,18 @@
 // Consumers that answer: the first delivery and its duplicates get one result, and an error is never a result.
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { listDeadLetters } from '../../packages/saga/src/dead-letters.ts'
 import { BusinessError, NonRetryableError } from '../../packages/saga/src/errors.ts'
 import type { Handler } from '../../packages/saga/src/handlers.ts'
 import { Inbox } from '../../packages/saga/src/inbox.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { duringTests } from '../support/during-tests.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 
-let server: PostgresServer
 let kit: TestKit
+const server = duringTests(() => startPostgres())
 beforeAll(async () => {
-  server = await startPostgres()
   kit = await testKit(server)
 })
-afterAll(() => server[Symbol.asyncDispose]())
 
 let ids = 0
 const message = () => {

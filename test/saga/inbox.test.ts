@@ -1,7 +1,7 @@
 // However often a message is delivered, it takes effect once, and is acknowledged only after the commit.
 import type { EventEmitter } from 'node:events'
 import { readFile } from 'node:fs/promises'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeAll, beforeEach, expect, test } from 'vitest'
 import type { Tx } from '../../packages/saga/src/database.ts'
 import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
 import {
@@ -24,18 +24,17 @@ import { newMessageId } from '../../packages/saga/src/outbox.ts'
 import { hashOfText } from '../../packages/saga/src/request-hash.ts'
 import { systemRandom } from '../../src/system/random.ts'
 import { openDoor } from '../support/door.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
-let server: PostgresServer
 let kit: TestKit
+const server = duringTests(() => startPostgres())
 beforeAll(async () => {
-  server = await startPostgres()
   await server.pool().query('CREATE TABLE booked (schema_name text, n int, at serial)')
 })
-afterAll(() => server[Symbol.asyncDispose]())
 beforeEach(async () => {
   kit = await testKit(server)
 })

@@ -18,10 +18,11 @@ import {
   withIdempotency,
 } from '@fencepost/saga'
 import { createMailboxPublisher, createMailboxSubscriber } from '@fencepost/saga/mailbox'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { Inbox } from '../../packages/saga/src/inbox.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { RecordingPublisher } from '../support/recording-publisher.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 import { outbound } from './brokers/conformance.ts'
@@ -29,14 +30,12 @@ import { outbound } from './brokers/conformance.ts'
 /** pg's default size of a pool, and the default concurrency of a consumer. */
 const POOL = 10
 
-let server: PostgresServer
 let kit: TestKit
+const server = duringTests(() => startPostgres())
 beforeAll(async () => {
-  server = await startPostgres()
   kit = await testKit(server, { pool: server.pool({ max: POOL }) })
   await kit.pool.query('CREATE TABLE placed (id text PRIMARY KEY)')
 })
-afterAll(() => server[Symbol.asyncDispose]())
 
 const request = (key: string, scope = 'joined') => ({ scope, key, request: {} })
 const place = (key: string) =>

@@ -2,23 +2,20 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import * as promClient from 'prom-client'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { withIdempotency } from '../../packages/saga/src/idempotency.ts'
 import { type PrometheusClient, sagaMetrics } from '../../packages/saga/src/metrics.ts'
 import { gaugesText } from '../../packages/saga/src/operations/gauges.ts'
 import { publish } from '../../packages/saga/src/outbox.ts'
 import { createOutboxRelay } from '../../packages/saga/src/relay.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { duringTests } from '../support/during-tests.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { RecordingPublisher } from '../support/recording-publisher.ts'
 import { testKit } from '../support/saga-kit.ts'
 
-let server: PostgresServer
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(async () => {
+const server = duringTests(() => startPostgres())
+afterAll(() => {
   promClient.register.clear()
-  await server[Symbol.asyncDispose]()
 })
 
 test('events are counted, with their durations', async () => {

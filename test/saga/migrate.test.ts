@@ -1,6 +1,6 @@
 // Migrations run forward, once, whichever process starts first; an unexpected database is refused.
 import { readFile } from 'node:fs/promises'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { createMailboxPublisher } from '../../packages/saga/src/brokers/mailbox.ts'
 import { runHousekeeping } from '../../packages/saga/src/housekeeping.ts'
 import { createSagaKit, type SagaKit } from '../../packages/saga/src/kit.ts'
@@ -12,14 +12,11 @@ import { defineSaga } from '../../packages/saga/src/saga-definition.ts'
 import { getSaga } from '../../packages/saga/src/saga-instances.ts'
 import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
 import { migrations } from '../../packages/saga/src/schema.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 
-let server: PostgresServer
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startPostgres())
 
 const kitIn = (schema: string, partitions = 16): SagaKit =>
   createSagaKit({ pool: server.pool(), schema, partitions })

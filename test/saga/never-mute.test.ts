@@ -1,7 +1,7 @@
 // A kit that was not set up says so at once, and one without `events` writes its errors and warnings to the console.
 import { readFile, writeFile } from 'node:fs/promises'
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { beforeAll, describe, expect, test, vi } from 'vitest'
 import { createConsumer } from '../../packages/saga/src/consumer.ts'
 import {
   BrokerUnavailableError,
@@ -17,13 +17,13 @@ import { createOutboxRelay } from '../../packages/saga/src/relay.ts'
 import { defineSaga } from '../../packages/saga/src/saga-definition.ts'
 import { getSaga } from '../../packages/saga/src/saga-instances.ts'
 import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { RecordingPublisher } from '../support/recording-publisher.ts'
 
-let server: PostgresServer
+const server = duringTests(() => startPostgres())
 beforeAll(async () => {
-  server = await startPostgres()
   await server
     .pool()
     .query(
@@ -31,7 +31,6 @@ beforeAll(async () => {
     )
   await requirePassword('locked')
 })
-afterAll(() => server[Symbol.asyncDispose]())
 
 /** The others of this server are trusted without a password. */
 async function requirePassword(role: string): Promise<void> {

@@ -1,17 +1,14 @@
 // The hint is only a hint: one connection, also while the database is away, and none after it was closed.
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { wakeOnNotify } from '../../packages/saga/src/notify.ts'
 import { openDoor } from '../support/door.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { testKit } from '../support/saga-kit.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
-let server: PostgresServer
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startPostgres())
 
 const relay = { relayId: 'relay', wake: () => {} }
 const doorOfPostgres = async () => {

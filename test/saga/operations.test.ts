@@ -4,10 +4,11 @@ import type { AddressInfo } from 'node:net'
 import { sagaHandler } from '@fencepost/saga/admin'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import express from 'express'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { calls } from '../../packages/saga/src/operations/calls.ts'
 import { operatorOf } from '../../packages/saga/src/operations/operators.ts'
 import { problems } from '../../packages/saga/src/operations/refusals.ts'
+import { stackOfTests } from '../support/during-tests.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 import { givenUpMessage, parkedSaga } from '../support/stuck-sagas.ts'
@@ -20,7 +21,7 @@ const TOKENS = [
 ] as const
 const CARD = '4111'
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let server: PostgresServer
 let kit: TestKit
 let origin: string
@@ -30,7 +31,6 @@ beforeAll(async () => {
   const operator = (request: IncomingMessage) => operatorOf(request, TOKENS)
   origin = await served((request, response) => void sagaHandler(kit, { operator })(request, response))
 })
-afterAll(() => stack.disposeAsync())
 
 async function served(listener: RequestListener): Promise<string> {
   const http = createServer(listener)

@@ -1,6 +1,6 @@
 // Options: undefined is the default, and a number that makes no sense is an error before anything begins.
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import {
   createMailboxPublisher,
   createMailboxSubscriber,
@@ -36,8 +36,9 @@ import type { StepRequest } from '../../packages/saga/src/step-definition.ts'
 import type { TransactionOptions } from '../../packages/saga/src/transaction.ts'
 import type { Clock } from '../../src/core/clock.ts'
 import { systemClock } from '../../src/system/clock.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { RecordingPublisher } from '../support/recording-publisher.ts'
 import { testKit } from '../support/saga-kit.ts'
 
@@ -136,11 +137,7 @@ describe('a number that makes no sense is refused, and named', () => {
 })
 
 describe('an option that is undefined has its default', () => {
-  let server: PostgresServer
-  beforeAll(async () => {
-    server = await startPostgres()
-  })
-  afterAll(() => server[Symbol.asyncDispose]())
+  const server = duringTests(() => startPostgres())
 
   /** Every option but those of `more` is there, and undefined. */
   const undefinedBut = <T extends object>(names: readonly string[], more: T): T => ({

@@ -1,5 +1,5 @@
 // Locks without a sidecar: rows with leases by the database's clock, and tokens that grow.
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import {
   FencedOutError,
   LeaseEndedError,
@@ -11,17 +11,16 @@ import { withLocks } from '../../packages/saga/src/locks.ts'
 import { createPostgresLocks } from '../../packages/saga/src/postgres-locks.ts'
 import { runRetention } from '../../packages/saga/src/retention.ts'
 import { processSagaStep } from '../../packages/saga/src/saga-step.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { duringTests } from '../support/during-tests.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
-let server: PostgresServer
 let kit: TestKit
+const server = duringTests(() => startPostgres())
 beforeAll(async () => {
-  server = await startPostgres()
   kit = await testKit(server)
 })
-afterAll(() => server[Symbol.asyncDispose]())
 
 const lease = { leaseMs: 30_000 }
 const lapse = (resource: string) =>

@@ -11,21 +11,20 @@ import { createQuorumLocks, withQuorumIdempotency } from '../../packages/saga/sr
 import { defineSaga } from '../../packages/saga/src/saga-definition.ts'
 import { getSaga } from '../../packages/saga/src/saga-instances.ts'
 import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { duringTests } from '../support/during-tests.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { startReservationApi, type TestApi } from '../support/reservation-api.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'
 
-let server: PostgresServer
 let kit: TestKit
 let api: TestApi
+const server = duringTests(() => startPostgres())
 beforeAll(async () => {
-  server = await startPostgres()
   kit = await testKit(server)
   api = await startReservationApi()
 })
 afterAll(async () => {
   await api[Symbol.asyncDispose]()
-  await server[Symbol.asyncDispose]()
 })
 const client = () => createClient({ url: api.origin, retryForMs: 300 })
 const locks = () => createQuorumLocks(client())

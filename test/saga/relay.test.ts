@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeEach, expect, test } from 'vitest'
 import { createMailboxPublisher, createMailboxSubscriber } from '../../packages/saga/src/brokers/mailbox.ts'
 import { createConsumer } from '../../packages/saga/src/consumer.ts'
 import type { Row } from '../../packages/saga/src/database.ts'
@@ -17,21 +17,18 @@ import { migrate } from '../../packages/saga/src/migrate.ts'
 import { disableNotify, enableNotify, wakeOnNotify } from '../../packages/saga/src/notify.ts'
 import { newMessageId, outboxLag, publish } from '../../packages/saga/src/outbox.ts'
 import { createOutboxRelay, type OutboxRelay, type RelayOptions } from '../../packages/saga/src/relay.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { heldClock, runningClock } from '../support/held-clock.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { TestProcess } from '../support/processes.ts'
 import { RecordingPublisher } from '../support/recording-publisher.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 
-let server: PostgresServer
 let kit: TestKit
 let publisher: RecordingPublisher
 const relays: OutboxRelay[] = []
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startPostgres())
 beforeEach(async () => {
   await Promise.all(relays.splice(0).map((relay) => relay.stop()))
   kit = await testKit(server)

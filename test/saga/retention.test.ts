@@ -1,5 +1,5 @@
 // Expired rows are deleted in batches; running ones stay, however old. Abandoned steps are finished.
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeEach, expect, test } from 'vitest'
 import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
 import { listDeadLetters, replayDeadLetters } from '../../packages/saga/src/dead-letters.ts'
 import { NonRetryableError } from '../../packages/saga/src/errors.ts'
@@ -10,16 +10,13 @@ import { newMessageId } from '../../packages/saga/src/outbox.ts'
 import { runRecovery } from '../../packages/saga/src/recovery.ts'
 import { runRetention } from '../../packages/saga/src/retention.ts'
 import { runIdempotentStep } from '../../packages/saga/src/step.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { FakeProvider } from '../support/fake-provider.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 
-let server: PostgresServer
 let kit: TestKit
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startPostgres())
 beforeEach(async () => {
   kit = await testKit(server)
 })

@@ -1,26 +1,23 @@
 // A saga that is compensated: a step that cannot be undone is reported, and none is skipped, whatever runs in between.
 import type { Pool, PoolClient } from 'pg'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeEach, expect, test } from 'vitest'
 import { BusinessError, OperationInProgressError } from '../../packages/saga/src/errors.ts'
 import { createSagaKit } from '../../packages/saga/src/kit.ts'
 import { defineSaga, type SagaStepDefinition } from '../../packages/saga/src/saga-definition.ts'
 import { compensateSaga, getSaga, retrySaga } from '../../packages/saga/src/saga-instances.ts'
 import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
 import { compensateSagaStep, processSagaStep } from '../../packages/saga/src/saga-step.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { FakeProvider } from '../support/fake-provider.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'
 
 type Step = SagaStepDefinition<unknown>
 
-let server: PostgresServer
 let kit: TestKit
 let provider: FakeProvider
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startPostgres())
 beforeEach(async () => {
   kit = await testKit(server)
   provider = new FakeProvider()

@@ -1,23 +1,20 @@
 // A saga ends, or waits for a person: nothing that fails is repeated for ever, also what fails before a step is claimed.
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeEach, expect, test } from 'vitest'
 import { runRetention } from '../../packages/saga/src/retention.ts'
 import { defineSaga, type SagaStepDefinition } from '../../packages/saga/src/saga-definition.ts'
 import { compensateSaga, getSaga, retrySaga } from '../../packages/saga/src/saga-instances.ts'
 import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { FakeProvider } from '../support/fake-provider.ts'
 import { MemoryLocks } from '../support/memory-locks.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 
 type Step = SagaStepDefinition<unknown>
 
-let server: PostgresServer
 let kit: TestKit
 let provider: FakeProvider
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startPostgres())
 beforeEach(async () => {
   kit = await testKit(server)
   provider = new FakeProvider()

@@ -1,5 +1,5 @@
 // A saga ends, forward or compensated, whatever dies on the way; every charge is kept or refunded.
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeEach, expect, test } from 'vitest'
 import {
   AttemptsExhaustedError,
   BusinessError,
@@ -13,20 +13,17 @@ import { defineSaga, type SagaStepDefinition } from '../../packages/saga/src/sag
 import { compensateSaga, getSaga, retrySaga } from '../../packages/saga/src/saga-instances.ts'
 import { createSagaRunner, type SagaRunnerOptions } from '../../packages/saga/src/saga-runner.ts'
 import { compensateSagaStep, processSagaStep } from '../../packages/saga/src/saga-step.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { Declined, FakeProvider, type Mood } from '../support/fake-provider.ts'
 import { MemoryLocks } from '../support/memory-locks.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
-let server: PostgresServer
 let kit: TestKit
 let provider: FakeProvider
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startPostgres())
 beforeEach(async () => {
   kit = await testKit(server)
   provider = new FakeProvider()

@@ -2,8 +2,9 @@
 import { writeFileSync } from 'node:fs'
 import { get } from 'node:https'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { makeAuthority } from '../support/certificates.ts'
+import { stackOfTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { OPERATE_TOKEN, VIEW_TOKEN } from '../support/operator-caller.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
@@ -12,7 +13,7 @@ import { testKit } from '../support/saga-kit.ts'
 import { SAGA_COMMAND, type SagaServer, startSagaServer } from '../support/saga-server.ts'
 import { seriesOf } from '../support/series.ts'
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let postgres: PostgresServer
 let schema: string
 let server: SagaServer
@@ -21,7 +22,6 @@ beforeAll(async () => {
   schema = (await testKit(postgres)).schemaName
   server = stack.use(await startSagaServer(postgres.url, schema))
 })
-afterAll(() => stack.disposeAsync())
 
 const me = async (token: string) => {
   const response = await fetch(`${server.origin}/v1/me`, { headers: { authorization: `Bearer ${token}` } })

@@ -1,5 +1,5 @@
 // A step with an effect outside: once in the database whatever happens, once at the provider as far as it honours the key.
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import {
   AttemptsExhaustedError,
   BusinessError,
@@ -13,20 +13,19 @@ import {
 import { runIdempotentStep } from '../../packages/saga/src/step.ts'
 import type { StepHandlers, StepRequest } from '../../packages/saga/src/step-definition.ts'
 import { unparkStep } from '../../packages/saga/src/step-record.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { Declined, FakeProvider } from '../support/fake-provider.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
-let server: PostgresServer
 let kit: TestKit
+const server = duringTests(() => startPostgres())
 beforeAll(async () => {
-  server = await startPostgres()
   kit = await testKit(server)
   await kit.pool.query('CREATE TABLE payments (key text, charge_id text, fencing_token bigint)')
 })
-afterAll(() => server[Symbol.asyncDispose]())
 
 const paymentsOf = async (key: string) =>
   (await kit.pool.query('SELECT charge_id FROM payments WHERE key = $1', [key])).rows.length

@@ -1,15 +1,12 @@
 // After stop() and the end of its own pool, a program ends by itself: nothing of the kit keeps the process.
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { duringTests } from '../support/during-tests.ts'
 import { startNats } from '../support/nats-server.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { TestProcess } from '../support/processes.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
-let server: PostgresServer
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startPostgres())
 
 const stops = async (kind: string, broker = '') => {
   await using program = new TestProcess(

@@ -1,5 +1,5 @@
 // A subscriber of events that throws changes no outcome, and is heard of.
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { createMailboxPublisher } from '../../packages/saga/src/brokers/mailbox.ts'
 import { listDeadLetters } from '../../packages/saga/src/dead-letters.ts'
 import type { SagaEvents } from '../../packages/saga/src/events.ts'
@@ -9,14 +9,11 @@ import { createOutboxRelay } from '../../packages/saga/src/relay.ts'
 import { defineSaga } from '../../packages/saga/src/saga-definition.ts'
 import { getSaga } from '../../packages/saga/src/saga-instances.ts'
 import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { duringTests } from '../support/during-tests.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { countOf, testKit } from '../support/saga-kit.ts'
 
-let server: PostgresServer
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startPostgres())
 
 const reject: SagaEvents = async () => {
   throw new Error('a label is missing')

@@ -1,21 +1,20 @@
 // A failed transaction says how, is retried only where that is right, and never ends the process.
 import { once } from 'node:events'
 import { type AddressInfo, createConnection, createServer } from 'node:net'
-import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest'
+import { beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest'
 import { isOutage, sqlStateOf } from '../../packages/saga/src/database.ts'
 import { CommitOutcomeUnknownError, TransactionAbortedError } from '../../packages/saga/src/errors.ts'
 import { createSagaKit, type SagaKit } from '../../packages/saga/src/kit.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'
 
-let server: PostgresServer
 let kit: TestKit
+const server = duringTests(() => startPostgres())
 beforeAll(async () => {
-  server = await startPostgres()
   kit = await testKit(server)
 })
-afterAll(() => server[Symbol.asyncDispose]())
 beforeEach(async () => {
   kit.seen.length = 0
   await kit.pool.query('DROP TABLE IF EXISTS accounts')

@@ -9,21 +9,20 @@ import { DataSource } from 'typeorm'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { eventLog } from '../../packages/saga/src/event-log.ts'
 import { Inbox } from '../../packages/saga/src/inbox.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { openPrisma } from '../support/prisma.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'
 
-let server: PostgresServer
 let kit: TestKit
 const closing: (() => Promise<unknown>)[] = []
+const server = duringTests(() => startPostgres())
 beforeAll(async () => {
-  server = await startPostgres()
   kit = await testKit(server)
 })
 afterAll(async () => {
   await Promise.all(closing.map((close) => close()))
-  await server[Symbol.asyncDispose]()
 })
 
 const waitMs = 50

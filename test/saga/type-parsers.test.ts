@@ -17,7 +17,8 @@ import { getSaga, listSagas } from '../../packages/saga/src/saga-instances.ts'
 import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
 import { processSagaStep } from '../../packages/saga/src/saga-step.ts'
 import { runIdempotentStep } from '../../packages/saga/src/step.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
+import { duringTests } from '../support/during-tests.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'
 
 const { TIMESTAMPTZ, INT8, JSON: json, JSONB, NUMERIC } = pg.types.builtins
@@ -31,15 +32,13 @@ const parsers: readonly (readonly [number, (value: string) => unknown])[] = [
 ]
 const before = parsers.map(([type]) => [type, pg.types.getTypeParser(type)] as const)
 
-let server: PostgresServer
 let kit: TestKit
-beforeAll(async () => {
-  server = await startPostgres()
+const server = duringTests(() => startPostgres())
+beforeAll(() => {
   for (const [type, parser] of parsers) pg.types.setTypeParser(type, parser)
 })
-afterAll(async () => {
+afterAll(() => {
   for (const [type, parser] of before) pg.types.setTypeParser(type, parser)
-  await server[Symbol.asyncDispose]()
 })
 beforeEach(async () => {
   kit = await testKit(server)

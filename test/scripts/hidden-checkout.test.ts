@@ -1,17 +1,16 @@
 /** That a newcomer's commands do not see this repository, or say that they do. */
 import { execFileSync } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { hideCheckout } from '../../scripts/hidden-checkout.ts'
+import { folderOfTests } from '../support/during-tests.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'fencepost-hidden-'))
+const folder = folderOfTests('hidden')
 const hidden = join(folder, 'checkout')
 mkdirSync(hidden)
 writeFileSync(join(hidden, 'package.json'), '{}')
 writeFileSync(join(folder, 'beside'), 'seen')
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 const ran = ([command, ...args]: readonly [string, ...string[]]) =>
   execFileSync(command, args, { cwd: folder, encoding: 'utf8' }).trim()

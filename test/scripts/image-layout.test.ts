@@ -1,14 +1,13 @@
 /** When two builds are one image, and what has to be attached to it. */
 import { createHash } from 'node:crypto'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { describeLayout, differencesOf, unattested } from '../../scripts/image-layout.ts'
+import { folderOfTests } from '../support/during-tests.ts'
 import { TestProcess } from '../support/processes.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'fencepost-layouts-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = folderOfTests('layouts')
 
 const SLSA = 'https://slsa.dev/provenance/v1'
 const SPDX = 'https://spdx.dev/Document'

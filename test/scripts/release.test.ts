@@ -1,20 +1,19 @@
 /** The charts as they are published: from a registry, and with no path of this repository. */
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdtempSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { CHART_REGISTRY, CHARTS, packCharts, publishedManifest } from '../../scripts/charts.ts'
 import { hideCheckout } from '../../scripts/hidden-checkout.ts'
 import { playChart, pushCharts } from '../../scripts/newcomer-charts.ts'
 import { currentVersion } from '../../scripts/version.ts'
+import { folderOfTests } from '../support/during-tests.ts'
 import { FETCH_MS_MAX } from '../support/fetched-programs.ts'
 import { startImageRegistry } from '../support/image-registry.ts'
 
 const root = join(import.meta.dirname, '../..')
-const folder = mkdtempSync(join(tmpdir(), 'fencepost-charts-test-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = folderOfTests('charts-test')
 
 test('a published chart names the registry of the library, and no path', () => {
   const given = 'dependencies:\n  - name: fencepost-lib\n    repository: file://../fencepost-lib\n'

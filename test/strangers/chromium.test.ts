@@ -1,7 +1,8 @@
 /** A real browser: the second of two clicks is the same order, and what is different is another one. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { type Respond, startApplication } from '../support/application.ts'
-import { startChromium, type TestBrowser } from '../support/chromium.ts'
+import { startChromium } from '../support/chromium.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { startProxy } from '../support/proxy.ts'
 import { BUILTIN_ROUTES, json } from './both-ways.ts'
 
@@ -41,11 +42,7 @@ const shop = (): Respond => {
 }
 
 describe('Chromium', () => {
-  let browser: TestBrowser
-  beforeAll(async () => {
-    browser = await startChromium()
-  })
-  afterAll(() => browser?.[Symbol.asyncDispose]())
+  const browser = duringTests(() => startChromium())
 
   test.each<[way: string, ordered: number]>([
     ['directly', 4],

@@ -1,8 +1,8 @@
 // Porcupine rejects a history that breaks a promise, one for each; and accepts those that keep them all.
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { folderOfTests } from '../../support/during-tests.ts'
 import { FETCH_MS_MAX } from '../../support/fetched-programs.ts'
 import { checkWithPorcupine, porcupineChecker, violationsOf } from './porcupine.ts'
 
@@ -20,9 +20,8 @@ const samples = readdirSync(FOLDER)
     ...(JSON.parse(readFileSync(new URL(name, FOLDER), 'utf8')) as Sample),
   }))
 
-const folder = mkdtempSync(join(tmpdir(), 'fencepost-porcupine-'))
+const folder = folderOfTests('porcupine')
 beforeAll(() => porcupineChecker(), FETCH_MS_MAX)
-afterAll(() => rmSync(folder, { recursive: true }))
 
 async function checked(name: string, operations: readonly object[], keySecondsMax?: number) {
   const file = join(folder, `${name}.jsonl`)

@@ -7,7 +7,8 @@ import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2'
 import type { AddressInfo } from 'node:net'
 import { Client, credentials, Metadata, type ServiceError, status } from '@grpc/grpc-js'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { stackOfTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../../support/fetched-programs.ts'
 import { frame } from '../../support/frames.ts'
@@ -16,7 +17,7 @@ import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
 type Respond = (stream: ServerHttp2Stream, execution: number) => void
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let sidecar: Sidecar
 let envoy: Gateway
 let client: Client
@@ -56,7 +57,6 @@ beforeAll(async () => {
   client = clientOf(envoy)
   stack.defer(() => client.close())
 }, FETCH_MS_MAX)
-afterAll(() => stack.disposeAsync())
 beforeEach(() => {
   seen = []
 })

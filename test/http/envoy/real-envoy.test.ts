@@ -4,8 +4,9 @@
  */
 import { randomBytes, randomUUID } from 'node:crypto'
 import { connect } from 'node:http2'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
+import { stackOfTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../../support/fetched-programs.ts'
 import { EXT_PROC, type Gateway, startGateway } from '../../support/gateways.ts'
@@ -13,7 +14,7 @@ import { type OtlpReceiver, startOtlpReceiver } from '../../support/otlp-receive
 import { type RedisServers, startRedisServers } from '../../support/redis-servers.ts'
 import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let nodes: RedisServers
 let sidecar: Sidecar
 let application: TestApplication
@@ -44,7 +45,6 @@ beforeAll(async () => {
   )
   envoy = stack.use(await startGateway(EXT_PROC, application.origin, { 8083: sidecar.gatewayGrpc }))
 }, FETCH_MS_MAX)
-afterAll(() => stack.disposeAsync())
 
 let seenBefore = 0
 beforeEach(() => {

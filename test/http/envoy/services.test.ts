@@ -6,9 +6,10 @@ import { connect } from 'node:http2'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { ChannelCredentials } from '@grpc/grpc-js'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import type { CheckedHttpRequest, ProcessingRequest } from '../../../src/http/envoy/messages.ts'
 import { makeAuthority } from '../../support/certificates.ts'
+import { stackOfTests } from '../../support/during-tests.ts'
 import {
   type Answered,
   answerBody,
@@ -33,7 +34,7 @@ const ENV = {
   FENCEPOST_BODY_LIMIT: '1KiB',
   FENCEPOST_STORED_RESPONSE_LIMIT: '1KiB',
 }
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let sidecar: Sidecar
 let envoy: EnvoyClient
 
@@ -41,7 +42,6 @@ beforeAll(async () => {
   sidecar = stack.use(await startSidecar(ENV))
   envoy = stack.use(envoyClient(sidecar.gatewayGrpc))
 })
-afterAll(() => stack.disposeAsync())
 
 describe('ext_authz', () => {
   const ask = (headers: Record<string, string>, more: CheckedHttpRequest = {}) =>

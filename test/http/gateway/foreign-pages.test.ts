@@ -1,12 +1,9 @@
 /** A page in a browser on the machine of a gateway listener that has no token: it may make a check, as any client may, and end nothing. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { duringTests } from '../../support/during-tests.ts'
 import { type GatewayListener, startGatewayListener } from '../../support/gateway-listener.ts'
 
-let gateway: GatewayListener
-beforeAll(async () => {
-  gateway = await startGatewayListener()
-})
-afterAll(() => gateway[Symbol.asyncDispose]())
+const gateway = duringTests(() => startGatewayListener())
 
 async function granted(of: GatewayListener, key: string, headers: Record<string, string> = {}) {
   const answer = await fetch(`${of.origin}/v1/gateway/auth-request`, {

@@ -5,22 +5,16 @@
  *
  * Source: RFC 9112, sections 2.2, 3.2, 5.1, 5.2, 6.1 to 6.3 and 7.1.
  */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { duringTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
-import { type GatewayListener, startGatewayListener } from '../../support/gateway-listener.ts'
+import { startGatewayListener } from '../../support/gateway-listener.ts'
 import { openWire } from '../../support/proxy.ts'
 
-let gateway: GatewayListener
-let hasty: GatewayListener
-
-beforeAll(async () => {
-  gateway = await startGatewayListener()
-  hasty = await startGatewayListener({ limits: { headersTimeoutMs: 150, requestTimeoutMs: 250 } })
-})
-afterAll(async () => {
-  await gateway[Symbol.asyncDispose]()
-  await hasty[Symbol.asyncDispose]()
-})
+const gateway = duringTests(() => startGatewayListener())
+const hasty = duringTests(() =>
+  startGatewayListener({ limits: { headersTimeoutMs: 150, requestTimeoutMs: 250 } }),
+)
 
 let round = 0
 

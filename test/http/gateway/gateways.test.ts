@@ -5,9 +5,10 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { Redis } from 'ioredis'
 import { request } from 'undici'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
 import { damageRecord } from '../../support/damaged-record.ts'
+import { stackOfTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../../support/fetched-programs.ts'
 import {
@@ -49,7 +50,7 @@ const ENTRYPOINTS: Readonly<Record<GatewayName, string>> = {
 /** More than any other test here sends at once. */
 const TENANT_IN_FLIGHT = 8
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let nodes: RedisServers
 let sidecar: Sidecar
 let application: TestApplication
@@ -88,7 +89,6 @@ beforeAll(async () => {
       ),
     )
 }, FETCH_MS_MAX)
-afterAll(() => stack.disposeAsync())
 
 let seenBefore = 0
 beforeEach(() => {

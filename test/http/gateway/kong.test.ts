@@ -3,16 +3,17 @@
  * It runs under nginx's Lua module with a stand-in for Kong's PDK (test/support/kong).
  */
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeAll, beforeEach, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
 import { makeAuthority } from '../../support/certificates.ts'
+import { stackOfTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
 import { type Gateway, KINDS, startGateway } from '../../support/gateways.ts'
 import { type LosingRelay, startLosingRelay } from '../../support/losing-relay.ts'
 import { openWire } from '../../support/proxy.ts'
 import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let sidecar: Sidecar
 let application: TestApplication
 let relay: LosingRelay
@@ -37,7 +38,6 @@ beforeAll(async () => {
     await startGateway(KINDS.kong, application.origin, { 8082: relay.origin, 8443: overTls.gateway }),
   )
 })
-afterAll(() => stack.disposeAsync())
 
 const counted = { respond: undefined as TestApplication['respond'] | undefined, seenBefore: 0 }
 beforeEach(() => {

@@ -3,11 +3,12 @@ import { randomUUID } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
+import { stackOfTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
 import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let sidecar: Sidecar
 let guarded: Sidecar
 
@@ -23,7 +24,6 @@ beforeAll(async () => {
   sidecar = stack.use(await startSidecar(env))
   guarded = stack.use(await startSidecar({ ...env, FENCEPOST_API_TOKEN_FILE: join(folder, 'token') }))
 })
-afterAll(() => stack.disposeAsync())
 
 const ask = (key: string, headers: Record<string, string> = {}, uri = '/payments', of = sidecar) =>
   fetch(`${of.gateway}/v1/gateway/forward-auth`, {

@@ -6,8 +6,9 @@ import { randomUUID } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
+import { stackOfTests } from '../../support/during-tests.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../../support/fetched-programs.ts'
 import {
   type Gateway,
@@ -21,7 +22,7 @@ import { AUDIENCE, ISSUER, keySetOf, makeKey, sign } from '../../support/token-i
 
 const NAMES = TESTED_GATEWAYS
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 const gateways = new Map<GatewayName, Gateway>()
 let application: TestApplication
 let token: string
@@ -75,7 +76,6 @@ beforeAll(async () => {
   for (const name of NAMES)
     gateways.set(name, stack.use(await startGateway(KINDS[name], application.origin, ports)))
 }, FETCH_MS_MAX)
-afterAll(() => stack.disposeAsync())
 
 /** The statuses of the same request sent twice, and how often it was executed. */
 async function twice(name: GatewayName, path: string, headers: Record<string, string>) {

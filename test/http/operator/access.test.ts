@@ -2,18 +2,15 @@
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { request } from 'node:http'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { OPERATOR_CALLS, type OperatorCall } from '../../../src/http/operator/calls.ts'
+import { duringTests } from '../../support/during-tests.ts'
 import { startOperatorApi } from '../../support/operator-api.ts'
 import { OPERATE_TOKEN, VIEW_TOKEN } from '../../support/operator-caller.ts'
 import { openWire } from '../../support/proxy.ts'
 import { keyOf } from '../../support/redis-cluster.ts'
 
-let api: Awaited<ReturnType<typeof startOperatorApi>>
-beforeAll(async () => {
-  api = await startOperatorApi({ bodyBytesMax: 2_048 })
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = duringTests(() => startOperatorApi({ bodyBytesMax: 2_048 }))
 
 const calls = Object.entries(OPERATOR_CALLS) as [string, OperatorCall][]
 

@@ -8,16 +8,17 @@ import type { ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
 import { damageRecord } from '../../support/damaged-record.ts'
+import { stackOfTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
 import { operatorCaller, operatorTokensFile, VIEW_TOKEN } from '../../support/operator-caller.ts'
 import { type OtlpReceiver, startOtlpReceiver } from '../../support/otlp-receiver.ts'
 import { type RedisServers, startRedisServers } from '../../support/redis-servers.ts'
 import { PATIENT, type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let servers: RedisServers
 let application: TestApplication
 let env: Record<string, string>
@@ -92,7 +93,6 @@ beforeAll(async () => {
   )
   operator = operatorCaller(sidecar.operator)
 })
-afterAll(() => stack.disposeAsync())
 
 const pay = (path: string, key: string, through = sidecar) =>
   fetch(`${through.proxy}${path}`, {

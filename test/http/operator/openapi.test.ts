@@ -1,16 +1,13 @@
 /** What `/openapi.json` says of the operator API is what it answers; its examples are true. */
 import { Compile } from 'typebox/compile'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { PROBLEM_CODES } from '../../../src/http/message/problems.ts'
 import { OPERATOR_CALLS, type OperatorCall, type OperatorCallName } from '../../../src/http/operator/calls.ts'
 import { operatorPaths } from '../../../src/http/operator/openapi.ts'
+import { duringTests } from '../../support/during-tests.ts'
 import { startOperatorApi } from '../../support/operator-api.ts'
 
-let api: Awaited<ReturnType<typeof startOperatorApi>>
-beforeAll(async () => {
-  api = await startOperatorApi({ ask: async () => 'unknown' })
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = duringTests(() => startOperatorApi({ ask: async () => 'unknown' }))
 
 test('answers match their documented schemas', async () => {
   const { operator } = api

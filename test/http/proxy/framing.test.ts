@@ -4,23 +4,14 @@
  *
  * Source: RFC 9112, sections 2.2, 3.2, 5.1, 5.2, 6.1 to 6.3, 7.1 and 11.2.
  */
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { startApplication, type TestApplication } from '../../support/application.ts'
+import { expect, test } from 'vitest'
+import { startApplication } from '../../support/application.ts'
+import { duringTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
-import { openWire, startProxy, type TestProxy } from '../../support/proxy.ts'
+import { openWire, startProxy } from '../../support/proxy.ts'
 
-let application: TestApplication
-let proxy: TestProxy
-
-beforeAll(async () => {
-  application = await startApplication()
-  proxy = await startProxy(application.origin)
-})
-
-afterAll(async () => {
-  await proxy[Symbol.asyncDispose]()
-  await application[Symbol.asyncDispose]()
-})
+const application = duringTests(() => startApplication())
+const proxy = duringTests(() => startProxy(application.origin))
 
 let keys = 0
 

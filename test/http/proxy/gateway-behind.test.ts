@@ -2,14 +2,15 @@
  * A real nginx between the proxy and the application, as many pods have it in front of PHP or Python: what it answers in the application's
  * place says nothing of what the application did.
  */
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeAll, beforeEach, expect, test } from 'vitest'
 import type { ProtectedRoute } from '../../../src/core/routes/route.ts'
 import { startApplication, type TestApplication } from '../../support/application.ts'
+import { stackOfTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
 import { startNginx } from '../../support/nginx.ts'
 import { hold, route, startProxy } from '../../support/proxy.ts'
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let application: TestApplication
 let nginx: string
 
@@ -22,7 +23,6 @@ beforeAll(async () => {
   application = stack.use(await startApplication())
   nginx = stack.use(await startNginx(application.origin, IMPATIENT)).origin
 })
-afterAll(() => stack.disposeAsync())
 
 let seenBefore = 0
 beforeEach(() => {

@@ -3,27 +3,20 @@
  * the record that the check claims is the one of the fingerprint that the API shows, so both decide alike.
  */
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { recordKey } from '../../../src/core/request/identity.ts'
-import { type GatewayListener, startGatewayListener } from '../../support/gateway-listener.ts'
+import { duringTests } from '../../support/during-tests.ts'
+import { startGatewayListener } from '../../support/gateway-listener.ts'
 import { route, TEST_SCOPE } from '../../support/proxy.ts'
-import { startReservationApi, type TestApi } from '../../support/reservation-api.ts'
+import { startReservationApi } from '../../support/reservation-api.ts'
 import { vectorsOf } from '../../support/vectors.ts'
 
 // The client of the gateway sends headers of its own.
 const fingerprint = { ...route().fingerprint, headers: [] }
 const routes = [route({ mode: 'content', fingerprint })]
-let gateway: GatewayListener
-let api: TestApi
 
-beforeAll(async () => {
-  gateway = await startGatewayListener({ options: { routes } })
-  api = await startReservationApi({ options: { routes } })
-})
-afterAll(async () => {
-  await gateway[Symbol.asyncDispose]()
-  await api[Symbol.asyncDispose]()
-})
+const gateway = duringTests(() => startGatewayListener({ options: { routes } }))
+const api = duringTests(() => startReservationApi({ options: { routes } }))
 
 type Input = { first: string | null; second: string | null; bodyHex: string }
 const headersOf = (type: string | null): Record<string, string> =>

@@ -3,15 +3,16 @@
  * where an entry is not told the host, none is taken for another.
  */
 import { request } from 'undici'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
+import { stackOfTests } from '../../support/during-tests.ts'
 import { FETCH_MS_MAX } from '../../support/fetched-programs.ts'
 import { startGatewayListener } from '../../support/gateway-listener.ts'
 import { EXT_PROC, KINDS, startGateway } from '../../support/gateways.ts'
 import { route } from '../../support/proxy.ts'
 import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let application: TestApplication
 let sidecar: Sidecar
 const origins: Record<string, string> = {}
@@ -33,7 +34,6 @@ beforeAll(async () => {
   for (const [name, kind] of Object.entries(kinds))
     origins[name] = stack.use(await startGateway(kind, application.origin, ports)).origin
 }, FETCH_MS_MAX)
-afterAll(() => stack.disposeAsync())
 
 type Lines = Readonly<Record<string, string>>
 /** @returns whether the request was, or would be, executed */

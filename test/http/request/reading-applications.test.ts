@@ -3,14 +3,14 @@
  * application reads it: it tells, and its word is held against what the sidecar did.
  */
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { hintsFor } from '../../../src/config/hints.ts'
 import { loadConfig } from '../../../src/config/load.ts'
-import { startProxy, type TestProxy } from '../../support/proxy.ts'
+import { duringTests } from '../../support/during-tests.ts'
+import { startProxy } from '../../support/proxy.ts'
 import {
   READING_APPLICATIONS,
   type Read,
-  type ReadingApplication,
   startReadingApplication,
 } from '../../support/reading-applications.ts'
 
@@ -51,16 +51,8 @@ async function send(origin: string, { target, headers = FORM, body }: Sent, key?
 const meaning = ({ id: _, ...read }: Read) => JSON.stringify(read)
 
 describe.each(READING_APPLICATIONS)('%s', (name) => {
-  let application: ReadingApplication
-  let proxy: TestProxy
-  beforeAll(async () => {
-    application = await startReadingApplication(name)
-    proxy = await startProxy(application.origin, { routes: config.routes })
-  })
-  afterAll(async () => {
-    await proxy?.[Symbol.asyncDispose]()
-    await application?.[Symbol.asyncDispose]()
-  })
+  const application = duringTests(() => startReadingApplication(name))
+  const proxy = duringTests(() => startProxy(application.origin, { routes: config.routes }))
 
   const query = (first: string, second: string): [Sent, Sent] => [
     { target: `/compared?${first}` },

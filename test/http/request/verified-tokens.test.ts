@@ -6,13 +6,14 @@ import { createHash } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import type { VerifyToken } from '../../../src/core/request/principal.ts'
 import { createEnvoyCaller, type EnvoyCaller } from '../../../src/http/envoy/caller.ts'
 import { createKeySet } from '../../../src/jwt/key-set.ts'
 import { createTokenVerifier } from '../../../src/jwt/token-verifier.ts'
 import { systemClock } from '../../../src/system/clock.ts'
 import { startApplication, type TestApplication } from '../../support/application.ts'
+import { stackOfTests } from '../../support/during-tests.ts'
 import { type GatewayListener, startGatewayListener } from '../../support/gateway-listener.ts'
 import { route, startProxy, TEST_SCOPE, type TestProxy } from '../../support/proxy.ts'
 import { startReservationApi, type TestApi } from '../../support/reservation-api.ts'
@@ -30,7 +31,7 @@ import {
   verifiedBy,
 } from '../../support/token-issuer.ts'
 
-const stack = new AsyncDisposableStack()
+const stack = stackOfTests()
 let key: Key
 let rsa: Key
 let stranger: Key
@@ -67,7 +68,6 @@ beforeAll(async () => {
   sidecar = stack.use(await startSidecar(await settingsWith(await keySetOf(key, rsa))))
   envoy = stack.use(createEnvoyCaller(undefined))
 })
-afterAll(() => stack.disposeAsync())
 
 async function settingsWith(keySet: string): Promise<Record<string, string>> {
   const folder = mkdtempSync(join(tmpdir(), 'fencepost-tokens-'))

@@ -1,12 +1,9 @@
 /** A time without a unit, or with a fraction, is refused with a sentence and has no effect. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { startReservationApi, type TestApi } from '../../support/reservation-api.ts'
+import { expect, test } from 'vitest'
+import { duringTests } from '../../support/during-tests.ts'
+import { startReservationApi } from '../../support/reservation-api.ts'
 
-let api: TestApi
-beforeAll(async () => {
-  api = await startReservationApi()
-})
-afterAll(() => api[Symbol.asyncDispose]())
+const api = duringTests(() => startReservationApi())
 
 const members = ['lease', 'retention', 'wait'] as const
 const wrong = [30, 1.5, '30', '1.5s', '30 s', '30sec', '-1s', ''] as const

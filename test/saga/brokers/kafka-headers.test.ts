@@ -1,17 +1,14 @@
 // What a record of Kafka may have that no other broker's message has. A stand-in for the client hands it over.
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { createKafkaSubscriber, type StringConsumer } from '../../../packages/saga/src/brokers/kafka.ts'
 import { createConsumer } from '../../../packages/saga/src/consumer.ts'
 import { listDeadLetters } from '../../../packages/saga/src/dead-letters.ts'
+import { duringTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
-import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
+import { startPostgres } from '../../support/postgres-server.ts'
 import { testKit } from '../../support/saga-kit.ts'
 
-let postgres: PostgresServer
-beforeAll(async () => {
-  postgres = await startPostgres()
-})
-afterAll(() => postgres[Symbol.asyncDispose]())
+const postgres = duringTests(() => startPostgres())
 
 function consumerOf(record: object): StringConsumer {
   const closed = Promise.withResolvers<void>()

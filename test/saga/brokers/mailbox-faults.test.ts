@@ -1,24 +1,21 @@
 // What only the mailbox can do wrong, on a real PostgreSQL.
 import { join } from 'node:path'
 import { queryObjects } from 'node:v8'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import {
   createMailboxPublisher,
   createMailboxSubscriber,
 } from '../../../packages/saga/src/brokers/mailbox.ts'
 import { BrokerUnavailableError } from '../../../packages/saga/src/errors.ts'
 import type { SagaKit } from '../../../packages/saga/src/kit.ts'
+import { duringTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
-import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
+import { startPostgres } from '../../support/postgres-server.ts'
 import { TestProcess } from '../../support/processes.ts'
 import { testKit } from '../../support/saga-kit.ts'
 import { outbound } from './conformance.ts'
 
-let server: PostgresServer
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startPostgres())
 const never = new AbortController().signal
 
 // Bug: each was a refusal of the message, and ten of them a dead letter.

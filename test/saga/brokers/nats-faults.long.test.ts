@@ -8,22 +8,21 @@ import {
   PublishDeferredError,
   PublishRefusedError,
 } from '../../../packages/saga/src/errors.ts'
+import { duringTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
-import { type NatsCluster, startNatsCluster } from '../../support/nats-server.ts'
+import { startNatsCluster } from '../../support/nats-server.ts'
 import { outbound } from './conformance.ts'
 
 const patience = { withinMs: 60_000, everyMs: 100 }
 
-let cluster: NatsCluster
 let admin: NatsConnection
 const urls = () => cluster.servers.map(({ url }) => url)
+const cluster = duringTests(() => startNatsCluster())
 beforeAll(async () => {
-  cluster = await startNatsCluster()
   admin = await connect({ servers: urls(), maxReconnectAttempts: -1, reconnectTimeWait: 100 })
 })
 afterAll(async () => {
   await admin?.close()
-  await cluster?.[Symbol.asyncDispose]()
 })
 
 const succeeds = (promise: Promise<unknown>) =>

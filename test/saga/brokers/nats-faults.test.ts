@@ -1,7 +1,7 @@
 // What NATS faults say about a message: one at fault that counted as an outage would be waited for, for ever.
 import { DiscardPolicy, jetstreamManager } from '@nats-io/jetstream'
 import { connect } from '@nats-io/transport-node'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { createNatsPublisher, createNatsSubscriber } from '../../../packages/saga/src/brokers/nats.ts'
 import {
   BrokerUnavailableError,
@@ -9,15 +9,12 @@ import {
   PublishRefusedError,
 } from '../../../packages/saga/src/errors.ts'
 import { openDoor } from '../../support/door.ts'
+import { duringTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
-import { type NatsServer, startNats } from '../../support/nats-server.ts'
+import { startNats } from '../../support/nats-server.ts'
 import { outbound } from './conformance.ts'
 
-let server: NatsServer
-beforeAll(async () => {
-  server = await startNats()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startNats())
 
 test.each([
   ['larger than the server takes', { body: JSON.stringify('x'.repeat(2 * 1024 * 1024)) }],

@@ -1,16 +1,13 @@
 // What a subscriber of NATS holds without handling it comes again late, and after newer messages.
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { createNatsPublisher, createNatsSubscriber } from '../../../packages/saga/src/brokers/nats.ts'
 import type { Verdict } from '../../../packages/saga/src/messages.ts'
+import { duringTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
-import { type NatsServer, startNats } from '../../support/nats-server.ts'
+import { startNats } from '../../support/nats-server.ts'
 import { outbound } from './conformance.ts'
 
-let server: NatsServer
-beforeAll(async () => {
-  server = await startNats()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startNats())
 
 /** How many are handled at once. */
 const together = 4

@@ -1,19 +1,16 @@
 // What a consumer does while the node has an alarm and takes no publishes.
 import amqp from 'amqplib'
-import { afterAll, beforeAll, test } from 'vitest'
+import { test } from 'vitest'
 import {
   createRabbitMqPublisher,
   createRabbitMqSubscriber,
 } from '../../../packages/saga/src/brokers/rabbitmq.ts'
+import { duringTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
-import { type RabbitMqServer, startRabbitMq } from '../../support/rabbitmq-server.ts'
+import { startRabbitMq } from '../../support/rabbitmq-server.ts'
 import { outbound } from './conformance.ts'
 
-let server: RabbitMqServer
-beforeAll(async () => {
-  server = await startRabbitMq()
-}, 300_000)
-afterAll(() => server?.[Symbol.asyncDispose]())
+const server = duringTests(() => startRabbitMq(), 300_000)
 
 // Bug: a retry was published on the connection that consumes, which the node then read no more: no acknowledgement arrived, and close waited for ever.
 test('while the node has an alarm, messages are acknowledged beside one that is to be retried, and close ends', async () => {

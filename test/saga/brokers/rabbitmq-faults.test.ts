@@ -2,7 +2,7 @@
 import { Socket } from 'node:net'
 import { queryObjects } from 'node:v8'
 import amqp from 'amqplib'
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import {
   createRabbitMqPublisher,
   createRabbitMqSubscriber,
@@ -17,19 +17,16 @@ import type { Delivery, OutboundMessage } from '../../../packages/saga/src/messa
 import { publish } from '../../../packages/saga/src/outbox.ts'
 import { createOutboxRelay } from '../../../packages/saga/src/relay.ts'
 import { openDoor } from '../../support/door.ts'
+import { duringTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
 import { startPostgres } from '../../support/postgres-server.ts'
 import { TestProcess } from '../../support/processes.ts'
-import { type RabbitMqServer, startRabbitMq } from '../../support/rabbitmq-server.ts'
+import { startRabbitMq } from '../../support/rabbitmq-server.ts'
 import { testKit } from '../../support/saga-kit.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 import { outbound } from './conformance.ts'
 
-let server: RabbitMqServer
-beforeAll(async () => {
-  server = await startRabbitMq()
-}, 300_000)
-afterAll(() => server?.[Symbol.asyncDispose]())
+const server = duringTests(() => startRabbitMq(), 300_000)
 
 const settings = { concurrency: 10, onError: () => {} }
 

@@ -2,7 +2,7 @@
 import { EventEmitter } from 'node:events'
 import { createServer, type IncomingMessage, type RequestListener } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { createWebhookPublisher, createWebhookReceiver } from '../../../packages/saga/src/brokers/webhook.ts'
 import { Bodies } from '../../../packages/saga/src/brokers/webhook-bodies.ts'
 import { createConsumer } from '../../../packages/saga/src/consumer.ts'
@@ -14,18 +14,15 @@ import {
   headerMessages,
 } from '../../../packages/saga/src/inbound-formats.ts'
 import type { InboundMessage, Verdict } from '../../../packages/saga/src/messages.ts'
+import { duringTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
-import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
+import { startPostgres } from '../../support/postgres-server.ts'
 import { countOf, testKit } from '../../support/saga-kit.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 import { outbound } from './conformance.ts'
 import { outboxToConsumer } from './end-to-end.ts'
 
-let postgres: PostgresServer
-beforeAll(async () => {
-  postgres = await startPostgres()
-})
-afterAll(() => postgres[Symbol.asyncDispose]())
+const postgres = duringTests(() => startPostgres())
 
 async function serving(listener: RequestListener) {
   const server = createServer(listener)

@@ -1,6 +1,6 @@
 // Pitfalls 1, 2, 7, 8, 11, 12 and 22: effects outside the database. Each first as it is usually written, then as the kit
 // does it.
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import type { Tx } from '../../../packages/saga/src/database.ts'
 import {
   BusinessError,
@@ -12,20 +12,19 @@ import { Inbox } from '../../../packages/saga/src/inbox.ts'
 import { newMessageId, publish } from '../../../packages/saga/src/outbox.ts'
 import { compensateSagaStep, processSagaStep } from '../../../packages/saga/src/saga-step.ts'
 import { runIdempotentStep } from '../../../packages/saga/src/step.ts'
+import { duringTests } from '../../support/during-tests.ts'
 import { FakeProvider } from '../../support/fake-provider.ts'
-import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
+import { startPostgres } from '../../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../../support/saga-kit.ts'
 
-let server: PostgresServer
 let kit: TestKit
+const server = duringTests(() => startPostgres())
 beforeAll(async () => {
-  server = await startPostgres()
   kit = await testKit(server, { pool: server.pool({ max: 40 }) })
   await kit.pool.query(`CREATE TABLE payments (key text PRIMARY KEY);
     CREATE TABLE pending (key text PRIMARY KEY, status text);
     CREATE TABLE reservations (value text PRIMARY KEY, holder text)`)
 })
-afterAll(() => server[Symbol.asyncDispose]())
 
 const insertPayment = (tx: Tx, key: string) => tx.query('INSERT INTO payments VALUES ($1)', [key])
 const payments = async (prefix: string) =>

@@ -1,22 +1,21 @@
 // Pitfalls 3 to 6 and 18: keys, hashes and results. Each first as it is usually written, then as the kit does it.
 import { createHash, randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { sqlStateOf, type Tx } from '../../../packages/saga/src/database.ts'
 import { fencedUpdate, RowNotFoundError } from '../../../packages/saga/src/fences.ts'
 import { withIdempotency } from '../../../packages/saga/src/idempotency.ts'
 import { requestHash } from '../../../packages/saga/src/request-hash.ts'
-import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
+import { duringTests } from '../../support/during-tests.ts'
+import { startPostgres } from '../../support/postgres-server.ts'
 import { type TestKit, testKit } from '../../support/saga-kit.ts'
 
-let server: PostgresServer
 let kit: TestKit
+const server = duringTests(() => startPostgres())
 beforeAll(async () => {
-  server = await startPostgres()
   kit = await testKit(server, { pool: server.pool({ max: 40 }) })
   await kit.pool.query('CREATE TABLE keys (key text PRIMARY KEY, result text)')
   await kit.pool.query('CREATE TABLE counters (id text PRIMARY KEY, value int, last_fencing_token bigint)')
 })
-afterAll(() => server[Symbol.asyncDispose]())
 
 /** Resolves when `count` callers have arrived. */
 function meeting(count: number): () => Promise<void> {

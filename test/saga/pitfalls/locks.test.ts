@@ -1,26 +1,25 @@
 // Pitfalls 9, 10 and 20: locks and tokens. Each first as it is usually written, then as the kit does it.
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { sqlStateOf, type Tx } from '../../../packages/saga/src/database.ts'
 import { FencedOutError } from '../../../packages/saga/src/errors.ts'
 import { fencedUpdate } from '../../../packages/saga/src/fences.ts'
 import { inLockOrder, withLocks } from '../../../packages/saga/src/locks.ts'
+import { duringTests } from '../../support/during-tests.ts'
 import { MemoryLocks } from '../../support/memory-locks.ts'
-import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
+import { startPostgres } from '../../support/postgres-server.ts'
 import { type TestKit, testKit } from '../../support/saga-kit.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
-let server: PostgresServer
 let kit: TestKit
+const server = duringTests(() => startPostgres())
 beforeAll(async () => {
-  server = await startPostgres()
   kit = await testKit(server)
   await kit.pool.query(
     `CREATE TABLE accounts (id text PRIMARY KEY, owner text, token text, last_fencing_token bigint)`,
   )
   await kit.pool.query(`INSERT INTO accounts (id) VALUES ('a'), ('b')`)
 })
-afterAll(() => server[Symbol.asyncDispose]())
 
 describe('9 · a lock without renewal, and a release that hides the result', () => {
   test('usual: the lease ends in the middle of the work, and the worker does not learn it', async () => {

@@ -1,19 +1,18 @@
 // Pitfalls 17 and 19: clean-up and broken connections. Each first as it is usually written, then as the kit does it.
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { runRetention } from '../../../packages/saga/src/retention.ts'
 import { runIdempotentStep } from '../../../packages/saga/src/step.ts'
+import { duringTests } from '../../support/during-tests.ts'
 import { FakeProvider } from '../../support/fake-provider.ts'
-import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
+import { startPostgres } from '../../support/postgres-server.ts'
 import { TestProcess } from '../../support/processes.ts'
 import { countOf, type TestKit, testKit } from '../../support/saga-kit.ts'
 
-let server: PostgresServer
 let kit: TestKit
+const server = duringTests(() => startPostgres())
 beforeAll(async () => {
-  server = await startPostgres()
   kit = await testKit(server)
 })
-afterAll(() => server[Symbol.asyncDispose]())
 
 describe('17 · clean-up by age alone', () => {
   const pay = (provider: FakeProvider, key: string, effect?: () => Promise<never>) =>

@@ -1,22 +1,19 @@
 // Pitfalls 13 to 16 and 21: the outbox. Each first as it is usually written, then as the kit does it.
 import pg from 'pg'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { Inbox } from '../../../packages/saga/src/inbox.ts'
 import { publish } from '../../../packages/saga/src/outbox.ts'
 import { createOutboxRelay } from '../../../packages/saga/src/relay.ts'
+import { duringTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
-import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts'
+import { startPostgres } from '../../support/postgres-server.ts'
 import { type Reaction, RecordingPublisher } from '../../support/recording-publisher.ts'
 import { recordSpans } from '../../support/recording-tracer.ts'
 import { countOf, type TestKit, testKit } from '../../support/saga-kit.ts'
 
-let server: PostgresServer
 let kit: TestKit
 let publisher: RecordingPublisher
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(() => server[Symbol.asyncDispose]())
+const server = duringTests(() => startPostgres())
 beforeEach(async () => {
   kit = await testKit(server)
   publisher = new RecordingPublisher()
