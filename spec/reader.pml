@@ -1,6 +1,6 @@
 /*
  * One that only looks: what it concludes from the records that nodes show (src/core/quorum/majority-read.ts), and how it helps an outcome of a
- * minority to a majority (helped-outcome.ts). Part of record.pml, with -DREADS.
+ * minority to a majority (leases.ts). Part of record.pml, with -DREADS.
  *
  * Nodes are asked one after the other, in every order, with everything else between two answers. A read may end with the answers of
  * any majority; of the others it heard nothing. It begins with its first answer and ends with its last one: to begin earlier or to end

@@ -4,7 +4,7 @@
 
 import type { Config } from '../config/load.ts'
 import type { Clock, Random } from '../core/clock.ts'
-import { tellingUntaken } from '../core/coordination/untaken.ts'
+import { tellingUntaken } from '../core/coordination/audit-log.ts'
 import type { CoreEvent, Events } from '../core/events.ts'
 import { troubleOf } from '../core/node-faults.ts'
 import type { NodeStatus } from '../core/node-status.ts'

@@ -8,11 +8,15 @@ import type { Config } from '../config/load.ts'
 import { type CollectedStats, createNodeCollector } from '../coordination/node-collector.ts'
 import { createSweeper, paused } from '../coordination/sweeper.ts'
 import type { Clock, Random } from '../core/clock.ts'
-import { type AuditLog, answeredLetterOf, auditEntryOf } from '../core/coordination/audit-log.ts'
+import {
+  type AuditLog,
+  answeredLetterOf,
+  auditEntryOf,
+  type Untaken,
+} from '../core/coordination/audit-log.ts'
 import { campaign } from '../core/coordination/election.ts'
-import type { Untaken } from '../core/coordination/untaken.ts'
 import { type CoreEvent, type Events, SILENT } from '../core/events.ts'
-import { sidecarMarkOf } from '../core/operator/sidecar-mark.ts'
+import { sidecarMarkOf } from '../core/operator/record-view.ts'
 import type { Leases } from '../core/ports.ts'
 import { isWork } from '../core/request/identity.ts'
 import type { Application } from '../http/proxy/application.ts'

@@ -2,7 +2,7 @@
  * The sidecar must not start like this: the message says what to change.
  */
 
-import { errorText } from '../core/error-text.ts'
+import { errorText } from '../core/fault.ts'
 
 export class StartRefused extends Error {
   override readonly name = 'StartRefused'

@@ -8,8 +8,7 @@
 
 import { type OpenClusters, openClusters } from '../app/redis-groups.ts'
 import { loadConfig } from '../config/load.ts'
-import type { AuditEntry, AuditStream } from '../core/coordination/audit-log.ts'
-import { NEWEST, pageOf, placeOf } from '../core/coordination/audit-place.ts'
+import { type AuditEntry, type AuditStream, NEWEST, pageOf, placeOf } from '../core/coordination/audit-log.ts'
 import { SILENT } from '../core/events.ts'
 import { decideLetter, LETTERS_MAX, type LetterDecided } from '../core/operator/dead-letters.ts'
 import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'

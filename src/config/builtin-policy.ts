@@ -5,7 +5,7 @@
  * a lease. All other requests match no route and pass through unchanged.
  */
 
-import { DRIFT_FACTOR } from '../core/clock-drift.ts'
+import { DRIFT_FACTOR } from '../core/clock.ts'
 import { type ObservedRoute, type ProtectedRoute, protects, type Route } from '../core/routes/route.ts'
 import type { Settings } from './settings.ts'
 

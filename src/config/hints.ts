@@ -5,8 +5,7 @@
  */
 
 import { printDuration } from '../core/quantity.ts'
-import { covers } from '../core/routes/covering.ts'
-import { type ProtectedRoute, policiesOf } from '../core/routes/route.ts'
+import { covers, type ProtectedRoute, policiesOf } from '../core/routes/route.ts'
 import type { Config } from './load.ts'
 import { SETTINGS } from './settings.ts'
 
@@ -80,7 +79,7 @@ function notYetEncrypted({ keyRing }: Pick<Config, 'keyRing'>): readonly string[
 const NOTHING_PROTECTED =
   'routes: none of them protects a request, so all pass through. Add one of mode header, content or both, or leave routes out: then POST and PATCH are protected.'
 
-/** No body is read to find a route: what else overrides a method is in `core/routes/request-readings.ts`. */
+/** No body is read to find a route: what else overrides a method is in `core/routes/path-pattern.ts`. */
 function passedByForms(routes: readonly ProtectedRoute[]): readonly string[] {
   const passed = routes.filter(({ match }) => {
     const asForm = { ...match, methods: ['POST'] }

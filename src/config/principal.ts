@@ -5,7 +5,7 @@
  * tokens come over TLS or from a file: whoever can change them can be any client.
  */
 
-import { errorText } from '../core/error-text.ts'
+import { errorText } from '../core/fault.ts'
 import { parseJsonWebKeys } from '../core/formats/json-web-keys.ts'
 import { type PrincipalSource, policiesOf, type Route, type VerifiedJwt } from '../core/routes/route.ts'
 import { isLoopback } from './addresses.ts'

@@ -6,10 +6,10 @@
  * skipped: that value has an error of its own.
  */
 
-import { DRIFT_FACTOR, driftMs } from '../core/clock-drift.ts'
+import { DRIFT_FACTOR, driftMs } from '../core/clock.ts'
 import { SYNTHETIC_CALLS } from '../core/health/synthetic-claims.ts'
 import { printDuration, printSize } from '../core/quantity.ts'
-import { answerMaxAgeMs } from '../core/quorum/answer-age.ts'
+import { answerMaxAgeMs } from '../core/quorum/tally.ts'
 import { type ProtectedRoute, policiesOf, type Route } from '../core/routes/route.ts'
 import type { ConfigError } from './errors.ts'
 import { fraction } from './parse.ts'

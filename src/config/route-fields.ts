@@ -4,7 +4,7 @@
  * Reading a route, its JSON Schema and its part of docs/reference/configuration.md come from it.
  */
 
-import { DRIFT_FACTOR } from '../core/clock-drift.ts'
+import { DRIFT_FACTOR } from '../core/clock.ts'
 import { POINTER_EXPECTED, POINTERS_MAX, parsePointer } from '../core/formats/json-pointer.ts'
 import { type PathPattern, parsePathPattern } from '../core/routes/path-pattern.ts'
 import type { BodySelection, HeaderPredicate, KeyPart } from '../core/routes/route.ts'

@@ -6,8 +6,7 @@
  */
 
 import { compileRules } from '../core/request/fingerprint.ts'
-import { covers } from '../core/routes/covering.ts'
-import type { ProtectedRoute, Route, RouteMatch } from '../core/routes/route.ts'
+import { covers, type ProtectedRoute, type Route, type RouteMatch } from '../core/routes/route.ts'
 import { defaultRoute, observed } from './builtin-policy.ts'
 import type { ConfigError } from './errors.ts'
 import { bodySelection, type GivenRoute, MOST_ROUTES, ROUTE_SHAPE } from './route-fields.ts'

@@ -6,7 +6,7 @@
  */
 
 import { parseDocument } from 'yaml'
-import { errorText } from '../core/error-text.ts'
+import { errorText } from '../core/fault.ts'
 import type { ConfigError } from './errors.ts'
 import type { ReadFile } from './value.ts'
 

@@ -6,8 +6,7 @@
 
 import type { Clock } from '../core/clock.ts'
 import type { AuditEntry, AuditLog } from '../core/coordination/audit-log.ts'
-import type { Orphan } from '../core/coordination/settle-orphan.ts'
-import type { SettleReply } from '../core/coordination/settle-reply.ts'
+import type { Orphan, SettleReply } from '../core/coordination/settle-orphan.ts'
 import type { Leases } from '../core/ports.ts'
 
 export type LetterPorts = {

@@ -7,17 +7,18 @@
  */
 
 import type { Clock, Timer } from '../core/clock.ts'
-import { type AuditLog, deadLetterId } from '../core/coordination/audit-log.ts'
+import { type AuditLog, deadLetterId, type Untaken } from '../core/coordination/audit-log.ts'
 import {
   adoptOutcome,
   concludeOrphan,
   type DecisionTerms,
+  executedOutcome,
   forgetOrphan,
   type Orphan,
   type OrphanSettled,
+  type SettleReply,
+  verdictOf,
 } from '../core/coordination/settle-orphan.ts'
-import { executedOutcome, type SettleReply, verdictOf } from '../core/coordination/settle-reply.ts'
-import type { Untaken } from '../core/coordination/untaken.ts'
 import type { Leases } from '../core/ports.ts'
 import type { Token } from '../core/record/token.ts'
 import { isWork } from '../core/request/identity.ts'

@@ -17,9 +17,9 @@
 import { claimWhenFree } from './claims/claim-when-free.ts'
 import { lockIdOf } from './claims/lease.ts'
 import { type LeaseRenewer, renewLease } from './claims/lease-renewer.ts'
-import { reconcileLocalRecord } from './claims/local-record.ts'
 import { recordInBackground } from './claims/recording.ts'
 import { isTaken, type Taken } from './claims/waiters.ts'
+import { reconcileLocalRecord } from './claims/write-back.ts'
 import {
   foundBy,
   LEASE_ENDED,

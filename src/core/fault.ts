@@ -55,3 +55,8 @@ export function lastWords(error: unknown): string {
   }
   return `${lines.join('\n')}\n`
 }
+
+/** What went wrong, in the words of whoever threw it: JavaScript throws anything. */
+export function errorText(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown)
+}

@@ -78,3 +78,29 @@ export function comeAgainMs({ retryAfterMs, heldForMs }: Waited): number {
 
 /** A second is the smallest step of `Retry-After`. */
 const COME_AGAIN_MIN_MS = 1_000
+
+/** Those who wait for something to happen, each at most for a time of its own. Whoever is woken has no timer left. */
+type WakeUps = {
+  wake(): void
+  /** Resolves at the next `wake`, or after `ms`. */
+  orAfter(ms: number): Promise<void>
+}
+
+export function createWakeUps(clock: Pick<Clock, 'timer'>): WakeUps {
+  const waiting = new Set<() => void>()
+  return {
+    wake: () => {
+      for (const done of waiting) done()
+    },
+    orAfter: (ms) =>
+      new Promise((resolve) => {
+        const done = (): void => {
+          timer.cancel()
+          waiting.delete(done)
+          resolve()
+        }
+        const timer = clock.timer(ms, done)
+        waiting.add(done)
+      }),
+  }
+}

@@ -8,9 +8,9 @@
 import type { Clock } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
 import type { NodeAnswer, RecordNode } from '../core/ports.ts'
-import { ownBytes } from '../core/record/own-bytes.ts'
 import { fitsRecord, NOT_FITTING, type NodeRecord, type RecordCommand } from '../core/record/record.ts'
 import { applyCommand, beginsWork, whatStands } from '../core/record/record-rules.ts'
+import { ownBytes } from '../core/record/stored-outcome.ts'
 
 /** Like Redis, a node still has a record in the millisecond in which it expires. */
 type Kept = { readonly record: NodeRecord; readonly expiresNodeMs: number }

@@ -10,7 +10,7 @@
 
 import { createLocalJWKSet, type LocalJWKSet } from 'jose'
 import type { Clock } from '../core/clock.ts'
-import { errorText } from '../core/error-text.ts'
+import { errorText } from '../core/fault.ts'
 import { type JsonWebKeys, parseJsonWebKeys } from '../core/formats/json-web-keys.ts'
 import { within } from '../core/retry.ts'
 

@@ -5,7 +5,7 @@
  * p99 of somebody's application happens to be, and for each route; three gauges cost less and say it.
  */
 
-import { suggestedLeaseMs } from '../core/claims/lease-size.ts'
+import { suggestedLeaseMs } from '../core/claims/lease.ts'
 import type { MakeGauge } from './gauge.ts'
 
 /** Ten times what a p99 needs; 8 KiB a route. */

@@ -8,7 +8,7 @@
 
 import { type DiagLogger, DiagLogLevel, diag } from '@opentelemetry/api'
 import type { Logger } from 'pino'
-import { errorText } from '../core/error-text.ts'
+import { errorText } from '../core/fault.ts'
 
 const AGAIN_AFTER_MS = 60_000
 /** Kinds of sentences whose time is known; beyond it the oldest is forgotten, and may be written sooner. */

@@ -9,11 +9,10 @@
  */
 
 import type { SpanContext } from '@opentelemetry/api'
-import { mergedBaggage } from '../core/baggage.ts'
 import type { Random } from '../core/clock.ts'
 import { linesOf } from '../core/formats/header-lines.ts'
 import type { HeaderList } from '../core/header-list.ts'
-import type { ClaimTrace } from '../core/tracing.ts'
+import { type ClaimTrace, mergedBaggage } from '../core/tracing.ts'
 import { foreignCaller, foreignLines } from './foreign-traces.ts'
 
 export const SAMPLED = 1

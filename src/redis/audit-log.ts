@@ -9,9 +9,15 @@
 
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
-import type { AuditEntry, AuditKind, AuditLog, AuditStream } from '../core/coordination/audit-log.ts'
-import { type AuditPlace, inOrder } from '../core/coordination/audit-place.ts'
-import { errorText } from '../core/error-text.ts'
+import {
+  type AuditEntry,
+  type AuditKind,
+  type AuditLog,
+  type AuditPlace,
+  type AuditStream,
+  inOrder,
+} from '../core/coordination/audit-log.ts'
+import { errorText } from '../core/fault.ts'
 import { within } from '../core/retry.ts'
 import { majorityOf } from '../core/units.ts'
 import { pairsOf } from './inspection.ts'

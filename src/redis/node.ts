@@ -12,14 +12,13 @@
  */
 
 import type { Redis } from 'ioredis'
-import type { Clock, Timer } from '../core/clock.ts'
-import { type Instant, now } from '../core/clock-drift.ts'
-import { errorText } from '../core/error-text.ts'
+import { type Clock, type Instant, now, type Timer } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
+import { errorText } from '../core/fault.ts'
 import { NO_EPOCH, type Voter } from '../core/nodes/member.ts'
 import { describeMemory, type NodeMemory, takesNewClaims } from '../core/nodes/node-stats.ts'
 import type { NodeAnswer, RecordNode } from '../core/ports.ts'
-import { ageMs } from '../core/quorum/answer-age.ts'
+import { ageMs } from '../core/quorum/tally.ts'
 import type { RecordCommand } from '../core/record/record.ts'
 import { callBatch, type Frame, frameOf } from './batch.ts'
 import type { Script } from './scripts.ts'
@@ -58,7 +57,7 @@ export type RedisNodeOptions = {
   /** Longest wait for the answer to a call, from its sending; a command waits up to {@link GATHER_MS} before. */
   readonly deadlineMs: number
   readonly maxTokenAheadMs: number
-  /** An answer that is read later than this after it was requested does not count (`answer-age.ts`). */
+  /** An answer that is read later than this after it was requested does not count (`core/quorum/tally.ts`). */
   readonly answerMaxAgeMs: number
   /** Share of its memory that new claims may fill. Default: all. */
   readonly claimsMemoryShare?: number

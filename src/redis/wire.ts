@@ -5,7 +5,7 @@
  * are an error with a sentence, because then the node runs another script than ours or its data were altered.
  */
 
-import { errorText } from '../core/error-text.ts'
+import { errorText } from '../core/fault.ts'
 import type { SizedSnapshot } from '../core/nodes/enrolment-rules.ts'
 import type { NodeAnswer, Unreachable } from '../core/ports.ts'
 import type { NodeRecord } from '../core/record/record.ts'

@@ -19,8 +19,8 @@
 
 import Redlock, { ExecutionError, Lock } from 'redlock'
 import type { Clock } from '../core/clock.ts'
-import { errorText } from '../core/error-text.ts'
 import type { Events } from '../core/events.ts'
+import { errorText } from '../core/fault.ts'
 import type { NodeAnswer, Quorum, RecordNode, Round } from '../core/ports.ts'
 import { answered } from '../core/quorum/tally.ts'
 import type { RecordCommand } from '../core/record/record.ts'

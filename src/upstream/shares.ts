@@ -1,11 +1,11 @@
 /**
  * Which of the connections to the application a request may take.
  *
- * Owns that a quarter of them is kept for protected requests (`core/passing-share.ts`), which take it only while none of the others is free.
+ * Owns that a quarter of them is kept for protected requests (`core/units.ts`), which take it only while none of the others is free.
  */
 
 import type { Dispatcher, Pool } from 'undici'
-import { passingShare } from '../core/passing-share.ts'
+import { passingShare } from '../core/units.ts'
 
 export type Dispatching = Pick<Dispatcher, 'dispatch'>
 

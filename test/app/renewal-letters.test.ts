@@ -1,8 +1,12 @@
 // Which lost leases become dead letters, and when a letter is taken back.
 import { describe, expect, test } from 'vitest'
 import { appendAudit } from '../../src/app/coordination.ts'
-import { type AuditEntry, type AuditLog, auditEntryOf } from '../../src/core/coordination/audit-log.ts'
-import { tellingUntaken } from '../../src/core/coordination/untaken.ts'
+import {
+  type AuditEntry,
+  type AuditLog,
+  auditEntryOf,
+  tellingUntaken,
+} from '../../src/core/coordination/audit-log.ts'
 import { type CoreEvent, type LeaseEnd, SILENT } from '../../src/core/events.ts'
 import { ENTITY_MARK } from '../../src/core/request/identity.ts'
 import { systemClock } from '../../src/system/clock.ts'

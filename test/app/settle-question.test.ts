@@ -1,7 +1,7 @@
 /** What the application is asked about an orphan, how its reply is read, and what is stored of the answer in it. */
 import { beforeAll, describe, expect, test } from 'vitest'
 import { askOf } from '../../src/app/settle-question.ts'
-import type { SettleReply } from '../../src/core/coordination/settle-reply.ts'
+import type { SettleReply } from '../../src/core/coordination/settle-orphan.ts'
 import type { ProtectedRoute, Route } from '../../src/core/routes/route.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { createApplication } from '../../src/upstream/application.ts'

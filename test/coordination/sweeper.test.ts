@@ -1,7 +1,7 @@
 /** What the sweeper says of dead letters that no majority takes. */
 import { expect, test } from 'vitest'
 import { createSweeper } from '../../src/coordination/sweeper.ts'
-import { tellingUntaken } from '../../src/core/coordination/untaken.ts'
+import { tellingUntaken } from '../../src/core/coordination/audit-log.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
 import type { Leases } from '../../src/core/ports.ts'
 import { systemClock } from '../../src/system/clock.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { BAGGAGE_BYTES_MAX, mergedBaggage } from '../../src/core/baggage.ts'
+import { BAGGAGE_BYTES_MAX, mergedBaggage } from '../../src/core/tracing.ts'
 
 const OWN = { lock_id: 'abc-1', key_hash: 'abc' }
 const OURS = 'fencepost.lock_id=abc-1,fencepost.key_hash=abc'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { driftMs } from '../../src/core/clock-drift.ts'
+import { driftMs } from '../../src/core/clock.ts'
 
 test.each([
   [30_000, 302],

@@ -1,7 +1,7 @@
 /** Dead letters beyond the first page, on three real nodes that wrote them in different orders, and of which each lacks some. */
 import { Redis } from 'ioredis'
 import { beforeAll, expect, test } from 'vitest'
-import { type AuditPlace, NEWEST, pageOf, placeOf } from '../../src/core/coordination/audit-place.ts'
+import { type AuditPlace, NEWEST, pageOf, placeOf } from '../../src/core/coordination/audit-log.ts'
 import { createRedisAuditLog } from '../../src/redis/audit-log.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { stackOfTests } from '../support/during-tests.ts'

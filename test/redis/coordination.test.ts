@@ -2,11 +2,14 @@
 import { describe, expect, test } from 'vitest'
 import { appendAudit } from '../../src/app/coordination.ts'
 import { createSweeper, type OrphanSeen } from '../../src/coordination/sweeper.ts'
-import type { AuditEntry } from '../../src/core/coordination/audit-log.ts'
+import { type AuditEntry, tellingUntaken } from '../../src/core/coordination/audit-log.ts'
 import { campaign, type Term } from '../../src/core/coordination/election.ts'
-import { concludeOrphan, forgetOrphan } from '../../src/core/coordination/settle-orphan.ts'
-import type { SettleReply, Verdict } from '../../src/core/coordination/settle-reply.ts'
-import { tellingUntaken } from '../../src/core/coordination/untaken.ts'
+import {
+  concludeOrphan,
+  forgetOrphan,
+  type SettleReply,
+  type Verdict,
+} from '../../src/core/coordination/settle-orphan.ts'
 import { SILENT } from '../../src/core/events.ts'
 import { contentMarkOf, ENTITY_MARK } from '../../src/core/request/identity.ts'
 import { createRedisAuditLog } from '../../src/redis/audit-log.ts'

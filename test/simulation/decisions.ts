@@ -7,8 +7,7 @@
  */
 
 import type { AuditEntry, AuditLog } from '../../src/core/coordination/audit-log.ts'
-import type { Orphan } from '../../src/core/coordination/settle-orphan.ts'
-import type { Verdict } from '../../src/core/coordination/settle-reply.ts'
+import type { Orphan, Verdict } from '../../src/core/coordination/settle-orphan.ts'
 import { decideLetter, type LetterDecided } from '../../src/core/operator/dead-letters.ts'
 import { type Decided, type DecisionPorts, decide } from '../../src/core/operator/decide.ts'
 import { type RecordView, recordView } from '../../src/core/operator/record-view.ts'

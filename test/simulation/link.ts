@@ -5,10 +5,10 @@
  * a partition swallows them. It keeps the contract of the port: settled within the node's deadline, never rejected.
  */
 
-import { now } from '../../src/core/clock-drift.ts'
+import { now } from '../../src/core/clock.ts'
 import { NO_EPOCH, type Voter } from '../../src/core/nodes/member.ts'
 import type { NodeAnswer, RecordNode } from '../../src/core/ports.ts'
-import { ageMs } from '../../src/core/quorum/answer-age.ts'
+import { ageMs } from '../../src/core/quorum/tally.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'
 import type { Dice } from './dice.ts'
 import type { SimulatedNode } from './node.ts'

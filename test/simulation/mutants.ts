@@ -366,7 +366,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'held-for-ever',
     rule: 'a process says "held" only under a live lease of its own',
-    file: 'src/core/claims/held-leases.ts',
+    file: 'src/core/claims/shared-leases.ts',
     from: 'if (leftMs <= 0) {',
     to: 'if (leftMs < Number.NEGATIVE_INFINITY) {',
     killedBy: ['L5'],
@@ -640,7 +640,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'answers-of-any-age',
     rule: 'no answer counts that is read when its node may have forgotten it and vote again',
-    file: 'src/core/quorum/answer-age.ts',
+    file: 'src/core/quorum/tally.ts',
     from: 'return Math.max(at.monoMs - askedAt.monoMs, at.wallMs - askedAt.wallMs)',
     to: 'return Math.min(0, at.monoMs - askedAt.monoMs)',
     killedBy: ['S6', 'S5'],

@@ -20,7 +20,7 @@ import { type WatchedNodes, watchNodeClocks } from '../../src/core/nodes/node-cl
 import { quorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
 import type { NodeReply } from '../../src/core/operator/record-view.ts'
 import type { Lease, Leases, NodeAnswer, RecordNode, RenewResult } from '../../src/core/ports.ts'
-import { answerMaxAgeMs } from '../../src/core/quorum/answer-age.ts'
+import { answerMaxAgeMs } from '../../src/core/quorum/tally.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'
 import { decodeOutcome, type StoredOutcome } from '../../src/core/record/stored-outcome.ts'
 import { majorityOf } from '../../src/core/units.ts'

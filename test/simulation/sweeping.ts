@@ -7,10 +7,9 @@
  */
 
 import { createSweeper, paused } from '../../src/coordination/sweeper.ts'
-import type { AuditEntry, AuditLog } from '../../src/core/coordination/audit-log.ts'
+import { type AuditEntry, type AuditLog, tellingUntaken } from '../../src/core/coordination/audit-log.ts'
 import { campaign } from '../../src/core/coordination/election.ts'
-import type { Verdict } from '../../src/core/coordination/settle-reply.ts'
-import { tellingUntaken } from '../../src/core/coordination/untaken.ts'
+import type { Verdict } from '../../src/core/coordination/settle-orphan.ts'
 import { SILENT } from '../../src/core/events.ts'
 import type { Leases } from '../../src/core/ports.ts'
 import { NO_OWNER } from '../../src/core/record/record.ts'

@@ -1,6 +1,11 @@
 /** An audit log in memory, for tests of what is written into it; where it is kept is tested on real nodes. */
-import type { AuditEntry, AuditLog, AuditStream } from '../../src/core/coordination/audit-log.ts'
-import { inOrder, NEWEST } from '../../src/core/coordination/audit-place.ts'
+import {
+  type AuditEntry,
+  type AuditLog,
+  type AuditStream,
+  inOrder,
+  NEWEST,
+} from '../../src/core/coordination/audit-log.ts'
 
 export function memoryAuditLog(): AuditLog & {
   away: boolean

@@ -2,7 +2,7 @@
 import type { Redis } from 'ioredis'
 import type { Clock } from '../../src/core/clock.ts'
 import { SILENT } from '../../src/core/events.ts'
-import { ANSWER_MAX_AGE_MS } from '../../src/core/quorum/answer-age.ts'
+import { ANSWER_MAX_AGE_MS } from '../../src/core/quorum/tally.ts'
 import { createRedisClient, type RedisAddress } from '../../src/redis/connect.ts'
 import { EPOCH_KEY } from '../../src/redis/keys.ts'
 import { RedisNode } from '../../src/redis/node.ts'

@@ -12,8 +12,7 @@ import type { Clock, Random } from '../clock.ts'
 import type { ClaimResult } from '../ports.ts'
 import { type Backoff, jitteredDelayMs, pauseUnless, whenAborted } from '../retry.ts'
 import type { FairQueue, Ticket } from './fair-queue.ts'
-import type { GroupMember } from './wait-group.ts'
-import { isTaken, type Taken } from './waiters.ts'
+import { type GroupMember, isTaken, type Taken } from './waiters.ts'
 
 /** Between the claims of the one that is first: no other waiter claims meanwhile. */
 const CALLED_BACKOFF: Backoff = { initialMs: 5, maxMs: 40 }

@@ -8,8 +8,7 @@
  * Simple" (adopting the accepted value with the largest ballot).
  */
 
-import type { Clock, Random } from '../clock.ts'
-import { type Instant, now } from '../clock-drift.ts'
+import { type Clock, type Instant, now, type Random } from '../clock.ts'
 import type { Events } from '../events.ts'
 import type { ClaimRequest, ClaimResult, NodeAnswer, Quorum, Round } from '../ports.ts'
 import { explainRefusedClaim, type Refusal } from '../quorum/refused-claim.ts'

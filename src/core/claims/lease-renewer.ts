@@ -14,8 +14,7 @@
  * itself is not released, because the work may still be under way; it lapses, like that of a dead holder.
  */
 
-import type { Clock, Random, Timer } from '../clock.ts'
-import { type Instant, now } from '../clock-drift.ts'
+import { type Clock, type Instant, now, type Random, type Timer } from '../clock.ts'
 import type { Events, LeaseEnd } from '../events.ts'
 import type { Lease, Leases } from '../ports.ts'
 import type { Token } from '../record/token.ts'

@@ -9,9 +9,8 @@
  * and remembering an outcome half as much again, and `core/` takes no packages.
  */
 
-import { ownBytes } from '../record/own-bytes.ts'
 import type { Fingerprint } from '../record/record.ts'
-import type { StoredOutcome } from '../record/stored-outcome.ts'
+import { ownBytes, type StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
 import type { Validity } from './lease.ts'
 

@@ -6,8 +6,7 @@
  * while the lease lasts: an outcome that is recorded late is still the truth.
  */
 
-import type { Clock, Random } from '../clock.ts'
-import { now } from '../clock-drift.ts'
+import { type Clock, now, type Random } from '../clock.ts'
 import type { Events, RecordingEnd } from '../events.ts'
 import type { CompleteResult, Leases } from '../ports.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'

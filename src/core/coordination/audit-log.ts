@@ -6,9 +6,9 @@
  * client's key, header or body.
  */
 
-import type { CoreEvent } from '../events.ts'
+import type { Clock } from '../clock.ts'
+import type { CoreEvent, EntriesOf, Events } from '../events.ts'
 import type { Token } from '../record/token.ts'
-import type { AuditPlace } from './audit-place.ts'
 
 export type AuditStream = 'dead-letters' | 'audit'
 
@@ -120,5 +120,118 @@ function audit(kind: AuditKind, recordKey: string, fields: Record<string, string
   return {
     stream: 'audit' as const,
     entry: { id: `${kind}:${atWallMs}:${recordKey.slice(-16)}`, kind, atWallMs, recordKey, fields },
+  }
+}
+
+/**
+ * Where an entry stands in the audit log: after all that are older, and so where the next page of older ones begins. Every entry is
+ * one. It has the same place on each node, whatever that node wrote before it, so a page that one set of nodes answered is followed by one
+ * of another set.
+ */
+export type AuditPlace = { readonly atWallMs: number; readonly id: string }
+
+/** After every entry. */
+export const NEWEST: AuditPlace = { atWallMs: Number.MAX_SAFE_INTEGER, id: '' }
+
+/** Of a cursor, for whoever checks one before it is read. */
+export const CURSOR_PATTERN = '^[0-9]{1,16}\\.[A-Za-z0-9_-]{1,2800}$'
+
+/** Below 0 where `a` is older. */
+export function inOrder(a: AuditPlace, b: AuditPlace): number {
+  return a.atWallMs - b.atWallMs || (a.id < b.id ? -1 : Number(a.id > b.id))
+}
+
+export function cursorOf({ atWallMs, id }: AuditPlace): string {
+  return `${atWallMs}.${Buffer.from(id).toString('base64url')}`
+}
+
+/** Undefined where it is no cursor. */
+export function placeOf(cursor: string): AuditPlace | undefined {
+  if (!new RegExp(CURSOR_PATTERN).test(cursor)) return undefined
+  const dot = cursor.indexOf('.')
+  return {
+    atWallMs: Number(cursor.slice(0, dot)),
+    id: Buffer.from(cursor.slice(dot + 1), 'base64url').toString(),
+  }
+}
+
+/** A page of what was read with one entry more than it takes: that one says that there are older ones. */
+export function pageOf<Entry extends AuditPlace>(
+  entries: readonly Entry[],
+  limit: number,
+): { readonly entries: readonly Entry[]; readonly cursor?: string } {
+  const page = entries.slice(-limit)
+  const [oldest] = page
+  if (entries.length <= limit || oldest === undefined) return { entries: page }
+  return { entries: page, cursor: cursorOf(oldest) }
+}
+
+/**
+ * The audit log over several quorum groups: written to one of them, read from all.
+ *
+ * An entry goes to the group that keeps its record, or, while that one is away, to another: an entry about a lost group
+ * must not be lost with it. The same entry in two groups is one entry, because its id is the same.
+ *
+ * @param placement the index of the group that keeps the record of a key
+ */
+export function auditLogOverGroups(
+  auditLogs: readonly AuditLog[],
+  placement: (recordKey: string) => number,
+): AuditLog {
+  return {
+    append: async (stream, entry) => {
+      const own = placement(entry.recordKey)
+      const inTurn = [...auditLogs.slice(own), ...auditLogs.slice(0, own)]
+      for (const auditLog of inTurn) if (await auditLog.append(stream, entry)) return true
+      return false
+    },
+    read: async (stream, limit, before) => {
+      const entries = new Map<string, AuditEntry>()
+      const reads = await Promise.all(auditLogs.map((auditLog) => auditLog.read(stream, limit, before)))
+      for (const read of reads) {
+        // An entry that a lost group keeps looks like one that does not exist.
+        if (read.kind === 'unavailable') return read
+        for (const entry of read.entries) {
+          const known = entries.get(entry.id)
+          if (known === undefined || inOrder(entry, known) < 0) entries.set(entry.id, entry)
+        }
+      }
+      const inTime = [...entries.values()].sort(inOrder)
+      return { kind: 'entries', entries: inTime.slice(-limit) }
+    },
+    remove: async (stream, id) =>
+      (await Promise.all(auditLogs.map((auditLog) => auditLog.remove(stream, id)))).every(Boolean),
+  }
+}
+
+/**
+ * Tells of entries that no majority of the nodes took: at once, and then every few seconds with their number.
+ *
+ * Where a route goes on without a quorum, each of its requests has an entry that can't be written.
+ */
+export type Untaken = {
+  lost(of: EntriesOf, why: string, entries?: number): void
+  /** What was not told of yet is told now. */
+  taken(of: EntriesOf): void
+}
+
+const TELL_EVERY_MS = 10_000
+
+export function tellingUntaken(clock: Pick<Clock, 'monoMs'>, events: Events): Untaken {
+  const untold = new Map<EntriesOf, { entries: number; why: string; toldMonoMs: number }>()
+  function tell(of: EntriesOf): void {
+    const known = untold.get(of)
+    if (known === undefined || known.entries === 0) return
+    const { entries, why } = known
+    Object.assign(known, { entries: 0, toldMonoMs: clock.monoMs() })
+    events.publish({ kind: 'entries_untaken', of, entries, why })
+  }
+  return {
+    lost: (of, why, entries = 1) => {
+      const known = untold.get(of) ?? { entries: 0, why, toldMonoMs: Number.NEGATIVE_INFINITY }
+      untold.set(of, Object.assign(known, { entries: known.entries + entries, why }))
+      if (clock.monoMs() - known.toldMonoMs >= TELL_EVERY_MS) tell(of)
+    },
+    taken: tell,
   }
 }

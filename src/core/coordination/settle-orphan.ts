@@ -120,3 +120,25 @@ async function decide(
   if (acted === 'later') return { kind: 'not_an_orphan', because: 'a later attempt' }
   return acted === 'fenced' ? { kind: 'not_an_orphan', because: 'fenced' } : { kind: 'unavailable' }
 }
+
+/** What became of an attempt, as the application replies when it is asked (FENCEPOST_SETTLE_PATH). */
+export type Verdict = 'completed' | 'released' | 'unknown'
+
+/** It was executed, and this is the answer, as duplicates are to get it. */
+type Reconciled = { readonly verdict: 'completed'; readonly outcome: StoredOutcome }
+
+export type SettleReply = Verdict | Reconciled
+
+/** Of an attempt of which only this is known. */
+const EXECUTED_STATUS = 200
+
+export function verdictOf(reply: SettleReply): Verdict {
+  return typeof reply === 'string' ? reply : reply.verdict
+}
+
+/** The outcome of a reply that says `completed`: where it says no more, a tombstone, because its answer is not known. */
+export function executedOutcome(reply: SettleReply, wallMs: number): StoredOutcome {
+  return typeof reply === 'string'
+    ? { kind: 'tombstone', status: EXECUTED_STATUS, completedAtWallMs: wallMs }
+    : reply.outcome
+}

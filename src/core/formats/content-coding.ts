@@ -20,8 +20,7 @@ import {
   type ZlibOptions,
   zstdDecompress,
 } from 'node:zlib'
-import { tokenList } from './field-value.ts'
-import { createTurns } from './turns.ts'
+import { tokenList } from './header-lines.ts'
 
 /** Most bytes after any one coding; beyond it the body stays encoded. Bounds what a small bomb can unpack to. */
 export const DECODED_BYTES_MAX = 4 * 1024 * 1024
@@ -130,4 +129,46 @@ function undo(
       resolve(engine.bytesWritten === bytes.length ? buffer : 'broken_coding')
     })
   })
+}
+
+/**
+ * Turns at what is done once at a time: after a client's turn all others that wait have theirs, however many times the one asks.
+ */
+type Turns = {
+  /** @param work never rejects */
+  take<T>(client: string, work: () => Promise<T>): Promise<T>
+}
+
+function createTurns(): Turns {
+  /** In the order of their next turns; a client that waits for nothing is not there. */
+  const waiting = new Map<string, (() => void)[]>()
+  let isTaken = false
+
+  function end(of: string): void {
+    const more = waiting.get(of)
+    // Whoever came meanwhile is before it.
+    if (more !== undefined && waiting.delete(of)) waiting.set(of, more)
+    const [next] = waiting
+    isTaken = next !== undefined
+    if (next === undefined) return
+    const [client, begins] = next
+    const begin = begins.shift()
+    if (begins.length === 0) waiting.delete(client)
+    begin?.()
+  }
+
+  return {
+    take: async (client, work) => {
+      if (isTaken)
+        await new Promise<void>((begin) => {
+          const own = waiting.get(client)
+          if (own === undefined) waiting.set(client, [begin])
+          else own.push(begin)
+        })
+      isTaken = true
+      const done = await work()
+      end(client)
+      return done
+    },
+  }
 }

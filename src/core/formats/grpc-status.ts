@@ -1,5 +1,5 @@
 /**
- * The status of an answer of gRPC or gRPC-Web. That of HTTP is 200 also where the call failed.
+ * The status of an answer of gRPC, gRPC-Web or a stream of Connect. That of HTTP is 200 also where the call failed.
  *
  * It is a line of the trailers, or of the head where there is no message. Of gRPC-Web the trailers are the last frame of the body. Those
  * of gRPC come behind the body: who sees them counts them among the lines of the head.
@@ -10,7 +10,6 @@
 
 import type { HeaderList } from '../header-list.ts'
 import { linesOf } from './header-lines.ts'
-import { type FramedAnswer, framesOf, lastFrame } from './length-prefixed.ts'
 
 const TYPE = /^application\/grpc(-web(-text)?)?(\+[a-z0-9.-]+)?\s*(;|$)/i
 const TRAILERS = 0x80
@@ -54,4 +53,86 @@ function codeIn(lines: string): number | undefined {
 function decoded(body: Buffer): Buffer {
   const pieces = body.toString('latin1').match(/[A-Za-z0-9+/]+={0,2}/g) ?? []
   return Buffer.concat(pieces.map((piece) => Buffer.from(piece, 'base64')))
+}
+
+type FramedAnswer = { readonly headers: HeaderList; readonly body: Buffer }
+
+/** Of a frame: a byte of flags, four of length (PROTOCOL-HTTP2.md, Length-Prefixed-Message). */
+const HEAD_BYTES = 5
+/** In both protocols. */
+const COMPRESSED = 0x01
+
+/** Undefined where they are not to be seen: the body was not kept, or a middleware has compressed all of it. */
+function framesOf({ headers, body }: FramedAnswer): Buffer | undefined {
+  return body.length === 0 || linesOf(headers, 'content-encoding').length > 0 ? undefined : body
+}
+
+/** `broken_off`: the body ends without one, or within a frame. */
+type Frame = Buffer | 'compressed' | 'broken_off'
+
+/** The data of the first frame with this flag: in both protocols the last of a whole answer has it. */
+function lastFrame(flag: number, body: Buffer): Frame {
+  let at = 0
+  while (at + HEAD_BYTES <= body.length) {
+    const flags = body[at]!
+    const end = at + HEAD_BYTES + body.readUInt32BE(at + 1)
+    if (end > body.length) return 'broken_off'
+    if ((flags & flag) !== 0)
+      return (flags & COMPRESSED) === 0 ? body.subarray(at + HEAD_BYTES, end) : 'compressed'
+    at = end
+  }
+  return 'broken_off'
+}
+
+const CONNECT_TYPE = /^application\/connect\+[a-z0-9.-]+\s*(;|$)/i
+const END_OF_STREAM = 0x02
+
+/** By their number in gRPC, from 1 on. */
+const CONNECT_CODES: readonly unknown[] = [
+  'canceled',
+  'unknown',
+  'invalid_argument',
+  'deadline_exceeded',
+  'not_found',
+  'already_exists',
+  'permission_denied',
+  'resource_exhausted',
+  'failed_precondition',
+  'aborted',
+  'out_of_range',
+  'unimplemented',
+  'internal',
+  'unavailable',
+  'data_loss',
+  'unauthenticated',
+]
+const CONNECT_OK = 0
+const CONNECT_UNKNOWN = 2
+
+/**
+ * The code of gRPC that the error in the last frame names; undefined where the answer is no stream of Connect, or does not say. Of its other
+ * calls HTTP says it.
+ *
+ * Source: connectrpc.com/docs/protocol, "Streaming RPCs" and "Error codes".
+ */
+export function connectStreamStatus(answer: FramedAnswer): number | 'broken_off' | undefined {
+  if (!CONNECT_TYPE.test(linesOf(answer.headers, 'content-type')[0] ?? '')) return undefined
+  const frames = framesOf(answer)
+  if (frames === undefined) return undefined
+  const end = lastFrame(END_OF_STREAM, frames)
+  if (end === 'broken_off') return end
+  return end === 'compressed' ? undefined : statusIn(end.toString('utf8'))
+}
+
+function statusIn(json: string): number | undefined {
+  let end: unknown
+  try {
+    end = JSON.parse(json)
+  } catch {
+    return undefined
+  }
+  const { error } = (end ?? {}) as { readonly error?: { readonly code?: unknown } | null }
+  if (error === undefined || error === null) return CONNECT_OK
+  const index = CONNECT_CODES.indexOf(error.code)
+  return index === -1 ? CONNECT_UNKNOWN : index + 1
 }

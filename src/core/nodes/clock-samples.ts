@@ -7,7 +7,7 @@
  * Owns the arithmetic as pure functions. What follows for a node's votes is `node-clocks.ts`.
  */
 
-import { DRIFT_FACTOR, driftMs } from '../clock-drift.ts'
+import { DRIFT_FACTOR, driftMs } from '../clock.ts'
 import { enrolledAtNodeMs } from './enrolment-rules.ts'
 
 /** One answer: the node read its clock at some moment between sending and receiving. */

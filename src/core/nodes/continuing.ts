@@ -5,7 +5,7 @@
  * `continuing.ts` reads the sources. A step that is not allowed, or fails, leaves the node to its quarantine.
  */
 
-import { driftMs } from '../clock-drift.ts'
+import { driftMs } from '../clock.ts'
 import type { RecordSnapshot } from '../record/record-merge.ts'
 import { type Continuity, type ContinuityView, judgeContinuity, type NodeView } from './continuity.ts'
 import {

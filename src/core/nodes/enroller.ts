@@ -6,7 +6,7 @@
  */
 
 import type { Random } from '../clock.ts'
-import { errorText } from '../error-text.ts'
+import { errorText } from '../fault.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
 import { majorityOf } from '../units.ts'
 import type { ContinuityTurn } from './continuing.ts'

@@ -10,7 +10,7 @@
  * what a majority of voting nodes remembers; if its nonce is still current then, it gets an epoch. Pure functions of what a node shows.
  */
 
-import { driftMs } from '../clock-drift.ts'
+import { driftMs } from '../clock.ts'
 import type { Merged, RecordSnapshot } from '../record/record-merge.ts'
 
 /** Why a node has no epoch. Only nodes without a known past can be those of a brand-new cluster. */

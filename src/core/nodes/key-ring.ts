@@ -13,8 +13,7 @@
 import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto'
 import { frame } from '../formats/framing.ts'
 import type { NodeAnswer, RecordNode } from '../ports.ts'
-import { isOurs } from '../record/own-keys.ts'
-import type { RecordCommand } from '../record/record.ts'
+import { isOurs, type RecordCommand } from '../record/record.ts'
 import { asAltered, asUnencrypted, END_BYTES, endBytesOf, KEY_NAME } from '../record/stored-outcome.ts'
 import { formatToken, type Token } from '../record/token.ts'
 

@@ -133,7 +133,7 @@ export type DriverOptions = {
   readonly inspectEveryMs?: number
   /** Between two pulses of a node. Default: see `continuity.ts`. */
   readonly pulseEveryMs?: number
-  /** No older answer counts. Default: see `answer-age.ts`. */
+  /** No older answer counts. Default: see `core/quorum/tally.ts`. */
   readonly answerMaxAgeMs?: number
 }
 

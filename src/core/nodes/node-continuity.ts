@@ -4,7 +4,7 @@
  * Owns applying the rules of `continuity.ts`, and the reason why a node waits.
  */
 
-import { ANSWER_MAX_AGE_MS } from '../quorum/answer-age.ts'
+import { ANSWER_MAX_AGE_MS } from '../quorum/tally.ts'
 import { majorityOf } from '../units.ts'
 import { type ClockSample, type ForwardJump, isForgotten } from './clock-samples.ts'
 import { Continuing, type ContinuityTurn, judgeAt, type Watcher } from './continuing.ts'

@@ -3,7 +3,7 @@
  * where the node lacks them. What the answers amount to is `record-merge.ts`. Every step may be repeated.
  */
 
-import { driftMs } from '../clock-drift.ts'
+import { driftMs } from '../clock.ts'
 import type { Events } from '../events.ts'
 import { NO_OWNER, type NodeRecord } from '../record/record.ts'
 import {

@@ -9,7 +9,7 @@ import type { Clock } from '../clock.ts'
 import type { AuditEntry, AuditLog } from '../coordination/audit-log.ts'
 import { concludeOrphan, type DecisionTerms, forgetOrphan } from '../coordination/settle-orphan.ts'
 import type { Leases } from '../ports.ts'
-import { operatorNote } from './operator-note.ts'
+import { operatorNote } from './decision-rules.ts'
 
 export type LetterRequest = {
   /** `requeue`: it was not executed. `discard`: drop the question; with `completed`: it was executed. */

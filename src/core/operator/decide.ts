@@ -11,17 +11,19 @@ import type { AuditLog } from '../coordination/audit-log.ts'
 import {
   concludeOrphan,
   type DecisionTerms,
+  executedOutcome,
   forgetOrphan,
   lastingAs,
   type Orphan,
   type OrphanSettled,
+  type SettleReply,
+  type Verdict,
+  verdictOf,
 } from '../coordination/settle-orphan.ts'
-import { executedOutcome, type SettleReply, type Verdict, verdictOf } from '../coordination/settle-reply.ts'
 import type { Lease, Leases } from '../ports.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
-import { type DecisionKind, type EvenThough, type Ruling, rulingOn } from './decision-rules.ts'
-import { operatorNote } from './operator-note.ts'
+import { type DecisionKind, type EvenThough, operatorNote, type Ruling, rulingOn } from './decision-rules.ts'
 import type { RecordView } from './record-view.ts'
 import {
   claimAfterForgetting,

@@ -5,6 +5,8 @@
  * Pure: a dry run and the decision itself read the same row.
  */
 
+import type { AuditEntry } from '../coordination/audit-log.ts'
+import { sha256Hex } from '../formats/framing.ts'
 import { sortOfRecord } from './locate.ts'
 import type { RecordState, RecordView } from './record-view.ts'
 
@@ -118,4 +120,32 @@ export function rulingOn(
       'A node has an outcome of it, which the next claim adopts. Wait for the sweeper, or send the request again: it is answered, and not executed.',
     )
   return ROWS[decision][state]
+}
+
+/**
+ * The note of one step of an operator's decision in the audit log: who, why, about what, and how far it came.
+ *
+ * The log takes one identity once, because a note is sent again where an answer was lost. So what the note says is a part of it: one person may decide twice about one thing within a millisecond, and both decisions are written down.
+ */
+type Noted = {
+  /** What it is about, in a word. */
+  readonly subject: string
+  readonly recordKey: string
+  readonly atWallMs: number
+  /** `step`: `begun`, or how it ended. */
+  readonly fields: AuditEntry['fields'] & {
+    readonly act: string
+    readonly by: string
+    readonly reason: string
+    readonly step: string
+  }
+}
+
+export function operatorNote({ subject, recordKey, atWallMs, fields }: Noted): AuditEntry {
+  const { act, by, step } = fields
+  // Notes of one millisecond are in the order of their identities.
+  const phase = step === 'begun' ? 'begun' : 'ended'
+  const said = sha256Hex(Buffer.from(JSON.stringify(fields))).slice(0, 16)
+  const id = `operator:${act}:${subject}:${by}:${atWallMs}:${phase}:${said}`
+  return { id, kind: 'operator', atWallMs, recordKey, fields }
 }

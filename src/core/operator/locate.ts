@@ -5,7 +5,7 @@
  * show, alone or as the first part of a lock id. Only the 16 digits need a search; everything else is computed.
  */
 
-import { percentEncode } from '../formats/percent-encoding.ts'
+import { percentEncode } from '../formats/framing.ts'
 import type { Scope } from '../request/identity.ts'
 
 const RECORD_KEY = /^dedup:[^:]+:[^:]+:[^:]+(?::(lock|content))?:[0-9a-f]{64}$/

@@ -7,7 +7,7 @@
 
 import type { DecidedEvent } from '../decision.ts'
 import type { CoreEvent } from '../events.ts'
-import { percentEncode } from '../formats/percent-encoding.ts'
+import { percentEncode } from '../formats/framing.ts'
 import type { Scope } from '../request/identity.ts'
 
 export type RecentDecision = {

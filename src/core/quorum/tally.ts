@@ -5,6 +5,7 @@
  * did not answer in time is neither for nor against, and so is one in quarantine.
  */
 
+import { driftMs, type Instant } from '../clock.ts'
 import type { Replies } from '../events.ts'
 import type { NodeAnswer } from '../ports.ts'
 import { decodeOutcome, sameContent } from '../record/stored-outcome.ts'
@@ -132,4 +133,44 @@ function bestAt<T extends Accepted>(copies: readonly T[]): { best: T; holders: n
 export function bestCompleted(answers: Answers): { best: Completed; holders: number } | undefined {
   const completed = answers.filter((answer): answer is Completed => answer?.kind === 'completed')
   return completed.length === 0 ? undefined : bestOf(completed, majorityOf(answers.length))
+}
+
+type Rejection = 'refused' | 'unavailable' | 'undecided'
+
+/**
+ * Of a renewal or a release that no majority took: `refused` once no majority can be won, whatever the silent nodes did; `unavailable` while they decide it.
+ *
+ * @param inFavour answers that count for the command
+ */
+export function explainRejected(
+  answers: Answers,
+  settled: boolean,
+  inFavour: readonly NodeAnswer['kind'][],
+): Rejection {
+  const needed = majorityOf(answers.length)
+  const against = answered(answers).filter((answer) => !inFavour.includes(answer.kind)).length
+  if (answers.length - against < needed) return 'refused'
+  return settled ? 'unavailable' : 'undecided'
+}
+
+/**
+ * How old an answer of a node may be and still count: it must be read within this time of its request, on the monotonic and on the wall clock.
+ *
+ * A node that lost its memory votes again after a quarantine. A process that was suspended meanwhile could count an
+ * answer from before the loss beside the current answers of the others: a majority with a member that remembers none of
+ * it. So an answer that is read when such a node may vote again does not count. That loses nothing: a granted claim is
+ * released, and a recorded outcome is recorded again by the retry.
+ *
+ * Embedded nodes need no such limit: they are suspended with the process, and lose their memory with it.
+ */
+export const ANSWER_MAX_AGE_MS = 2_000
+
+/** For nodes with this quarantine: answers expire before the quarantine can end, on any clock. */
+export function answerMaxAgeMs(quarantineMs: number): number {
+  return Math.max(0, Math.min(ANSWER_MAX_AGE_MS, quarantineMs - driftMs(quarantineMs)))
+}
+
+/** The monotonic clock misses a suspended machine on some systems, and the wall clock may have been set back. */
+export function ageMs(askedAt: Instant, at: Instant): number {
+  return Math.max(at.monoMs - askedAt.monoMs, at.wallMs - askedAt.wallMs)
 }

@@ -195,3 +195,8 @@ export type RecordAnswer =
       readonly ttlMs?: number
       readonly nodeMs: number
     }
+
+/** Keys of records for our own use, and no request's: those that no identity can have (`core/request/identity.ts`). */
+export function isOurs(key: string): boolean {
+  return /^dedup:%?:/.test(key)
+}

@@ -9,8 +9,7 @@
  * is granted only above every token that a majority has seen (`record.ts`).
  */
 
-import type { Clock } from '../clock.ts'
-import { type Instant, now } from '../clock-drift.ts'
+import { type Clock, type Instant, now } from '../clock.ts'
 
 export type Token = number
 

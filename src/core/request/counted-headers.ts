@@ -7,10 +7,9 @@
  * Where a key says which request it is, only {@link COMPARED_WITH_KEY} counts: a header that nobody knows must not make a retry a mismatch.
  */
 
-import { trimOws } from '../formats/field-value.ts'
-import { isReadAsOneOf, linesOf, readName } from '../formats/header-lines.ts'
+import { isReadAsOneOf, linesOf, readName, trimOws } from '../formats/header-lines.ts'
 import type { HeaderList } from '../header-list.ts'
-import { METHOD_OVERRIDES } from '../routes/request-readings.ts'
+import { METHOD_OVERRIDES } from '../routes/path-pattern.ts'
 import { lastingCookies } from './lasting-cookies.ts'
 
 /** By what they are about: exact names, and beginnings where a name ends in `*`. */

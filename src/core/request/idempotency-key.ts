@@ -8,7 +8,7 @@
  * Source: draft-ietf-httpapi-idempotency-key-header-07, section 2.1; RFC 9651, section 3.3.3.
  */
 
-import { trimOws } from '../formats/field-value.ts'
+import { trimOws } from '../formats/header-lines.ts'
 import { parseStringItem } from '../formats/structured-field.ts'
 
 /** Longest key in bytes. A longer one is refused, never cut: two keys may begin alike. */

@@ -7,8 +7,7 @@
  * and `%` is always followed by two digits, so `dedup:%:…` is, too.
  */
 
-import { bytesOf, frameText, sha256Hex, utf8Text, wireText } from '../formats/framing.ts'
-import { percentEncode } from '../formats/percent-encoding.ts'
+import { bytesOf, frameText, percentEncode, sha256Hex, utf8Text, wireText } from '../formats/framing.ts'
 import type { Fingerprint } from '../record/record.ts'
 
 /** Longest tenant, environment or API version in bytes of UTF-8. A longer one is refused, never cut. */

@@ -6,12 +6,11 @@
  * type: the number 1 and the string "1" are two keys, the numbers 1 and 1.0 are one.
  */
 
-import { canonicalNumber, decimalOf } from '../formats/decimal.ts'
-import { decodeUtf8 } from '../formats/framing.ts'
+import { canonicalNumber, decimalOf } from '../formats/canonical-json.ts'
+import { decodeUtf8, percentEncode } from '../formats/framing.ts'
 import { linesReadAs } from '../formats/header-lines.ts'
 import { type Json, parseJson } from '../formats/json.ts'
 import { parsePointer, valuesAt } from '../formats/json-pointer.ts'
-import { percentEncode } from '../formats/percent-encoding.ts'
 import { percentDecode, queryValues } from '../formats/query.ts'
 import type { HeaderList } from '../header-list.ts'
 import type { EntitySource, KeyPart, KeySource } from '../routes/route.ts'

@@ -4,7 +4,7 @@
  * Owns how they are cut out. Which they are is data (`changing-cookies.ts`); every other cookie may say who asks, and counts.
  */
 
-import { trimOws } from '../formats/field-value.ts'
+import { trimOws } from '../formats/header-lines.ts'
 import { CHANGING_COOKIES } from './changing-cookies.ts'
 
 /** @returns undefined where no cookie is left */

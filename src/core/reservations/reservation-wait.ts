@@ -13,8 +13,7 @@ import {
   renewLease,
 } from '../claims/lease-renewer.ts'
 import type { Waiters } from '../claims/waiters.ts'
-import type { Clock, Random } from '../clock.ts'
-import { now } from '../clock-drift.ts'
+import { type Clock, now, type Random } from '../clock.ts'
 import type { Lease, Leases, RenewResult } from '../ports.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
 import { extend, type Reservation, type Validity, withdraw } from './reservations.ts'

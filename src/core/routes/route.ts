@@ -8,10 +8,18 @@
 
 import { linesOf, linesReadAs } from '../formats/header-lines.ts'
 import type { JsonPointer } from '../formats/json-pointer.ts'
+import { isJson, isMultipartForm, isUrlencodedForm, parseMediaType } from '../formats/media-type.ts'
 import type { HeaderList } from '../header-list.ts'
-import { isCommand } from './command.ts'
-import { matchReading, NO_PARAMETERS, type PathParameters, type PathPattern } from './path-pattern.ts'
-import { type RequestReading, readingsOfRequest } from './request-readings.ts'
+import type { ClaimTerms } from '../ports.ts'
+import {
+  matchReading,
+  NO_PARAMETERS,
+  type PathParameters,
+  type PathPattern,
+  type RequestReading,
+  readingsOfRequest,
+  type Segment,
+} from './path-pattern.ts'
 import type { Disposition } from './settlement.ts'
 
 export type Route = BypassRoute | ObservedRoute | ProtectedRoute
@@ -333,4 +341,71 @@ function holds(predicate: HeaderPredicate, values: readonly string[]): boolean {
     case 'prefix':
       return values.some((value) => value.startsWith(predicate.value))
   }
+}
+
+/** How the claims of a route are tried again, and how much drift of clocks they allow for. */
+export function termsOf(
+  route: Pick<ProtectedRoute, 'retryCount' | 'retryDelayMs' | 'retryJitter' | 'driftFactor'>,
+): ClaimTerms {
+  const { retryCount: count, retryDelayMs: delayMs, retryJitter: jitter, driftFactor } = route
+  return { retry: { count, delayMs, jitter }, driftFactor }
+}
+
+/** Named as JSON (RFC 6839), and a sequence of messages. */
+const IN_FRAMES = /^application\/(connect|grpc|stream)\b/
+
+/** @param bytesMax a body that states no length is read, and passes on where it turns out to be longer */
+function isCommand(headers: HeaderList, bytesMax: number): boolean {
+  const [type, ...more] = linesOf(headers, 'content-type').map(parseMediaType)
+  if (type === undefined || more.length > 0) return false
+  const { essence } = type
+  const isRead =
+    (isJson({ essence, charset: undefined }) && !IN_FRAMES.test(essence)) ||
+    isUrlencodedForm(type) ||
+    isMultipartForm(type)
+  return isRead && linesOf(headers, 'content-length').every((length) => Number(length) <= bytesMax)
+}
+
+/** Each request that `later` matches, in each reading of its path, `earlier` matches too. */
+export function covers(earlier: RouteMatch, later: RouteMatch): boolean {
+  return (
+    all(later.methods, earlier.methods, (own, other) => own === other) &&
+    all(later.hosts, earlier.hosts, coversHost) &&
+    all(later.paths, earlier.paths, coversPath) &&
+    (earlier.body === undefined || earlier.body === later.body) &&
+    (earlier.headers ?? []).every((one) => later.headers?.some((other) => implies(other, one)) === true)
+  )
+}
+
+/** No `wide` list is no condition. */
+function all<T>(
+  narrow: readonly T[] | undefined,
+  wide: readonly T[] | undefined,
+  covering: (wide: T, narrow: T) => boolean,
+): boolean {
+  if (wide === undefined) return true
+  return narrow?.every((one) => wide.some((other) => covering(other, one))) === true
+}
+
+function coversHost(wide: string, narrow: string): boolean {
+  return wide === narrow || (wide.startsWith('*.') && narrow.endsWith(wide.slice(1)))
+}
+
+function coversPath({ segments: wide }: PathPattern, { segments: narrow }: PathPattern): boolean {
+  const endsWithRest = wide.at(-1)?.kind === 'rest'
+  const fixed = endsWithRest ? wide.slice(0, -1) : wide
+  if (endsWithRest ? narrow.length < fixed.length : narrow.length !== fixed.length) return false
+  return fixed.every((segment, index) => coversSegment(segment, narrow[index]!))
+}
+
+function coversSegment(wide: Segment, narrow: Segment): boolean {
+  if (narrow.kind === 'rest') return false
+  return wide.kind !== 'literal' || (narrow.kind === 'literal' && narrow.text === wide.text)
+}
+
+function implies(given: HeaderPredicate, wanted: HeaderPredicate): boolean {
+  if (given.name !== wanted.name) return false
+  if (wanted.kind === 'present') return given.kind !== 'absent'
+  if (wanted.kind === 'absent' || given.kind !== wanted.kind) return given.kind === wanted.kind
+  return given.value === wanted.value
 }

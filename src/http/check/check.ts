@@ -27,8 +27,7 @@ import {
   type Validity,
 } from '../../core/reservations/reservations.ts'
 import { type ReserveResult, reserve } from '../../core/reservations/reserve.ts'
-import { termsOf } from '../../core/routes/claim-terms.ts'
-import { matchRoute, type ProtectedRoute, protects, type Route } from '../../core/routes/route.ts'
+import { matchRoute, type ProtectedRoute, protects, type Route, termsOf } from '../../core/routes/route.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import type { KeysForApplication } from '../message/headers.ts'
 import { type Problem, quotaProblem } from '../message/problems.ts'

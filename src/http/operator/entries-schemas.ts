@@ -2,7 +2,7 @@
 
 import type { Static } from 'typebox'
 import * as Type from 'typebox'
-import { CURSOR_PATTERN } from '../../core/coordination/audit-place.ts'
+import { CURSOR_PATTERN } from '../../core/coordination/audit-log.ts'
 import { OPERATOR_LIMITS } from './schemas.ts'
 
 const closed = { additionalProperties: false } as const

@@ -4,8 +4,13 @@
  * Owns the answers and their sentences; the core decides (`core/operator/decide.ts`).
  */
 
-import type { AuditLog, AuditStream } from '../../core/coordination/audit-log.ts'
-import { NEWEST, pageOf, placeOf } from '../../core/coordination/audit-place.ts'
+import {
+  type AuditLog,
+  type AuditStream,
+  NEWEST,
+  pageOf,
+  placeOf,
+} from '../../core/coordination/audit-log.ts'
 import type { Events } from '../../core/events.ts'
 import { decideLetter, type LetterRequest } from '../../core/operator/dead-letters.ts'
 import { type Decided, type DecisionPorts, type DecisionRequest, decide } from '../../core/operator/decide.ts'

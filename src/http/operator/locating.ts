@@ -11,8 +11,7 @@ import { parseIdempotencyKey } from '../../core/request/idempotency-key.ts'
 import { recordKey, type Scope } from '../../core/request/identity.ts'
 import { keyOf } from '../../core/request/key-parts.ts'
 import type { PrincipalRules } from '../../core/request/principal.ts'
-import { openReservationId } from '../../core/reservations/open-reservation-id.ts'
-import { WHY_LOST, whyForeign } from '../../core/reservations/reservation-id.ts'
+import { openReservationId, WHY_LOST, whyForeign } from '../../core/reservations/reservation-id.ts'
 import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'
 import {
   type ProtectedRoute,

@@ -4,8 +4,8 @@
  * Owns the order of these decisions. Everything about a protected request is decided in `core/deduplicate.ts`.
  */
 
-import { passingShare } from '../../core/passing-share.ts'
 import { protects } from '../../core/routes/route.ts'
+import { passingShare } from '../../core/units.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { ForwardedHeaders } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'

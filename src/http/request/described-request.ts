@@ -6,7 +6,7 @@
 
 import type { Static } from 'typebox'
 import * as Type from 'typebox'
-import { percentEncode } from '../../core/formats/percent-encoding.ts'
+import { percentEncode } from '../../core/formats/framing.ts'
 import type { HeaderList } from '../../core/header-list.ts'
 import { fingerprintOfName, recordKey, type Scope } from '../../core/request/identity.ts'
 import type { PrincipalRules } from '../../core/request/principal.ts'

@@ -7,7 +7,7 @@
 
 import type { Clock } from '../../core/clock.ts'
 import { type Reservation, SESSION_TAG_BYTES, type Validity } from '../../core/reservations/reservations.ts'
-import { createWakeUps } from '../../core/wake-ups.ts'
+import { createWakeUps } from '../../core/retry.ts'
 import type { InFlight } from '../server/in-flight.ts'
 
 export interface Outstanding {

@@ -6,8 +6,12 @@
  */
 
 import type { Leases, ReadResult } from '../../core/ports.ts'
-import { openReservationId } from '../../core/reservations/open-reservation-id.ts'
-import { reservationIdOf, WHY_LOST, whyForeign } from '../../core/reservations/reservation-id.ts'
+import {
+  openReservationId,
+  reservationIdOf,
+  WHY_LOST,
+  whyForeign,
+} from '../../core/reservations/reservation-id.ts'
 import { complete, extend, type Reservation, read, release } from '../../core/reservations/reservations.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import type { Problem } from '../message/problems.ts'

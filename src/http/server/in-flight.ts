@@ -8,7 +8,7 @@
  */
 
 import type { Clock } from '../../core/clock.ts'
-import { createWakeUps } from '../../core/wake-ups.ts'
+import { createWakeUps } from '../../core/retry.ts'
 
 export interface InFlight {
   readonly count: number

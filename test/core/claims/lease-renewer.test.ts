@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { validityFrom } from '../../../src/core/claims/lease.ts'
 import { renewLease } from '../../../src/core/claims/lease-renewer.ts'
-import { driftMs } from '../../../src/core/clock-drift.ts'
+import { driftMs } from '../../../src/core/clock.ts'
 import type { CoreEvent } from '../../../src/core/events.ts'
 import type { Lease, RenewResult } from '../../../src/core/ports.ts'
 import { seededRandom } from '../../support/seeded-random.ts'

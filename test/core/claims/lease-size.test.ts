@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { suggestedLeaseMs } from '../../../src/core/claims/lease-size.ts'
-import { driftMs } from '../../../src/core/clock-drift.ts'
+import { suggestedLeaseMs } from '../../../src/core/claims/lease.ts'
+import { driftMs } from '../../../src/core/clock.ts'
 
 test.each<[p99Ms: number, nodeDeadlineMs: number, leaseMs: number]>([
   // The example of docs/operations/capacity.md.

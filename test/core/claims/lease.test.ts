@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { keyHashOf, lockIdOf, remainingMs, validityFrom } from '../../../src/core/claims/lease.ts'
-import { now } from '../../../src/core/clock-drift.ts'
+import { now } from '../../../src/core/clock.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
 test('validity runs from before the first message', () => {

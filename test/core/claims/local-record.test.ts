@@ -1,6 +1,6 @@
 /** What a grant of the quorum amounts to beside what this process executed by itself. */
 import { expect, test } from 'vitest'
-import { reconcileLocalRecord } from '../../../src/core/claims/local-record.ts'
+import { reconcileLocalRecord } from '../../../src/core/claims/write-back.ts'
 import { NO_OWNER } from '../../../src/core/record/record.ts'
 
 const FINGERPRINT = 'f'.repeat(64)

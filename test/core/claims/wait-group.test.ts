@@ -1,8 +1,7 @@
 /** Waiters of one request in one process: who of them claims, how often, and what ends the wait of the others. */
 import { describe, expect, test } from 'vitest'
 import { claimWhenFree } from '../../../src/core/claims/claim-when-free.ts'
-import { createWaitGroups } from '../../../src/core/claims/wait-group.ts'
-import type { Taken } from '../../../src/core/claims/waiters.ts'
+import { createWaitGroups, type Taken } from '../../../src/core/claims/waiters.ts'
 import type { ClaimResult } from '../../../src/core/ports.ts'
 import { seededRandom } from '../../support/seeded-random.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'

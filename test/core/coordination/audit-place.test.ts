@@ -1,6 +1,6 @@
 // The order of entries and the text of a cursor.
 import { describe, expect, test } from 'vitest'
-import { cursorOf, inOrder, NEWEST, pageOf, placeOf } from '../../../src/core/coordination/audit-place.ts'
+import { cursorOf, inOrder, NEWEST, pageOf, placeOf } from '../../../src/core/coordination/audit-log.ts'
 
 const place = (atWallMs: number, id: string) => ({ atWallMs, id })
 

@@ -1,7 +1,10 @@
 // The audit log over several groups: written to one, read from all, and a lost group is an error.
 import { expect, test } from 'vitest'
-import type { AuditEntry, AuditLog } from '../../../src/core/coordination/audit-log.ts'
-import { auditLogOverGroups } from '../../../src/core/coordination/group-audit-log.ts'
+import {
+  type AuditEntry,
+  type AuditLog,
+  auditLogOverGroups,
+} from '../../../src/core/coordination/audit-log.ts'
 import { memoryAuditLog as inMemory } from '../../support/memory-audit-log.ts'
 
 const entry = (id: string, atWallMs: number): AuditEntry => ({

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { connectStreamStatus } from '../../../src/core/formats/connect-stream.ts'
+import { connectStreamStatus } from '../../../src/core/formats/grpc-status.ts'
 import type { HeaderList } from '../../../src/core/header-list.ts'
 import { frame } from '../../support/frames.ts'
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { FORM_PAIRS_MAX, readUrlencodedForm } from '../../../src/core/formats/urlencoded-form.ts'
+import { FORM_PAIRS_MAX, readUrlencodedForm } from '../../../src/core/request/body-form.ts'
 
 const read = (text: string) => readUrlencodedForm(Buffer.from(text, 'latin1'))
 

@@ -1,6 +1,6 @@
 /** What an operator decided is in the audit log, also where two decisions fall into one millisecond. */
 import { expect, test } from 'vitest'
-import { operatorNote } from '../../../src/core/operator/operator-note.ts'
+import { operatorNote } from '../../../src/core/operator/decision-rules.ts'
 
 const FIELDS = { act: 'end', by: 'bob', reason: 'ticket 1', step: 'begun', state: 'live' }
 const NOTED = { subject: '0123456789abcdef', recordKey: 'k', atWallMs: 7, fields: FIELDS }

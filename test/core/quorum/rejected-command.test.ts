@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { NodeAnswer } from '../../../src/core/ports.ts'
-import { explainRejected } from '../../../src/core/quorum/rejected-command.ts'
+import { explainRejected } from '../../../src/core/quorum/tally.ts'
 import { sequences } from '../../support/sequences.ts'
 
 // Rules over everything that nodes can answer. Single rounds are in tables/rejected-command.txt.

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { percentEncode } from '../../../src/core/formats/percent-encoding.ts'
+import { percentEncode } from '../../../src/core/formats/framing.ts'
 import {
   contentMarkOf,
   type Identity,

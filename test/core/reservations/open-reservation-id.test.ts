@@ -1,7 +1,10 @@
 /** An id is refused for good only where that is known: not while too few nodes answer to say with which secret it was signed. */
 import { expect, test } from 'vitest'
-import { type OpenedId, openReservationId } from '../../../src/core/reservations/open-reservation-id.ts'
-import { reservationIdOf } from '../../../src/core/reservations/reservation-id.ts'
+import {
+  type OpenedId,
+  openReservationId,
+  reservationIdOf,
+} from '../../../src/core/reservations/reservation-id.ts'
 import { reservationOf } from '../../support/reservation-of.ts'
 
 const [OURS, NEW, FOREIGN] = [1, 2, 3].map((byte) => Buffer.alloc(32, byte)) as [Buffer, Buffer, Buffer]
