@@ -62,34 +62,14 @@ const respOf = (...args: readonly string[]) =>
 const reply = (...lines: readonly string[]) => [['1000 1', ...lines].join('\n')]
 
 describe('a frame, field by field', () => {
-  const commands: readonly [RecordCommand, readonly string[]][] = [
+  const commands: readonly [RecordCommand, string][] = [
     [
       claim,
-      [
-        'C',
-        '1764000000000001',
-        '0000000000000000',
-        owner,
-        '0001',
-        fingerprint,
-        '0000000000030000',
-        '0000000086430000',
-        '00000000',
-      ],
+      `C 1764000000000001 0000000000000000 ${owner} 0001 ${fingerprint} 0000000000030000 0000000086430000 00000000`,
     ],
     [
       { ...claim, kind: 'renew', attempt: 12 },
-      [
-        'N',
-        '1764000000000001',
-        '0000000000000000',
-        owner,
-        '0012',
-        fingerprint,
-        '0000000000030000',
-        '0000000086430000',
-        '00000000',
-      ],
+      `N 1764000000000001 0000000000000000 ${owner} 0012 ${fingerprint} 0000000000030000 0000000086430000 00000000`,
     ],
     [
       {
@@ -102,18 +82,7 @@ describe('a frame, field by field', () => {
         outcome: Buffer.from([1, 0, 0xff, 10]),
         keyTtlMs: 86_400_000,
       },
-      [
-        'D',
-        '1764000000000001',
-        '0000000000000000',
-        owner,
-        '0001',
-        fingerprint,
-        '0000000000000000',
-        '0000000086400000',
-        '00000004',
-        '\x01\x00\xff\n',
-      ],
+      `D 1764000000000001 0000000000000000 ${owner} 0001 ${fingerprint} 0000000000000000 0000000086400000 00000004 \x01\x00\xff\n`,
     ],
     [
       {
@@ -127,126 +96,57 @@ describe('a frame, field by field', () => {
         keyTtlMs: 1.9,
         acceptedToken: 1024,
       },
-      [
-        'D',
-        '1764000000000001',
-        '0000000000001024',
-        owner,
-        '0002',
-        fingerprint,
-        '0000000000000000',
-        '0000000000000001',
-        '00000002',
-        '\xc3\xa4',
-      ],
+      `D 1764000000000001 0000000000001024 ${owner} 0002 ${fingerprint} 0000000000000000 0000000000000001 00000002 \xc3\xa4`,
     ],
     [
       { kind: 'release', key: KEY, token, owner, keyTtlMs: 86_430_000 },
-      [
-        'R',
-        '1764000000000001',
-        '0000000000000000',
-        owner,
-        '0000',
-        NO_FINGERPRINT,
-        '0000000000000000',
-        '0000000086430000',
-        '00000000',
-      ],
+      `R 1764000000000001 0000000000000000 ${owner} 0000 ${NO_FINGERPRINT} 0000000000000000 0000000086430000 00000000`,
     ],
     [
       { kind: 'read', key: KEY },
-      [
-        'G',
-        '0000000000000000',
-        '0000000000000000',
-        NO_OWNER,
-        '0000',
-        NO_FINGERPRINT,
-        '0000000000000000',
-        '0000000000000000',
-        '00000000',
-      ],
+      `G 0000000000000000 0000000000000000 ${NO_OWNER} 0000 ${NO_FINGERPRINT} 0000000000000000 0000000000000000 00000000`,
     ],
   ]
 
   test.each(commands.map(([command, fields]) => [command.kind, command, fields] as const))(
     'the frame of the command %s',
     (_, command, fields) => {
-      expect(frameOf(command)).toEqual({ key: `$${KEY.length}\r\n${KEY}\r\n`, bytes: fields.join('') })
+      expect(frameOf(command)).toEqual({
+        key: `$${KEY.length}\r\n${KEY}\r\n`,
+        bytes: fields.replaceAll(' ', ''),
+      })
     },
   )
 
-  const enrolment: readonly [string, Frame, string, readonly string[]][] = [
+  const enrolment: readonly [string, Frame, string, string][] = [
     [
       'show with the outcome',
       inspectFrame(KEY, true),
       KEY,
-      [
-        'S',
-        '0000000000000000',
-        '0000000000000000',
-        NO_OWNER,
-        '0001',
-        NO_FINGERPRINT,
-        '0000000000000000',
-        '0000000000000000',
-        '00000000',
-      ],
+      `S 0000000000000000 0000000000000000 ${NO_OWNER} 0001 ${NO_FINGERPRINT} 0000000000000000 0000000000000000 00000000`,
     ],
     [
       'show without the outcome',
       inspectFrame(KEY, false),
       KEY,
-      [
-        'S',
-        '0000000000000000',
-        '0000000000000000',
-        NO_OWNER,
-        '0000',
-        NO_FINGERPRINT,
-        '0000000000000000',
-        '0000000000000000',
-        '00000000',
-      ],
+      `S 0000000000000000 0000000000000000 ${NO_OWNER} 0000 ${NO_FINGERPRINT} 0000000000000000 0000000000000000 00000000`,
     ],
     [
       'standing',
       standingFrame('ab'.repeat(16)),
       'dedup::quarantine',
-      [
-        'Q',
-        '0000000000000000',
-        '0000000000000000',
-        'ab'.repeat(16),
-        '0000',
-        NO_FINGERPRINT,
-        '0000000000000000',
-        '0000000000000000',
-        '00000000',
-      ],
+      `Q 0000000000000000 0000000000000000 ${'ab'.repeat(16)} 0000 ${NO_FINGERPRINT} 0000000000000000 0000000000000000 00000000`,
     ],
     [
       'adopt',
       adoptFrame(KEY, Buffer.from([0x31, 0xfe]), true, 5_000),
       KEY,
-      [
-        'A',
-        '0000000000000000',
-        '0000000000000000',
-        NO_OWNER,
-        '0001',
-        NO_FINGERPRINT,
-        '0000000000000000',
-        '0000000000005000',
-        '00000002',
-        '1\xfe',
-      ],
+      `A 0000000000000000 0000000000000000 ${NO_OWNER} 0001 ${NO_FINGERPRINT} 0000000000000000 0000000000005000 00000002 1\xfe`,
     ],
   ]
 
   test.each(enrolment)('the frame of the enrolment command %s', (_, frame, key, fields) => {
-    expect(frame).toEqual({ key: `$${key.length}\r\n${key}\r\n`, bytes: fields.join('') })
+    expect(frame).toEqual({ key: `$${key.length}\r\n${key}\r\n`, bytes: fields.replaceAll(' ', '') })
   })
 })
 

@@ -87,212 +87,138 @@ test('nothing is wrong: each check says so, and what cannot be seen from here is
 })
 
 const AWAY = { state: 'down', ...troubleOf('refused', 'ECONNREFUSED'), details: undefined } as const
-const with2 = (third: NodeSeen) => [node(0), node(1), third]
+const third = (...how: [Partial<NodeSeen>, Partial<NodeDetails>?]) => [node(0), node(1), node(2, ...how)]
 
-test.each<[verdict: Finding['verdict'], check: string, nodes: readonly NodeSeen[], says: RegExp]>([
-  ['warning', 'quorum', with2(node(2, AWAY)), /^2 of 3 nodes vote, 2 are needed: bring the others back/],
+test.each<[found: string, nodes: readonly NodeSeen[], says: RegExp]>([
+  ['warning quorum', third(AWAY), /^2 of 3 nodes vote, 2 are needed: bring the others back/],
   [
-    'failed',
-    'node',
-    with2(node(2, AWAY)),
+    'failed node',
+    third(AWAY),
     /^redis-2 \(redis-2:6379\) is down: nothing listens at its address \(ECONNREFUSED\): start it/,
   ],
   [
-    'warning',
-    'addresses',
-    with2(node(2, { ips: ['fd00::2', '10.0.0.2'], silent: ['fd00::2'] })),
+    'warning addresses',
+    third({ ips: ['fd00::2', '10.0.0.2'], silent: ['fd00::2'] }),
     /^redis-2 \(redis-2:6379\) does not answer at fd00::2, and its name leads there, too: /,
   ],
   [
-    'failed',
-    'quorum',
+    'failed quorum',
     [node(0), node(1, AWAY), node(2, AWAY)],
     /^1 of 3 nodes vote, 2 are needed: bring nodes back/,
   ],
   [
-    'failed',
-    'node',
-    with2(node(2, { state: 'unfit', ...troubleOf('replica', 'slave') })),
+    'failed node',
+    third({ state: 'unfit', ...troubleOf('replica', 'slave') }),
     /is unfit: its role is slave, .*: use an independent master/,
   ],
   [
-    'warning',
-    'node',
-    with2(node(2, { state: 'quarantined', ...troubleOf('forgot') })),
+    'warning node',
+    third({ state: 'quarantined', ...troubleOf('forgot') }),
     /does not vote yet: it forgot what it had promised: wait/,
   ],
   [
-    'failed',
-    'node',
-    with2(node(2, { state: 'voting', ...troubleOf('cannot_save') })),
+    'failed node',
+    third({ state: 'voting', ...troubleOf('cannot_save') }),
     /takes no writes: it takes no writes, because it can not save them: make room on its disk/,
   ],
   [
-    'warning',
-    'independence',
-    with2(node(2, { ips: ['10.0.0.1'] })),
+    'warning independence',
+    third({ ips: ['10.0.0.1'] }),
     /^redis-1, redis-2 are at one address, 10\.0\.0\.1: its loss is the loss/,
   ],
   [
-    'warning',
-    'persistence',
-    with2(node(2, {}, { appendOnly: false })),
+    'warning persistence',
+    third({}, { appendOnly: false }),
     /^redis-2: no working append-only file: `CONFIG SET appendonly yes` while it runs/,
   ],
-  [
-    'warning',
-    'persistence',
-    with2(node(2, {}, { appendOnlyOk: false })),
-    /^redis-2: no working append-only file/,
-  ],
+  ['warning persistence', third({}, { appendOnlyOk: false }), /^redis-2: no working append-only file/],
   // Bug: all was well, until three of five were killed and started with their data: closed until somebody declared a loss.
+  ['warning last writes', third({}, { durable: false }), /^redis-2: .*`appendfsync` is not `always`/],
+  ['failed eviction', third({}, { evictionPolicy: 'allkeys-lru' }), /^redis-2: .*noeviction/],
   [
-    'warning',
-    'last writes',
-    with2(node(2, {}, { durable: false })),
-    /^redis-2: .*`appendfsync` is not `always`/,
-  ],
-  ['failed', 'eviction', with2(node(2, {}, { evictionPolicy: 'allkeys-lru' })), /^redis-2: .*noeviction/],
-  [
-    'warning',
-    'clocks',
-    with2(node(2, {}, { clock: { offsetMs: -102, uncertaintyMs: 1 } })),
+    'warning clocks',
+    third({}, { clock: { offsetMs: -102, uncertaintyMs: 1 } }),
     /^redis-2: further than 100 ms/,
   ],
-  ['ok', 'clocks', with2(node(2, {}, { clock: { offsetMs: 102, uncertaintyMs: 3 } })), /at most 102 ms off/],
+  ['ok clocks', third({}, { clock: { offsetMs: 102, uncertaintyMs: 3 } }), /at most 102 ms off/],
   // Bug: all was well, and no claim was ever granted.
   [
-    'failed',
-    'round trips',
-    with2(node(2, {}, { clock: { offsetMs: 0, uncertaintyMs: 60 } })),
+    'failed round trips',
+    third({}, { clock: { offsetMs: 0, uncertaintyMs: 60 } }),
     /^redis-2: 80 ms \(FENCEPOST_NODE_DEADLINE\) are over before an answer of it comes/,
   ],
   [
-    'ok',
-    'round trips',
-    with2(node(2, {}, { clock: { offsetMs: 0, uncertaintyMs: 30 } })),
+    'ok round trips',
+    third({}, { clock: { offsetMs: 0, uncertaintyMs: 30 } }),
     /^each node answers within 60 ms, and has 80/,
   ],
-  [
-    'warning',
-    'node versions',
-    with2(node(2, {}, { version: '8.0.1' })),
-    /redis-2 8\.0\.1: bring them to one version/,
-  ],
-  ['warning', 'memory', with2(node(2, {}, { limitBytes: 0 })), /^redis-2 has no `maxmemory`/],
-  ['warning', 'memory', with2(node(2, {}, { usedBytes: 700 })), /^redis-2 uses 70 % of/],
-  [
-    'failed',
-    'memory',
-    with2(node(2, {}, { usedBytes: 900 })),
-    /^redis-2 uses 90 % of .*new claims stop at 90 %/,
-  ],
+  ['warning node versions', third({}, { version: '8.0.1' }), /redis-2 8\.0\.1: bring them to one version/],
+  ['warning memory', third({}, { limitBytes: 0 }), /^redis-2 has no `maxmemory`/],
+  ['warning memory', third({}, { usedBytes: 700 }), /^redis-2 uses 70 % of/],
+  ['failed memory', third({}, { usedBytes: 900 }), /^redis-2 uses 90 % of .*new claims stop at 90 %/],
   // A tenth of the retention has gone by, and a tenth of the memory is used: later it is all.
+  ['failed memory', third({}, { meanLeftMs: DAY_MS * 0.95 }), /today's rate 100 % after a whole retention/],
+  ['ok memory', third({}, { meanLeftMs: 0 }), /^redis-2 uses 10 % .*too few records to tell a rate/],
+  ['unknown eviction', [node(0, AWAY), node(1, AWAY), node(2, AWAY)], /^no node answers/],
   [
-    'failed',
-    'memory',
-    with2(node(2, {}, { meanLeftMs: DAY_MS * 0.95 })),
-    /today's rate 100 % after a whole retention/,
-  ],
-  [
-    'ok',
-    'memory',
-    with2(node(2, {}, { meanLeftMs: 0 })),
-    /^redis-2 uses 10 % .*too few records to tell a rate/,
-  ],
-  ['unknown', 'eviction', [node(0, AWAY), node(1, AWAY), node(2, AWAY)], /^no node answers/],
-  [
-    'failed',
-    'certificates',
-    with2(node(2, {}, { certificate: ofAYear(6.9) })),
+    'failed certificates',
+    third({}, { certificate: ofAYear(6.9) }),
     /^of redis-2 is valid for 6 days: renew it now/,
   ],
-])('%s, %s', (verdict, check, nodes, says) => {
+])('%s', (found, nodes, says) => {
+  const [, verdict, check] = /^(\w+) (.+)$/.exec(found)!
   const all = findings(nodes)
   expect(all).toContainEqual({ check, verdict, says: expect.stringMatching(says) })
   if (verdict === 'failed') expect(failed(all)).toBe(true)
 })
 
-test.each<[verdict: Finding['verdict'], check: string, differs: Partial<Installation>, says: RegExp]>([
-  ['ok', 'application', {}, /^http:\/\/127\.0\.0\.1:3000 takes connections$/],
+const tlsCrt = (valid: ReturnType<typeof ofADay>) => ({ certificates: [{ name: '/tls.crt', ...valid }] })
+
+test.each<[found: string, differs: Partial<Installation>, says: RegExp]>([
+  ['ok application', {}, /^http:\/\/127\.0\.0\.1:3000 takes connections$/],
   // Bug: everything was well while no request could reach the application.
   [
-    'warning',
-    'application',
+    'warning application',
     { application: { address: 'http://shop:3000', fault: 'ENOTFOUND' } },
     /^http:\/\/shop:3000 takes no connection from here \(ENOTFOUND\), .*requests get 502: start it, or set FENCEPOST_UPSTREAM right/,
   ],
-  [
-    'ok',
-    'certificates',
-    { certificates: [{ name: '/tls.crt', ...ofAYear(30) }] },
-    /^\/tls\.crt is valid for 30 days$/,
-  ],
-  [
-    'warning',
-    'certificates',
-    { certificates: [{ name: '/tls.crt', ...ofAYear(29.9) }] },
-    /29 days: renew it$/,
-  ],
-  [
-    'failed',
-    'certificates',
-    { certificates: [{ name: '/tls.crt', ...ofAYear(-1) }] },
-    /ended 24 hours ago: renew it now/,
-  ],
+  ['ok certificates', tlsCrt(ofAYear(30)), /^\/tls\.crt is valid for 30 days$/],
+  ['warning certificates', tlsCrt(ofAYear(29.9)), /29 days: renew it$/],
+  ['failed certificates', tlsCrt(ofAYear(-1)), /ended 24 hours ago: renew it now/],
   // Bug: what is renewed each day or week by itself was never good enough, and `helm test` failed for it.
+  ['ok certificates', tlsCrt(ofADay(8)), /^\/tls\.crt is valid for 8 hours$/],
+  ['warning certificates', tlsCrt(ofADay(5)), /5 hours: renew it$/],
+  ['failed certificates', tlsCrt(ofADay(2)), /2 hours: renew it now$/],
+  ['failed certificates', tlsCrt(ofADay(-3)), /ended 3 hours ago/],
+  ['failed certificates', tlsCrt({ fromMs: 0, untilMs: Number.NaN }), /cannot be read/],
   [
-    'ok',
-    'certificates',
-    { certificates: [{ name: '/tls.crt', ...ofADay(8) }] },
-    /^\/tls\.crt is valid for 8 hours$/,
-  ],
-  ['warning', 'certificates', { certificates: [{ name: '/tls.crt', ...ofADay(5) }] }, /5 hours: renew it$/],
-  [
-    'failed',
-    'certificates',
-    { certificates: [{ name: '/tls.crt', ...ofADay(2) }] },
-    /2 hours: renew it now$/,
-  ],
-  ['failed', 'certificates', { certificates: [{ name: '/tls.crt', ...ofADay(-3) }] }, /ended 3 hours ago/],
-  [
-    'failed',
-    'certificates',
-    { certificates: [{ name: '/tls.crt', fromMs: 0, untilMs: Number.NaN }] },
-    /cannot be read/,
-  ],
-  [
-    'warning',
-    'sidecar version',
+    'warning sidecar version',
     { versions: { own: '1.0.0', admin: 'a', sidecar: '0.9.0' } },
     /runs 0\.9\.0, this command 1\.0\.0/,
   ],
   [
-    'unknown',
-    'sidecar version',
+    'unknown sidecar version',
     { versions: { own: '1.0.0', admin: 'a', sidecar: undefined } },
     /no sidecar answers at a/,
   ],
   [
-    'warning',
-    'sidecar votes',
+    'warning sidecar votes',
     { atSidecar: [at('redis-0', 'suspended'), at('redis-1'), at('redis-2')] },
     /counts 2 of 3 nodes: redis-0 votes when it is asked from here and is suspended there \(its clock\); .*FencepostClockStepped/,
   ],
   [
-    'failed',
-    'sidecar votes',
+    'failed sidecar votes',
     { atSidecar: [at('redis-0', 'suspended'), at('redis-1', 'down'), at('redis-2')] },
     /counts 1 of 3 nodes/,
   ],
-  ['warning', 'rules', { rules: { names: [], builtIn: false } }, /no route is protected/],
+  ['warning rules', { rules: { names: [], builtIn: false } }, /no route is protected/],
   [
-    'ok',
-    'rules',
+    'ok rules',
     { rules: { names: ['a', 'b'], builtIn: true } },
     /^2 routes from the built-in policy.*: a, b$/,
   ],
-])('%s, %s: not of a node', (verdict, check, differs, says) => {
+])('%s: not of a node', (found, differs, says) => {
+  const [, verdict, check] = /^(\w+) (.+)$/.exec(found)!
   expect(findings(SOUND, differs)).toContainEqual({ check, verdict, says: expect.stringMatching(says) })
 })
 
