@@ -142,329 +142,178 @@ export type Incident = {
   readonly absent?: boolean
 }
 
+const incident = (
+  alert: string,
+  bad: Incident['bad'],
+  [minutes, firesAfter, resolvedAfter]: readonly [minutes: number, firesAfter: number, resolvedAfter: number],
+  more: Pick<Incident, 'also' | 'absent'> = {},
+): Incident => ({ alert, bad, minutes, firesAfter, resolvedAfter, ...more })
+
 export const BURN = 'FencepostQuorumErrorBudgetBurn'
 export const INCIDENTS: readonly Incident[] = [
-  {
-    alert: 'FencepostLockAcquireLatencyHigh',
-    bad: {
+  incident(
+    'FencepostLockAcquireLatencyHigh',
+    {
       [at('fencepost_lock_acquire_duration_seconds_bucket', `${ACQUIRED},le="0.025"`)]: 0,
       [at('fencepost_lock_acquire_duration_seconds_bucket', `${ACQUIRED},le="0.05"`)]: 300,
     },
-    minutes: 30,
-    firesAfter: 18,
-    resolvedAfter: 10,
-  },
-  {
-    alert: 'FencepostQuorumSuccessRateLow',
-    // 0.3 %: below the objective, above none of the burn rates but the slowest.
-    bad: { [at('fencepost_quorum_attempts_total', 'result="failure"')]: 1.8 },
-    minutes: 30,
-    firesAfter: 12,
-    resolvedAfter: 10,
-  },
-  {
-    alert: BURN,
-    bad: { [at('fencepost_quorum_attempts_total', 'result="failure"')]: 30 },
-    minutes: 60,
-    firesAfter: 40,
-    resolvedAfter: 600,
+    [30, 18, 10],
+  ),
+  // 0.3 %: below the objective, above none of the burn rates but the slowest.
+  incident(
+    'FencepostQuorumSuccessRateLow',
+    { [at('fencepost_quorum_attempts_total', 'result="failure"')]: 1.8 },
+    [30, 12, 10],
+  ),
+  incident(BURN, { [at('fencepost_quorum_attempts_total', 'result="failure"')]: 30 }, [60, 40, 600], {
     also: ['FencepostQuorumSuccessRateLow'],
-  },
-  {
-    alert: 'FencepostLeaseRenewalFailures',
-    bad: { [at('fencepost_lease_renewals_total', 'result="lost"')]: 20 },
-    minutes: 20,
-    firesAfter: 10,
-    resolvedAfter: 10,
-  },
-  {
-    alert: 'FencepostMissRatioSpike',
-    bad: {
+  }),
+  incident(
+    'FencepostLeaseRenewalFailures',
+    { [at('fencepost_lease_renewals_total', 'result="lost"')]: 20 },
+    [20, 10, 10],
+  ),
+  incident(
+    'FencepostMissRatioSpike',
+    {
       [at('fencepost_idempotency_lookups_total', 'result="hit"')]: 60,
       [at('fencepost_idempotency_lookups_total', 'result="miss"')]: 540,
     },
-    minutes: 40,
-    firesAfter: 30,
-    resolvedAfter: 10,
-  },
-  {
-    alert: 'FencepostClientErrors',
-    // 6 % of what the proxy answers.
-    bad: { [at('fencepost_http_requests_total', 'route="other",code="5xx"')]: 36 },
-    minutes: 20,
-    firesAfter: 12,
-    resolvedAfter: 10,
-  },
-  {
-    alert: 'FencepostClientErrors',
-    // 6 % of all checks are refused.
-    bad: { [GATEWAY_REFUSALS]: 40 },
-    minutes: 20,
-    firesAfter: 12,
-    resolvedAfter: 10,
-  },
-  {
-    alert: 'FencepostShedding',
-    bad: { [at('fencepost_decisions_total', 'outcome="overloaded"')]: 12 },
-    minutes: 20,
-    firesAfter: 12,
-    resolvedAfter: 10,
-  },
+    [40, 30, 10],
+  ),
+  // 6 % of what the proxy answers.
+  incident(
+    'FencepostClientErrors',
+    { [at('fencepost_http_requests_total', 'route="other",code="5xx"')]: 36 },
+    [20, 12, 10],
+  ),
+  // 6 % of all checks are refused.
+  incident('FencepostClientErrors', { [GATEWAY_REFUSALS]: 40 }, [20, 12, 10]),
+  incident(
+    'FencepostShedding',
+    { [at('fencepost_decisions_total', 'outcome="overloaded"')]: 12 },
+    [20, 12, 10],
+  ),
   // Bug: clients whose connections were closed at the limit were in a metric and in the log, and in no alert.
-  {
-    alert: 'FencepostConnectionsRefused',
-    bad: { [at('fencepost_connections_refused_total')]: 3 },
-    minutes: 20,
-    firesAfter: 9,
-    resolvedAfter: 10,
-  },
-  {
-    alert: 'FencepostLockContention',
-    bad: { [at('fencepost_decisions_total', 'outcome="duplicate_in_flight"')]: 200 },
-    minutes: 30,
-    firesAfter: 18,
-    resolvedAfter: 10,
-  },
-  {
-    alert: 'FencepostRedisNodesFull',
-    bad: Object.fromEntries(MEMORY_OF.map((series) => [series, 0.92])),
-    minutes: 15,
-    firesAfter: 8,
-    resolvedAfter: 40,
-    also: ['FencepostRedisNodeMemoryHigh', 'FencepostOutageBefore'],
-  },
-  {
-    alert: 'FencepostQuorumLost',
-    bad: { [at('fencepost_quorum_reachable_nodes')]: 2 },
-    minutes: 5,
-    firesAfter: 3,
-    resolvedAfter: 40,
+  incident('FencepostConnectionsRefused', { [at('fencepost_connections_refused_total')]: 3 }, [20, 9, 10]),
+  incident(
+    'FencepostLockContention',
+    { [at('fencepost_decisions_total', 'outcome="duplicate_in_flight"')]: 200 },
+    [30, 18, 10],
+  ),
+  incident(
+    'FencepostRedisNodesFull',
+    Object.fromEntries(MEMORY_OF.map((series) => [series, 0.92])),
+    [15, 8, 40],
+    { also: ['FencepostRedisNodeMemoryHigh', 'FencepostOutageBefore'] },
+  ),
+  incident('FencepostQuorumLost', { [at('fencepost_quorum_reachable_nodes')]: 2 }, [5, 3, 40], {
     also: ['FencepostOutageBefore'],
-  },
-  {
-    alert: 'FencepostQuorumNoSpare',
-    bad: { [at('fencepost_quorum_reachable_nodes')]: 3 },
-    minutes: 10,
-    firesAfter: 8,
-    resolvedAfter: 2,
-  },
-  {
-    alert: 'FencepostRedisNodeDown',
-    bad: { [at('fencepost_redis_node_up', 'node="redis-0"')]: 0 },
-    minutes: 10,
-    firesAfter: 8,
-    resolvedAfter: 2,
-  },
+  }),
+  incident('FencepostQuorumNoSpare', { [at('fencepost_quorum_reachable_nodes')]: 3 }, [10, 8, 2]),
+  incident('FencepostRedisNodeDown', { [at('fencepost_redis_node_up', 'node="redis-0"')]: 0 }, [10, 8, 2]),
   // Bug: a node whose disk was full kept its vote, so nothing fired, also where no other node was left to lose.
-  {
-    alert: 'FencepostRedisNodeDown',
-    bad: { [at('fencepost_redis_node_refuses_writes', 'node="redis-0"')]: 1 },
-    minutes: 10,
-    firesAfter: 8,
-    resolvedAfter: 2,
-  },
-  {
-    alert: 'FencepostRedisNodeRestarted',
-    // Started in the first bad minute; seconds since the beginning of the scenario.
-    bad: { [at('fencepost_redis_node_start_timestamp_seconds', 'node="redis-0"')]: HEALTHY_MINUTES * 60 },
-    minutes: 10,
-    firesAfter: 1,
-    resolvedAfter: 1,
-  },
-  {
-    alert: 'FencepostRedisEvictions',
-    bad: { [at('fencepost_redis_node_evicted_keys', 'node="redis-0"')]: 3 },
-    minutes: 10,
-    firesAfter: 2,
-    resolvedAfter: 15,
-  },
-  {
-    alert: 'FencepostRedisFragmentation',
-    bad: {
+  incident(
+    'FencepostRedisNodeDown',
+    { [at('fencepost_redis_node_refuses_writes', 'node="redis-0"')]: 1 },
+    [10, 8, 2],
+  ),
+  // Started in the first bad minute; seconds since the beginning of the scenario.
+  incident(
+    'FencepostRedisNodeRestarted',
+    { [at('fencepost_redis_node_start_timestamp_seconds', 'node="redis-0"')]: HEALTHY_MINUTES * 60 },
+    [10, 1, 1],
+  ),
+  incident(
+    'FencepostRedisEvictions',
+    { [at('fencepost_redis_node_evicted_keys', 'node="redis-0"')]: 3 },
+    [10, 2, 15],
+  ),
+  incident(
+    'FencepostRedisFragmentation',
+    {
       [at('fencepost_redis_node_memory_fragmentation_ratio', 'node="redis-0"')]: 1.8,
       [at('fencepost_redis_node_memory_used_bytes', 'node="redis-0"')]: 500_000_000,
     },
-    minutes: 40,
-    firesAfter: 32,
-    resolvedAfter: 2,
-  },
-  {
-    alert: 'FencepostRedisNodeMemoryHigh',
-    bad: { [MEMORY_OF[0]]: 0.85 },
-    minutes: 10,
-    firesAfter: 7,
-    resolvedAfter: 2,
-  },
-  {
-    alert: 'FencepostClockSkewHigh',
-    bad: { [at('fencepost_redis_clock_skew_seconds', 'node="redis-0"')]: -0.06 },
-    minutes: 10,
-    firesAfter: 8,
-    resolvedAfter: 2,
-  },
-  {
-    alert: 'FencepostLeaseExpiredBeforeCompletion',
-    bad: { [at('fencepost_leases_expired_before_completion_total')]: 1 },
-    minutes: 5,
-    firesAfter: 3,
-    resolvedAfter: 15,
-  },
-  {
-    alert: 'FencepostFailOpenActive',
-    bad: { [at('fencepost_decisions_total', 'outcome="fail_open"')]: 5 },
-    minutes: 10,
-    firesAfter: 5,
-    resolvedAfter: 10,
-  },
-  {
-    alert: 'FencepostFingerprintMismatch',
-    bad: { [at('fencepost_decisions_total', 'outcome="fingerprint_mismatch"')]: 100 },
-    minutes: 60,
-    firesAfter: 40,
-    resolvedAfter: 20,
-  },
-  {
-    alert: 'FencepostReadinessGateMass',
-    bad: { [at('fencepost_readiness_failing', 'reason="latency"')]: 1 },
-    minutes: 6,
-    firesAfter: 4,
-    resolvedAfter: 2,
-  },
-  {
-    alert: 'FencepostEventLoopLag',
-    bad: { [at('nodejs_eventloop_lag_p99_seconds')]: 0.2 },
-    minutes: 15,
-    firesAfter: 12,
-    resolvedAfter: 2,
-  },
-  {
-    alert: 'FencepostSyntheticProbeFailing',
-    bad: { [at('fencepost_synthetic_probe_total', 'result="false_negative"')]: 1 },
-    minutes: 5,
-    firesAfter: 3,
-    resolvedAfter: 15,
-  },
-  { alert: 'FencepostProbeStalled', bad: { [PROBE_OK]: 0 }, minutes: 20, firesAfter: 15, resolvedAfter: 3 },
-  {
-    alert: 'FencepostOutcomeDamaged',
-    bad: { [at('fencepost_outcomes_damaged_total')]: 1 },
-    minutes: 5,
-    firesAfter: 3,
-    resolvedAfter: 15,
-  },
-  {
-    alert: 'FencepostWriteBackConflict',
-    bad: { [at('fencepost_write_backs_total', 'result="conflict"')]: 1 },
-    minutes: 5,
-    firesAfter: 3,
-    resolvedAfter: 15,
-  },
-  {
-    alert: 'FencepostSagaDatabaseDown',
-    bad: { [at('fencepost_saga_database_up')]: 0 },
-    minutes: 6,
-    firesAfter: 4,
-    resolvedAfter: 2,
-  },
-  {
-    alert: 'FencepostOutboxStalled',
-    bad: { [at('fencepost_outbox_oldest_age_seconds')]: 90 },
-    minutes: 6,
-    firesAfter: 4,
-    resolvedAfter: 2,
-  },
-  {
-    alert: 'FencepostDeadLettersOpen',
-    bad: { [at('fencepost_dead_letters_open', 'source="inbox"')]: 3 },
-    minutes: 10,
-    firesAfter: 8,
-    resolvedAfter: 2,
-  },
-  {
-    alert: 'FencepostSagaParked',
-    bad: { [at('fencepost_sagas_open', 'state="parked"')]: 1 },
-    minutes: 10,
-    firesAfter: 8,
-    resolvedAfter: 2,
-  },
-  {
-    alert: 'FencepostOutboxBloat',
-    bad: {
+    [40, 32, 2],
+  ),
+  incident('FencepostRedisNodeMemoryHigh', { [MEMORY_OF[0]]: 0.85 }, [10, 7, 2]),
+  incident(
+    'FencepostClockSkewHigh',
+    { [at('fencepost_redis_clock_skew_seconds', 'node="redis-0"')]: -0.06 },
+    [10, 8, 2],
+  ),
+  incident(
+    'FencepostLeaseExpiredBeforeCompletion',
+    { [at('fencepost_leases_expired_before_completion_total')]: 1 },
+    [5, 3, 15],
+  ),
+  incident(
+    'FencepostFailOpenActive',
+    { [at('fencepost_decisions_total', 'outcome="fail_open"')]: 5 },
+    [10, 5, 10],
+  ),
+  incident(
+    'FencepostFingerprintMismatch',
+    { [at('fencepost_decisions_total', 'outcome="fingerprint_mismatch"')]: 100 },
+    [60, 40, 20],
+  ),
+  incident(
+    'FencepostReadinessGateMass',
+    { [at('fencepost_readiness_failing', 'reason="latency"')]: 1 },
+    [6, 4, 2],
+  ),
+  incident('FencepostEventLoopLag', { [at('nodejs_eventloop_lag_p99_seconds')]: 0.2 }, [15, 12, 2]),
+  incident(
+    'FencepostSyntheticProbeFailing',
+    { [at('fencepost_synthetic_probe_total', 'result="false_negative"')]: 1 },
+    [5, 3, 15],
+  ),
+  incident('FencepostProbeStalled', { [PROBE_OK]: 0 }, [20, 15, 3]),
+  incident('FencepostOutcomeDamaged', { [at('fencepost_outcomes_damaged_total')]: 1 }, [5, 3, 15]),
+  incident(
+    'FencepostWriteBackConflict',
+    { [at('fencepost_write_backs_total', 'result="conflict"')]: 1 },
+    [5, 3, 15],
+  ),
+  incident('FencepostSagaDatabaseDown', { [at('fencepost_saga_database_up')]: 0 }, [6, 4, 2]),
+  incident('FencepostOutboxStalled', { [at('fencepost_outbox_oldest_age_seconds')]: 90 }, [6, 4, 2]),
+  incident(
+    'FencepostDeadLettersOpen',
+    { [at('fencepost_dead_letters_open', 'source="inbox"')]: 3 },
+    [10, 8, 2],
+  ),
+  incident('FencepostSagaParked', { [at('fencepost_sagas_open', 'state="parked"')]: 1 }, [10, 8, 2]),
+  incident(
+    'FencepostOutboxBloat',
+    {
       [at('fencepost_outbox_dead_rows')]: 50_000,
       [at('fencepost_saga_database_oldest_transaction_seconds')]: 900,
     },
-    minutes: 20,
-    firesAfter: 14,
-    resolvedAfter: 2,
-  },
-  {
-    alert: 'FencepostRedisNodeQuarantined',
-    bad: { [at('fencepost_redis_nodes_quarantined')]: 1 },
-    minutes: 25,
-    firesAfter: 18,
-    resolvedAfter: 2,
-  },
-  {
-    alert: 'FencepostClockStepped',
-    bad: { [at('fencepost_redis_clock_steps_total')]: 1 },
-    minutes: 5,
-    firesAfter: 3,
-    resolvedAfter: 15,
-  },
-  {
-    alert: 'FencepostCircuitBreakerOpen',
-    bad: { [at('fencepost_circuit_breaker_open')]: 1 },
-    minutes: 6,
-    firesAfter: 4,
-    resolvedAfter: 2,
-  },
-  {
-    alert: 'FencepostSweeperMissing',
-    bad: { [at('fencepost_sweeper_elected')]: 0 },
-    minutes: 20,
-    firesAfter: 14,
-    resolvedAfter: 2,
-  },
-  {
-    alert: 'FencepostWriteBackBacklog',
-    bad: { [at('fencepost_write_back_pending')]: 12 },
-    minutes: 20,
-    firesAfter: 14,
-    resolvedAfter: 2,
-  },
-  {
-    alert: 'FencepostOrphansOpen',
-    bad: { [at('fencepost_orphans_open')]: 2 },
-    minutes: 25,
-    firesAfter: 18,
-    resolvedAfter: 2,
-  },
-  {
-    alert: 'FencepostCertificateEnds',
-    bad: { [at('fencepost_certificate_not_after_timestamp_seconds', 'setting="tls.certFile"')]: 6 * 86_400 },
-    minutes: 25,
-    firesAfter: 18,
-    resolvedAfter: 2,
-  },
+    [20, 14, 2],
+  ),
+  incident('FencepostRedisNodeQuarantined', { [at('fencepost_redis_nodes_quarantined')]: 1 }, [25, 18, 2]),
+  incident('FencepostClockStepped', { [at('fencepost_redis_clock_steps_total')]: 1 }, [5, 3, 15]),
+  incident('FencepostCircuitBreakerOpen', { [at('fencepost_circuit_breaker_open')]: 1 }, [6, 4, 2]),
+  incident('FencepostSweeperMissing', { [at('fencepost_sweeper_elected')]: 0 }, [20, 14, 2]),
+  incident('FencepostWriteBackBacklog', { [at('fencepost_write_back_pending')]: 12 }, [20, 14, 2]),
+  incident('FencepostOrphansOpen', { [at('fencepost_orphans_open')]: 2 }, [25, 18, 2]),
+  incident(
+    'FencepostCertificateEnds',
+    { [at('fencepost_certificate_not_after_timestamp_seconds', 'setting="tls.certFile"')]: 6 * 86_400 },
+    [25, 18, 2],
+  ),
   // Bug: what the log lost was counted together with what is left out of it on purpose, and no alert could tell them apart.
-  {
-    alert: 'FencepostLogLinesLost',
-    bad: {
+  incident(
+    'FencepostLogLinesLost',
+    {
       [at('fencepost_log_lines_dropped_total', 'reason="sampled"')]: 6_000,
       [at('fencepost_log_lines_dropped_total', 'reason="not_taken"')]: 3,
     },
-    minutes: 5,
-    firesAfter: 3,
-    resolvedAfter: 15,
-  },
-  {
-    alert: 'FencepostTargetDown',
-    bad: { [at('up')]: 0 },
-    minutes: 15,
-    firesAfter: 8,
-    resolvedAfter: 2,
-  },
-  { alert: 'FencepostTargetsMissing', absent: true, bad: {}, minutes: 30, firesAfter: 20, resolvedAfter: 2 },
+    [5, 3, 15],
+  ),
+  incident('FencepostTargetDown', { [at('up')]: 0 }, [15, 8, 2]),
+  incident('FencepostTargetsMissing', {}, [30, 20, 2], { absent: true }),
 ]
 
 /** It follows others: {@link INCIDENTS} that it fires with. */
