@@ -10,7 +10,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Respond, startApplication, type TestApplication } from './support/application.ts'
 import { eventually } from './support/eventually.ts'
 import { scrape, seriesOf } from './support/series.ts'
-import { PATIENT, type Sidecar, startSidecar } from './support/sidecar.ts'
+import { between, PATIENT, type Sidecar, startSidecar } from './support/sidecar.ts'
 import { type Issuer, keySetOf, makeKey, sign, startIssuer } from './support/token-issuer.ts'
 
 const page = readFileSync(join(import.meta.dirname, '../docs/guide/webhooks.md'), 'utf8')
@@ -31,12 +31,7 @@ beforeAll(async () => {
   issuer = await startIssuer(await keySetOf(google))
   const file = join(folder, 'routes.yaml')
   writeFileSync(file, routes.replace(GOOGLE, issuer.url))
-  sidecar = await startSidecar({
-    ...PATIENT,
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.origin,
-    FENCEPOST_CONFIG: file,
-  })
+  sidecar = await startSidecar({ ...PATIENT, ...between('embedded', application), FENCEPOST_CONFIG: file })
 })
 
 afterAll(async () => {

@@ -2,13 +2,12 @@ import { expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 
 test('what is still under way after limits.drain is cut off, and the process exits by itself', async () => {
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.url,
+    ...between('embedded', application),
     FENCEPOST_DRAIN_TIMEOUT: '300ms',
   })
   application.hold()
@@ -28,8 +27,7 @@ test('what is still under way after limits.drain is cut off, and the process exi
 test('a sidecar whose log has lost its reader finishes what is under way, and exits', async () => {
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.url,
+    ...between('embedded', application),
     FENCEPOST_DRAIN_TIMEOUT: '60s',
   })
   application.hold()
@@ -55,8 +53,7 @@ test('a sidecar that waits for an orphan to be resolved refuses new work as soon
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({
     ...PATIENT,
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.url,
+    ...between(servers, application),
     FENCEPOST_SETTLE_PATH: '/settle',
     FENCEPOST_SWEEP_INTERVAL: '100ms',
   })

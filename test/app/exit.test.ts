@@ -11,7 +11,7 @@ import { eventually } from '../support/eventually.ts'
 import { MAIN_PROGRAM } from '../support/main-program.ts'
 import { startOtlpReceiver } from '../support/otlp-receiver.ts'
 import { startFencepost } from '../support/processes.ts'
-import { startSidecar } from '../support/sidecar.ts'
+import { between, startSidecar } from '../support/sidecar.ts'
 
 const folder = folderOfTests('exit')
 
@@ -84,10 +84,7 @@ test.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)(
       if (request.method === 'POST') asked.resolve(response)
       else response.end()
     })
-    await using sidecar = await startSidecar({
-      FENCEPOST_REDIS_NODES: 'embedded',
-      FENCEPOST_UPSTREAM: application.origin,
-    })
+    await using sidecar = await startSidecar(between('embedded', application))
     const answer = fetch(`${sidecar.proxy}/payments`, {
       method: 'POST',
       headers: { 'idempotency-key': signal },
@@ -119,8 +116,7 @@ async function startDrain(signal: 'SIGTERM' | 'SIGHUP', keys: readonly string[])
   const child = spawn(process.execPath, [MAIN_PROGRAM, 'serve'], {
     env: {
       ...process.env,
-      FENCEPOST_REDIS_NODES: 'embedded',
-      FENCEPOST_UPSTREAM: application.origin,
+      ...between('embedded', application),
       FENCEPOST_PROXY_LISTEN: '127.0.0.1:0',
       FENCEPOST_API_LISTEN: 'off',
       FENCEPOST_ADMIN_LISTEN: '127.0.0.1:0',
@@ -175,8 +171,7 @@ test('the spans of the last request are sent before the process ends', async () 
   await using collector = await startOtlpReceiver()
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.url,
+    ...between('embedded', application),
     ...collector.env,
     // Only its end sends them.
     OTEL_BSP_SCHEDULE_DELAY: '600000',

@@ -4,7 +4,7 @@ import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { scrape, seriesOf } from '../support/series.ts'
-import { PATIENT, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 
 const NODES = 3
 
@@ -12,8 +12,7 @@ test('full nodes replay duplicates and refuse new requests with the reason; free
   await using servers = await startRedisServers(NODES, { maxMemory: '12mb' })
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.url,
+    ...between(servers, application),
     ...PATIENT,
     FENCEPOST_NODE_MEMORY_CLAIMS: '0.6',
     // The nodes must answer, not this process.

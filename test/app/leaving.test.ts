@@ -7,14 +7,11 @@ import { once } from 'node:events'
 import { Agent, type IncomingMessage, request } from 'node:http'
 import { expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
-import { startSidecar } from '../support/sidecar.ts'
+import { between, startSidecar } from '../support/sidecar.ts'
 
 test('on SIGUSR2 each answer ends its connection, also a connection of before, and requests are executed as ever', async () => {
   await using application = await startCountingApplication()
-  await using sidecar = await startSidecar({
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.url,
-  })
+  await using sidecar = await startSidecar(between('embedded', application))
   const agent = new Agent({ keepAlive: true, maxSockets: 1 })
   const pay = async (key: string) => {
     const headers = { 'Idempotency-Key': key }

@@ -13,7 +13,7 @@ import { expect, test } from 'vitest'
 import { makeAuthority } from '../support/certificates.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
-import { startSidecar } from '../support/sidecar.ts'
+import { between, startSidecar } from '../support/sidecar.ts'
 
 type Got = { readonly status: number; readonly text: string; readonly server: string | undefined }
 
@@ -46,8 +46,7 @@ test('the listeners speak TLS, require client certificates, and load a renewed o
   const stranger = strangers.sign('stranger')
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.url,
+    ...between('embedded', application),
     FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
     FENCEPOST_TLS_LISTENERS: 'proxy,api,gateway,admin',
     FENCEPOST_TLS_CERT_FILE: server.certFile,
@@ -92,8 +91,7 @@ test('a missing handshake is cut after the time for heads', async () => {
   const server = authority.sign('server')
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.url,
+    ...between('embedded', application),
     FENCEPOST_TLS_CERT_FILE: server.certFile,
     FENCEPOST_TLS_KEY_FILE: server.keyFile,
     FENCEPOST_HEADERS_TIMEOUT: '300ms',
@@ -124,8 +122,7 @@ test('all listeners open on Unix sockets, and a token is changed by changing its
     writeFileSync(tokenFile, 'first-token\n')
     await using application = await startCountingApplication()
     await using sidecar = await startSidecar({
-      FENCEPOST_REDIS_NODES: 'embedded',
-      FENCEPOST_UPSTREAM: application.url,
+      ...between('embedded', application),
       FENCEPOST_PROXY_LISTEN: `unix:${folder}/proxy.sock`,
       FENCEPOST_API_LISTEN: `unix:${folder}/api.sock`,
       FENCEPOST_ADMIN_LISTEN: `unix:${folder}/admin.sock`,
@@ -197,8 +194,7 @@ test('a file that is no socket is not removed', async () => {
 test('on [::] all listeners are reached over IPv6 and IPv4, and the application is told the address as it is', async () => {
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.url,
+    ...between('embedded', application),
     FENCEPOST_PROXY_LISTEN: '[::]:0',
     FENCEPOST_ADMIN_LISTEN: '[::]:0',
   })

@@ -4,6 +4,7 @@ import { startCountingApplication } from '../support/counting-application.ts'
 import { freePort } from '../support/free-port.ts'
 import { MAIN_PROGRAM } from '../support/main-program.ts'
 import { TestProcess } from '../support/processes.ts'
+import { between } from '../support/sidecar.ts'
 
 // Bug: a sidecar ended with the first line that the disk of its log had no room for, whatever was under way.
 test('a payment is executed once, and the sidecar ends as it is told to, on a full disk', async () => {
@@ -18,8 +19,7 @@ test('a payment is executed once, and the sidecar ends as it is told to, on a fu
     ['-c', onFullDisk, 'sh', process.execPath, MAIN_PROGRAM, 'serve'],
     {
       env: {
-        FENCEPOST_REDIS_NODES: 'embedded',
-        FENCEPOST_UPSTREAM: application.url,
+        ...between('embedded', application),
         FENCEPOST_PROXY_LISTEN: new URL(proxy).host,
         FENCEPOST_API_LISTEN: 'off',
         FENCEPOST_ADMIN_LISTEN: new URL(admin).host,

@@ -15,7 +15,7 @@ import { eventually } from '../support/eventually.ts'
 import { operatorTokensFile } from '../support/operator-caller.ts'
 import { startOtlpReceiver } from '../support/otlp-receiver.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 
 type Client = { readonly ca?: string; readonly cert?: string; readonly key?: string }
 
@@ -65,8 +65,7 @@ test('operators come in by TLS and a token alone; nothing of theirs is in a log,
     {
       ...PATIENT,
       ...traces.env,
-      FENCEPOST_REDIS_NODES: servers.nodesSetting,
-      FENCEPOST_UPSTREAM: application.url,
+      ...between(servers, application),
       FENCEPOST_LOG_LEVEL: 'trace',
       FENCEPOST_OPERATOR_LISTEN: '127.0.0.1:0',
       FENCEPOST_OPERATOR_TOKENS_FILE: tokens.path,

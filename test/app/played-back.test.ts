@@ -11,7 +11,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type CountingApplication, startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
 describe.each([['with a key ring'], ['without one']])('%s', (how) => {
   const slug = how.replaceAll(' ', '-')
@@ -34,8 +34,7 @@ describe.each([['with a key ring'], ['without one']])('%s', (how) => {
     application = await startCountingApplication()
     sidecar = await startSidecar(
       {
-        FENCEPOST_REDIS_NODES: servers.nodesSetting,
-        FENCEPOST_UPSTREAM: application.url,
+        ...between(servers, application),
         FENCEPOST_CONFIG: config,
         FENCEPOST_OUTCOME_CACHE: '0B',
         FENCEPOST_CLIENT_RETRY_WINDOW: '0s',

@@ -13,7 +13,7 @@ import { compileClockShim, ShiftedClock } from '../faults/clock-shim.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
 const POLICIES = ['local', 'fail-open'] as const
 
@@ -30,12 +30,7 @@ async function scene(policy: (typeof POLICIES)[number], clocksMs: readonly numbe
   })
   const servers = stack.use(await startRedisServers(5, { founded: true, env: (at) => clocks[at]!.env }))
   const application = stack.use(await startCountingApplication())
-  const env = {
-    ...PATIENT,
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.url,
-    FENCEPOST_ON_QUORUM_LOSS: policy,
-  }
+  const env = { ...PATIENT, ...between(servers, application), FENCEPOST_ON_QUORUM_LOSS: policy }
   return { servers, application, env, [Symbol.asyncDispose]: () => stack.disposeAsync() }
 }
 

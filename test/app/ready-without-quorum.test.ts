@@ -9,7 +9,7 @@ import { startCountingApplication } from '../support/counting-application.ts'
 import { stackOfTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
 const CASES: readonly [settings: Record<string, string>, ready: number, post: number][] = [
   [{}, 503, 503],
@@ -27,14 +27,7 @@ beforeAll(async () => {
   const application = stack.use(await startCountingApplication())
   for (const [settings] of CASES)
     sidecars.push(
-      stack.use(
-        await startSidecar({
-          FENCEPOST_REDIS_NODES: servers.nodesSetting,
-          FENCEPOST_UPSTREAM: application.url,
-          ...PATIENT,
-          ...settings,
-        }),
-      ),
+      stack.use(await startSidecar({ ...between(servers, application), ...PATIENT, ...settings })),
     )
   for (const sidecar of sidecars) expect((await fetch(`${sidecar.admin}/readyz`)).status).toBe(200)
   for (const index of [0, 1]) {

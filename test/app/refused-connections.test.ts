@@ -5,13 +5,12 @@ import { expect, test } from 'vitest'
 import { countRefusedConnections } from '../../src/app/listener-limits.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
-import { startSidecar } from '../support/sidecar.ts'
+import { between, startSidecar } from '../support/sidecar.ts'
 
 test('a line and a metric say how many were refused, and by which limit', async () => {
   await using application = await startCountingApplication()
   await using sidecar = await startSidecar({
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.url,
+    ...between('embedded', application),
     FENCEPOST_CONNECTIONS: '1',
   })
   const { hostname, port } = new URL(sidecar.proxy)

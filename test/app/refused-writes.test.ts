@@ -8,16 +8,12 @@ import { expect, onTestFinished, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 
 test('it is unready for its quorum, whose size a scrape shows, until a majority takes writes again', async () => {
   await using servers = await startRedisServers(3, { founded: true })
   await using application = await startCountingApplication()
-  await using sidecar = await startSidecar({
-    ...PATIENT,
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.url,
-  })
+  await using sidecar = await startSidecar({ ...PATIENT, ...between(servers, application) })
   const operators = servers.urls.slice(0, 2).map((url) => new Redis(url))
   onTestFinished(() => {
     for (const operator of operators) operator.disconnect()

@@ -17,7 +17,7 @@ import { eventually } from '../support/eventually.ts'
 import { MAIN_PROGRAM } from '../support/main-program.ts'
 import { TestProcess } from '../support/processes.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
 /** Words that occur nowhere else, one for each input. */
 const INPUTS = {
@@ -221,7 +221,7 @@ describe('answers of the proxy', () => {
 
   test('an unreadable answer of the application is not repeated', async () => {
     await using other = await startSidecar(
-      { FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_UPSTREAM: broken.origin, FENCEPOST_LOG_LEVEL: 'trace' },
+      { ...between('embedded', broken), FENCEPOST_LOG_LEVEL: 'trace' },
       {
         onOutput: (text) => {
           told += text

@@ -12,7 +12,7 @@ import { startCountingApplication } from '../support/counting-application.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 
 let clients: readonly Redis[]
 
@@ -20,8 +20,7 @@ const servers = duringTests(() => startRedisServers(3, { founded: true }))
 const application = duringTests(() => startCountingApplication())
 const sidecar = duringTests(() =>
   startSidecar({
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.url,
+    ...between(servers, application),
     // Every duplicate goes to the nodes.
     FENCEPOST_OUTCOME_CACHE: '0B',
     ...PATIENT,

@@ -6,7 +6,7 @@ import { beforeAll, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../support/application.ts'
 import { stackOfTests } from '../support/during-tests.ts'
 import { freePort } from '../support/free-port.ts'
-import { type Sidecar, startSidecar } from '../support/sidecar.ts'
+import { between, type Sidecar, startSidecar } from '../support/sidecar.ts'
 import { AUDIENCE, ISSUER, type Key, keySetOf, makeKey, sign } from '../support/token-issuer.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'fencepost-keys-'))
@@ -34,13 +34,7 @@ beforeAll(async () => {
   ]
   const config = join(folder, 'fencepost.yaml')
   writeFileSync(config, JSON.stringify({ routes }))
-  sidecar = stack.use(
-    await startSidecar({
-      FENCEPOST_REDIS_NODES: 'embedded',
-      FENCEPOST_UPSTREAM: application.origin,
-      FENCEPOST_CONFIG: config,
-    }),
-  )
+  sidecar = stack.use(await startSidecar({ ...between('embedded', application), FENCEPOST_CONFIG: config }))
 })
 
 const statusOf = async (path: string, token: string) =>

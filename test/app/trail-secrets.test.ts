@@ -11,7 +11,7 @@ import { type CountingApplication, startCountingApplication } from '../support/c
 import { stackOfTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
-import { type Sidecar, startSidecar } from '../support/sidecar.ts'
+import { between, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
 const INPUTS = {
   key: canary('key'),
@@ -36,8 +36,7 @@ beforeAll(async () => {
   servers = stack.use(await startRedisServers(3, { founded: true }))
   application = stack.use(await startCountingApplication())
   env = {
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.url,
+    ...between(servers, application),
     FENCEPOST_LEASE: '4s',
     FENCEPOST_NODE_DEADLINE: '200ms',
     FENCEPOST_CLAIM_BUDGET: '2s',

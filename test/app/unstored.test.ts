@@ -1,14 +1,13 @@
 import { expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 
 test('an answer not recorded in time is recorded while the sidecar drains, and replayed after', async () => {
   await using servers = await startRedisServers(3, { founded: true })
   await using application = await startCountingApplication()
   const env = {
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.url,
+    ...between(servers, application),
     ...PATIENT,
     FENCEPOST_SETTLE_BUDGET: '50ms',
     // It ends as soon as the outcome is recorded; until then the nodes have to be found again.

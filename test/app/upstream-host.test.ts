@@ -7,7 +7,7 @@ import { text } from 'node:stream/consumers'
 import { expect, test } from 'vitest'
 import { startApplication } from '../support/application.ts'
 import { makeAuthority } from '../support/certificates.ts'
-import { startSidecar } from '../support/sidecar.ts'
+import { between, startSidecar } from '../support/sidecar.ts'
 
 /** What a client that asks for this host is answered. */
 async function answered(origin: string, host: string, method = 'GET'): Promise<string> {
@@ -48,8 +48,7 @@ test.each([
 test('an application that is chosen by its name reads its own, and the client’s in X-Forwarded-Host', async () => {
   await using application = await startApplication()
   await using sidecar = await startSidecar({
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.origin,
+    ...between('embedded', application),
     FENCEPOST_UPSTREAM_HOST: 'application',
   })
   for (const method of ['GET', 'POST']) await answered(sidecar.proxy, 'shop.example', method)

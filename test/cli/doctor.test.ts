@@ -12,7 +12,7 @@ import { makeAuthority } from '../support/certificates.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { hostNamesAre } from '../support/host-names.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 import { swallow } from '../support/swallowing-address.ts'
 import { startTlsNodes } from '../support/tls-nodes.ts'
 
@@ -61,11 +61,7 @@ test('a node that votes and that the running sidecar does not count is named', a
 
 test('what the running sidecar executed twice but for one header is a warning with what to write', async () => {
   await using application = await startApplication()
-  await using sidecar = await startSidecar({
-    ...PATIENT,
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.origin,
-  })
+  await using sidecar = await startSidecar({ ...PATIENT, ...between(servers, application) })
   for (const turn of ['1', '2'])
     await fetch(`${sidecar.proxy}/payments`, {
       method: 'POST',

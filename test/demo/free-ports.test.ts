@@ -7,6 +7,7 @@ import { freePorts } from '../../src/demo/free-ports.ts'
 import { startSidecar } from '../../src/demo/sidecar-process.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { freePort } from '../support/free-port.ts'
+import { between } from '../support/sidecar.ts'
 
 test('each is another one, and none is one that the system gives to clients', async () => {
   const ports = await freePorts(50)
@@ -27,11 +28,7 @@ test('none is a port that a test gives to its servers', async () => {
 test('a sidecar whose port is taken says so', async () => {
   await using application = await startCountingApplication()
   const [admin = 0] = await freePorts(1)
-  const env = {
-    PATH: process.env.PATH,
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.url,
-  }
+  const env = { PATH: process.env.PATH, ...between('embedded', application) }
   const taken = Number(new URL(application.url).port)
   await expect(startSidecar(env, { proxy: taken, admin })).rejects.toThrow(
     new RegExp(`^the sidecar ended with exit code \\d+\n(.|\n)*${taken}`),

@@ -13,7 +13,7 @@ import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
 import { runningClock } from '../support/held-clock.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 
 /** The kubelet's, after the grace period. */
 const LAST_MS = 2_000
@@ -56,11 +56,7 @@ test('an application that is not there yet is 502, and the same request is execu
 test('SIGTERM after the application’s end: the sidecar exits with 0 in the kubelet’s last two seconds', async () => {
   await using nodes = await startRedisServers(3)
   const application = await startApplication()
-  await using sidecar = await startSidecar({
-    FENCEPOST_REDIS_NODES: nodes.nodesSetting,
-    FENCEPOST_UPSTREAM: application.origin,
-    ...PATIENT,
-  })
+  await using sidecar = await startSidecar({ ...between(nodes, application), ...PATIENT })
   expect((await pay(sidecar.proxy, randomUUID())).status).toBe(201)
   await application[Symbol.asyncDispose]()
   using clock = runningClock()
@@ -77,12 +73,7 @@ test('the grace period ends while a request is under way: it is not executed aga
     await held.promise
     response.writeHead(201).end()
   }
-  const env = {
-    FENCEPOST_REDIS_NODES: nodes.nodesSetting,
-    FENCEPOST_UPSTREAM: application.origin,
-    FENCEPOST_DRAIN_TIMEOUT: '25s',
-    ...PATIENT,
-  }
+  const env = { ...between(nodes, application), FENCEPOST_DRAIN_TIMEOUT: '25s', ...PATIENT }
   await using sidecar = await startSidecar(env)
   const key = randomUUID()
   const lost = pay(sidecar.proxy, key).then(

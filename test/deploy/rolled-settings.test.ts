@@ -10,7 +10,7 @@ import { afterAll, expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'fencepost-rolled-'))
 const servers = duringTests(() => startRedisServers(3, { founded: true }))
@@ -23,13 +23,7 @@ afterAll(() => {
 function pod(route: string, env: Readonly<Record<string, string>> = {}): Promise<Sidecar> {
   const file = join(folder, `${randomUUID()}.yaml`)
   writeFileSync(file, `routes:\n  - { name: pay, match: { paths: ["/payments"] }, ${route} }\n`)
-  return startSidecar({
-    ...PATIENT,
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.url,
-    FENCEPOST_CONFIG: file,
-    ...env,
-  })
+  return startSidecar({ ...PATIENT, ...between(servers, application), FENCEPOST_CONFIG: file, ...env })
 }
 
 async function pay({ proxy }: Sidecar, name: string): Promise<string> {

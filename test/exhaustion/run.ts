@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { eventually } from '../support/eventually.ts'
-import { startSidecar } from '../support/sidecar.ts'
+import { between, startSidecar } from '../support/sidecar.ts'
 import type { Case } from './cases.ts'
 import { startHoldingApplication } from './holding-application.ts'
 
@@ -36,8 +36,7 @@ export async function runCase(of: Case, count: number, seconds: number): Promise
     const file = join(folder, 'config.yaml')
     writeFileSync(file, CONFIG)
     const env = {
-      FENCEPOST_REDIS_NODES: 'embedded',
-      FENCEPOST_UPSTREAM: application.url,
+      ...between('embedded', application),
       FENCEPOST_CONFIG: file,
       FENCEPOST_LOG_LEVEL: 'info',
       FENCEPOST_MAX_IN_FLIGHT: '20000',

@@ -5,7 +5,7 @@ import type { CoreEvent } from '../../src/core/events.ts'
 import { createLog, logEvents } from '../../src/observe/log.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 
 const HASH = 'ab'.repeat(32)
 const KEY = `dedup:shop:prod:v1:${HASH}`
@@ -289,7 +289,7 @@ test('the log of a sidecar: a duplicate names the lock of the first, and a lost 
   await using application = await startCountingApplication()
   let output = ''
   await using sidecar = await startSidecar(
-    { FENCEPOST_REDIS_NODES: servers.nodesSetting, FENCEPOST_UPSTREAM: application.url, ...PATIENT },
+    { ...between(servers, application), ...PATIENT },
     {
       onOutput: (text) => {
         output += text

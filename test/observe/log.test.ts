@@ -3,7 +3,7 @@ import type { CoreEvent } from '../../src/core/events.ts'
 import { createLog, logEvents } from '../../src/observe/log.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { startSidecar } from '../support/sidecar.ts'
+import { between, startSidecar } from '../support/sidecar.ts'
 
 const KEY = `dedup:shop:prod:v1:${'ab'.repeat(32)}`
 const LOCK_ID = 'abababababababab-5'
@@ -225,12 +225,7 @@ describe('canaries', () => {
     await using application = await startCountingApplication()
     // The whole log from its first line: a lost quorum writes more than is kept.
     let output = ''
-    const settings = {
-      FENCEPOST_REDIS_NODES: servers.nodesSetting,
-      FENCEPOST_UPSTREAM: application.url,
-      FENCEPOST_LOG_LEVEL: 'trace',
-      ...env,
-    }
+    const settings = { ...between(servers, application), FENCEPOST_LOG_LEVEL: 'trace', ...env }
     await using sidecar = await startSidecar(settings, {
       onOutput: (text) => {
         output += text

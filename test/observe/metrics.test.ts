@@ -15,7 +15,7 @@ import { requireProgram } from '../support/programs.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { seededRandom, seedOfRun } from '../support/seeded-random.ts'
 import { scrape, seriesOf } from '../support/series.ts'
-import { PATIENT, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 
 const SERIES_MAX = 313
 const NODES = ['redis-0', 'redis-1', 'redis-2', 'redis-3', 'redis-4']
@@ -74,8 +74,7 @@ describe('a live scrape', () => {
       FENCEPOST_CONFIG: file,
       // The elected sidecar shows these as well (test/redis/node-collector.test.ts).
       FENCEPOST_NODE_COLLECTION_INTERVAL: '0s',
-      FENCEPOST_REDIS_NODES: servers.nodesSetting,
-      FENCEPOST_UPSTREAM: application.url,
+      ...between(servers, application),
     })
     const before = seriesOf(await scrape(sidecar.admin))
     for (let i = 0; i < 24; i += 1) {
@@ -102,10 +101,7 @@ describe('a live scrape', () => {
 
   test('2,000 random tenants, methods and paths leave the series as they were', async () => {
     await using application = await startCountingApplication()
-    await using sidecar = await startSidecar({
-      FENCEPOST_REDIS_NODES: 'embedded',
-      FENCEPOST_UPSTREAM: application.url,
-    })
+    await using sidecar = await startSidecar(between('embedded', application))
     const before = [...seriesOf(await scrape(sidecar.admin)).keys()]
     const random = seededRandom(seedOfRun('random requests'))
     const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PURGE', 'SEARCH', 'TRACE']
@@ -135,8 +131,7 @@ describe('a live scrape', () => {
   test('is answered while as many requests as the sidecar takes are under way and more are refused', async () => {
     await using application = await startCountingApplication()
     await using sidecar = await startSidecar({
-      FENCEPOST_REDIS_NODES: 'embedded',
-      FENCEPOST_UPSTREAM: application.url,
+      ...between('embedded', application),
       FENCEPOST_MAX_IN_FLIGHT: '100',
     })
     application.hold()
@@ -187,11 +182,7 @@ test('the delay of the event loop is measured without requests, too', async () =
 test('leases of the proxy and of the reservation API are counted together, until they end or lapse', async () => {
   await using application = await startCountingApplication()
   await using servers = await startRedisServers(3, { founded: true })
-  await using sidecar = await startSidecar({
-    ...PATIENT,
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.url,
-  })
+  await using sidecar = await startSidecar({ ...PATIENT, ...between(servers, application) })
   // A leader first, before any reservation: the lease that lapses below becomes an orphan of the next sweep.
   await eventually('the sweeper has made its round', async () => {
     const series = seriesOf(await scrape(sidecar.admin))

@@ -8,7 +8,7 @@ import { startApplication } from '../support/application.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { startSidecar } from '../support/sidecar.ts'
+import { between, startSidecar } from '../support/sidecar.ts'
 
 const LEASE_MS = 6_000
 
@@ -29,8 +29,7 @@ const application = duringTests(() =>
 const sidecar = duringTests(() =>
   startSidecar(
     {
-      FENCEPOST_REDIS_NODES: servers.nodesSetting,
-      FENCEPOST_UPSTREAM: application.origin,
+      ...between(servers, application),
       FENCEPOST_LEASE: `${LEASE_MS}ms`,
       FENCEPOST_NODE_DEADLINE: '300ms',
       FENCEPOST_CLOCK_STEP: '100ms',

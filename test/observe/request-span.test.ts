@@ -11,7 +11,7 @@ import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
 import { type ReceivedSpan, startOtlpReceiver } from '../support/otlp-receiver.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
 const CALLER = 'b7ad6b7169203331'
@@ -90,8 +90,7 @@ test.each([
     const { certFile, keyFile } = authority.sign('sidecar')
     await using sidecar = await startSidecar({
       ...receiver.env,
-      FENCEPOST_REDIS_NODES: 'embedded',
-      FENCEPOST_UPSTREAM: application.url,
+      ...between('embedded', application),
       FENCEPOST_FORWARDED_HEADERS: forwarded,
       ...(tls
         ? {
@@ -121,11 +120,7 @@ test.each([
 test('a WebSocket is a span from its handshake to the switch, and its application continues the trace', async () => {
   await using receiver = await startOtlpReceiver()
   await using application = await startApplication()
-  await using sidecar = await startSidecar({
-    ...receiver.env,
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.origin,
-  })
+  await using sidecar = await startSidecar({ ...receiver.env, ...between('embedded', application) })
   const headers = {
     connection: 'Upgrade',
     upgrade: 'websocket',
@@ -162,11 +157,7 @@ test('a WebSocket is a span from its handshake to the switch, and its applicatio
 test('a WebSocket that is refused is a span with the status of the refusal', async () => {
   await using receiver = await startOtlpReceiver()
   await using application = await startApplication()
-  await using sidecar = await startSidecar({
-    ...receiver.env,
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.origin,
-  })
+  await using sidecar = await startSidecar({ ...receiver.env, ...between('embedded', application) })
   const { port } = new URL(sidecar.proxy)
   const headers = {
     connection: 'Upgrade',
@@ -190,12 +181,7 @@ test('a duplicate has the lock id of the claim that executed it, and links to it
   await using receiver = await startOtlpReceiver()
   await using servers = await startRedisServers(3, { founded: true })
   await using application = await startCountingApplication()
-  const settings = {
-    ...receiver.env,
-    ...PATIENT,
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.url,
-  }
+  const settings = { ...receiver.env, ...PATIENT, ...between(servers, application) }
   await using one = await startSidecar({ ...settings, OTEL_SERVICE_NAME: 'one' })
   await using other = await startSidecar({ ...settings, OTEL_SERVICE_NAME: 'other' })
   const send = (to: string) =>
@@ -241,11 +227,7 @@ test('the resource of spans is what OTEL_RESOURCE_ATTRIBUTES says, and the versi
 test('the release of a claim whose answer is not kept links to its acquire', async () => {
   await using receiver = await startOtlpReceiver()
   await using application = await startApplication((_, response) => void response.writeHead(500).end())
-  await using sidecar = await startSidecar({
-    ...receiver.env,
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.origin,
-  })
+  await using sidecar = await startSidecar({ ...receiver.env, ...between('embedded', application) })
   const init = { method: 'POST', headers: { 'idempotency-key': 'k' }, body: 'x' }
   expect((await fetch(`${sidecar.proxy}/p`, init)).status).toBe(500)
   const release = await receiver.until('the release', (spans) => named(spans, 'fencepost.release'))

@@ -5,7 +5,7 @@ import { diagnosisTo } from '../../src/observe/trace-diagnosis.ts'
 import { startApplication } from '../support/application.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { startOtlpReceiver } from '../support/otlp-receiver.ts'
-import { startSidecar } from '../support/sidecar.ts'
+import { between, startSidecar } from '../support/sidecar.ts'
 
 const SAMPLED = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
 
@@ -91,7 +91,7 @@ async function askOnce(env: Readonly<Record<string, string>>): Promise<Record<st
   await using application = await startCountingApplication()
   let output = ''
   await using sidecar = await startSidecar(
-    { ...receiver.env, FENCEPOST_REDIS_NODES: 'embedded', FENCEPOST_UPSTREAM: application.url, ...env },
+    { ...receiver.env, ...between('embedded', application), ...env },
     {
       onOutput: (text) => {
         output += text

@@ -5,7 +5,7 @@ import { envoyClient, setBy } from '../support/envoy-client.ts'
 import { type ReceivedSpan, startOtlpReceiver } from '../support/otlp-receiver.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { scrape } from '../support/series.ts'
-import { PATIENT, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
 const CALLER = 'b7ad6b7169203331'
@@ -22,8 +22,7 @@ test('a request is one trace from its caller to the application, with spans for 
     ...PATIENT,
     FENCEPOST_TRACE_NODE_SPANS: 'on',
     FENCEPOST_TRACE_BAGGAGE: 'on',
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.url,
+    ...between(servers, application),
   })
   const send = (traceparent: string) =>
     fetch(`${sidecar.proxy}/payments/canary-path?canary=query`, {
@@ -118,8 +117,7 @@ test('every span of a claim has its lock id and links to it, also after its leas
   await using sidecar = await startSidecar({
     ...receiver.env,
     FENCEPOST_LEASE: '3s',
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.url,
+    ...between(servers, application),
   })
   application.hold()
   const headers = { 'idempotency-key': 'k', traceparent: SAMPLED }
@@ -310,8 +308,7 @@ test('off, no span is sent and the headers of the client pass as they are', asyn
   await using sidecar = await startSidecar({
     ...receiver.env,
     FENCEPOST_TRACING: 'off',
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.url,
+    ...between('embedded', application),
   })
   await fetch(`${sidecar.proxy}/p`, {
     method: 'POST',
@@ -336,8 +333,7 @@ test.each([
   await using sidecar = await startSidecar({
     FENCEPOST_TRACING: 'on',
     FENCEPOST_TRACE_SAMPLE_RATIO: '0',
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.url,
+    ...between('embedded', application),
     [variable]: value,
   })
   const send = (key: string, headers: Record<string, string>) =>
@@ -362,8 +358,7 @@ test.each(['b3', 'none', 'jaeger,xray'])(
     await using application = await startCountingApplication()
     await using sidecar = await startSidecar({
       ...receiver.env,
-      FENCEPOST_REDIS_NODES: 'embedded',
-      FENCEPOST_UPSTREAM: application.url,
+      ...between('embedded', application),
       OTEL_PROPAGATORS: propagators,
     })
     const headers = {
@@ -392,8 +387,7 @@ test('of traces that begin here the configured share is recorded', async () => {
   await using sidecar = await startSidecar({
     ...receiver.env,
     FENCEPOST_TRACE_SAMPLE_RATIO: '0',
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.url,
+    ...between('embedded', application),
   })
   const send = (headers: Record<string, string>) =>
     fetch(`${sidecar.proxy}/p`, {

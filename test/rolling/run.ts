@@ -15,7 +15,7 @@ import { MAIN_PROGRAM } from '../support/main-program.ts'
 import { TestProcess } from '../support/processes.ts'
 import { requireProgram } from '../support/programs.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
-import { type Sidecar, startSidecar } from '../support/sidecar.ts'
+import { between, type Sidecar, startSidecar } from '../support/sidecar.ts'
 import { Load, type Sent } from './load.ts'
 
 const NODES = 5
@@ -58,11 +58,7 @@ export async function roll({
   owned.defer(() => rm(folder, { recursive: true, force: true }))
   const servers = owned.use(await startRedisServers(NODES, { appendOnly: true }))
   const application = owned.use(await startCountingApplication())
-  const env = {
-    ...settings,
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.url,
-  }
+  const env = { ...settings, ...between(servers, application) }
   const sidecars: Sidecar[] = []
   for (let index = 0; index < SIDECARS; index += 1) sidecars.push(owned.use(await startSidecar(env)))
   // Another file is another program to the system, as it is in another image.

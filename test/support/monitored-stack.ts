@@ -9,7 +9,7 @@ import { type PrometheusServer, startPrometheus } from './prometheus-server.ts'
 import { type RedisServers, startRedisServers } from './redis-servers.ts'
 import { type TestKit, testKit } from './saga-kit.ts'
 import { startSagaServer } from './saga-server.ts'
-import { type Sidecar, startSidecar } from './sidecar.ts'
+import { between, type Sidecar, startSidecar } from './sidecar.ts'
 
 /** The tables of the saga kit on a server of their own, and the gauges of `fencepost-saga serve` about them. */
 export async function startSagaTables(): Promise<
@@ -40,12 +40,7 @@ export async function startMonitoredStack(
   await using stack = new AsyncDisposableStack()
   const servers = stack.use(await startRedisServers(5, { appendOnly: true, maxMemory: '64mb' }))
   const application = stack.use(await startCountingApplication())
-  const settings = {
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.url,
-    FENCEPOST_LOG_LEVEL: 'info',
-    ...env,
-  }
+  const settings = { ...between(servers, application), FENCEPOST_LOG_LEVEL: 'info', ...env }
   const sidecars = await Promise.all([startSidecar(settings), startSidecar(settings)])
   for (const sidecar of sidecars) stack.use(sidecar)
   const jobs = [{ name: 'fencepost', targets: sidecars.map(({ admin }) => admin) }]

@@ -7,7 +7,7 @@ import { startApplication } from './application.ts'
 import { eventually } from './eventually.ts'
 import { operatorCaller, operatorTokensFile } from './operator-caller.ts'
 import { startRedisServers } from './redis-servers.ts'
-import { PATIENT, type SidecarOptions, startSidecar } from './sidecar.ts'
+import { between, PATIENT, type SidecarOptions, startSidecar } from './sidecar.ts'
 
 /** What an application should never have answered, and what a page must never obey. */
 export const HOSTILE = '<img src=x onerror="window.attacked=1"><script>window.attacked=1</script>\u202e'
@@ -45,8 +45,7 @@ export async function openOperatorScene(
           FENCEPOST_INSTANCE: 'payments-7d9f',
           // No renewal repairs what a test changed on one node.
           FENCEPOST_LEASE: '3m',
-          FENCEPOST_REDIS_NODES: servers.nodesSetting,
-          FENCEPOST_UPSTREAM: application.origin,
+          ...between(servers, application),
           FENCEPOST_OPERATOR_LISTEN: '127.0.0.1:0',
           FENCEPOST_OPERATOR_TOKENS_FILE: tokens.path,
           FENCEPOST_SWEEP_INTERVAL: '1h',

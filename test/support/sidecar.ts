@@ -1,7 +1,7 @@
 /**
  * The sidecar as its users run it: `fencepost serve` in its own process, on ports that the system chooses.
  *
- *     await using sidecar = await startSidecar({ FENCEPOST_REDIS_NODES: servers.nodesSetting, FENCEPOST_UPSTREAM: app.url })
+ *     await using sidecar = await startSidecar({ ...PATIENT, ...between(servers, application) })
  *     await fetch(sidecar.proxy + '/payments', …)
  */
 
@@ -29,6 +29,17 @@ export const PATIENT = {
   FENCEPOST_CLAIM_BUDGET: '5s',
   FENCEPOST_SETTLE_BUDGET: '10s',
 } as const
+
+/** The two settings that every sidecar has: its nodes, and its application. */
+export function between(
+  nodes: 'embedded' | { readonly nodesSetting: string },
+  application: { readonly url: string } | { readonly origin: string },
+) {
+  return {
+    FENCEPOST_REDIS_NODES: nodes === 'embedded' ? nodes : nodes.nodesSetting,
+    FENCEPOST_UPSTREAM: 'url' in application ? application.url : application.origin,
+  }
+}
 
 export type SidecarOptions = {
   /** Another build's main program. */

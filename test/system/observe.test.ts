@@ -9,7 +9,7 @@ import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
 import { startFencepost } from '../support/processes.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 
 const OBSERVING = `
 routes:
@@ -27,12 +27,7 @@ test('a storm is executed in full and reported; the routes of the report execute
   await writeFile(routes, OBSERVING)
   await using servers = await startRedisServers(5, { founded: true })
   await using application = await startCountingApplication()
-  const env = {
-    ...PATIENT,
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.url,
-    FENCEPOST_CONFIG: routes,
-  }
+  const env = { ...PATIENT, ...between(servers, application), FENCEPOST_CONFIG: routes }
   const send = (proxy: string, headers: Record<string, string>, body = '{"amount":1}') =>
     fetch(`${proxy}/payments`, {
       method: 'POST',

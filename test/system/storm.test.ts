@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 import { testsOfStorms } from './storms.ts'
 
 /** A lease that a test waits for, longer than a pause of the machine; the deadline is the largest that it allows. */
@@ -19,11 +19,7 @@ testsOfStorms(2_000, 100)
 test('a sidecar killed while the application works: 409 before the lease ends, then attempt 2 with a larger token', async () => {
   await using servers = await startRedisServers(5, { founded: true })
   await using application = await startCountingApplication()
-  const env = {
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.url,
-    ...SHORT_LEASE,
-  }
+  const env = { ...between(servers, application), ...SHORT_LEASE }
   await using doomed = await startSidecar(env)
   await using other = await startSidecar(env)
   const send = (proxy: string) =>
@@ -59,11 +55,7 @@ test('a sidecar killed while the application works: 409 before the lease ends, t
 test('a client that disconnects gets its stored answer on retry, and the application was called once', async () => {
   await using servers = await startRedisServers(5, { founded: true })
   await using application = await startCountingApplication()
-  await using sidecar = await startSidecar({
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.url,
-    ...PATIENT,
-  })
+  await using sidecar = await startSidecar({ ...between(servers, application), ...PATIENT })
   const send = (signal?: AbortSignal) =>
     fetch(`${sidecar.proxy}/payments`, {
       method: 'POST',

@@ -3,7 +3,7 @@ import { Pool } from 'undici'
 import { expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 
 const CONCURRENCY = 100
 
@@ -67,11 +67,7 @@ export function testsOfStorms(requests: number, identities: number): void {
   test(`${requests} requests of ${identities} identities through two sidecars on five real nodes: ${identities} executions`, async () => {
     await using servers = await startRedisServers(5, { founded: true })
     await using application = await startCountingApplication()
-    const env = {
-      FENCEPOST_REDIS_NODES: servers.nodesSetting,
-      FENCEPOST_UPSTREAM: application.url,
-      ...PATIENT,
-    }
+    const env = { ...between(servers, application), ...PATIENT }
     await using one = await startSidecar(env)
     await using other = await startSidecar(env)
 
@@ -84,11 +80,7 @@ export function testsOfStorms(requests: number, identities: number): void {
   test('the same with two of five nodes stopped; with three stopped 503 with Retry-After and no execution', async () => {
     await using servers = await startRedisServers(5, { founded: true })
     await using application = await startCountingApplication()
-    await using sidecar = await startSidecar({
-      FENCEPOST_REDIS_NODES: servers.nodesSetting,
-      FENCEPOST_UPSTREAM: application.url,
-      ...PATIENT,
-    })
+    await using sidecar = await startSidecar({ ...between(servers, application), ...PATIENT })
     await servers.kill(0)
     await servers.kill(3)
 

@@ -16,7 +16,7 @@ import { eventually } from '../../support/eventually.ts'
 import { operatorCaller, operatorTokensFile, VIEW_TOKEN } from '../../support/operator-caller.ts'
 import { type OtlpReceiver, startOtlpReceiver } from '../../support/otlp-receiver.ts'
 import { type RedisServers, startRedisServers } from '../../support/redis-servers.ts'
-import { PATIENT, type Sidecar, startSidecar } from '../../support/sidecar.ts'
+import { between, PATIENT, type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
 const stack = stackOfTests()
 let servers: RedisServers
@@ -76,8 +76,7 @@ beforeAll(async () => {
     ...traces.env,
     FENCEPOST_CONFIG: join(folder, 'routes.yaml'),
     FENCEPOST_KEY_RING_FILE: join(folder, 'ring'),
-    FENCEPOST_REDIS_NODES: servers.nodesSetting,
-    FENCEPOST_UPSTREAM: application.origin,
+    ...between(servers, application),
     FENCEPOST_OPERATOR_LISTEN: '127.0.0.1:0',
     FENCEPOST_OPERATOR_TOKENS_FILE: tokens.path,
     FENCEPOST_SETTLE_PATH: '/settle',

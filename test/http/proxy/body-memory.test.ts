@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { startApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { hold, openWire, route, startProxy } from '../../support/proxy.ts'
-import { startSidecar } from '../../support/sidecar.ts'
+import { between, startSidecar } from '../../support/sidecar.ts'
 
 const KEYED = (key: string, more: string) =>
   `POST /things HTTP/1.1\r\nHost: a\r\nIdempotency-Key: ${key}\r\n${more}\r\n`
@@ -110,10 +110,7 @@ test('an answer that does not fit is passed on and not kept, and its duplicates 
 // Bug: each chunk was kept as it came. Five such bodies took 1.7 GB, where they were counted as 5 MiB.
 test('a body in chunks of one byte takes little more than its bytes', async () => {
   await using application = await startApplication()
-  await using sidecar = await startSidecar({
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.origin,
-  })
+  await using sidecar = await startSidecar(between('embedded', application))
   const residentMiB = async () => {
     const metrics = await (await fetch(`${sidecar.admin}/metrics`)).text()
     return Number(/^process_resident_memory_bytes (\d+)/m.exec(metrics)?.[1]) / 2 ** 20
@@ -135,10 +132,7 @@ test('a body that waits for the application in chunks of one byte takes little m
 }, async () => {
   await using application = await startApplication()
   application.onRequest = (request) => void request.pause()
-  await using sidecar = await startSidecar({
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.origin,
-  })
+  await using sidecar = await startSidecar(between('embedded', application))
   const measured = async () => {
     const metrics = await (await fetch(`${sidecar.admin}/metrics`)).text()
     const value = (name: string) => Number(new RegExp(`^${name} (.+)`, 'm').exec(metrics)?.[1])

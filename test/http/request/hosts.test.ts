@@ -10,7 +10,7 @@ import { FETCH_MS_MAX } from '../../support/fetched-programs.ts'
 import { startGatewayListener } from '../../support/gateway-listener.ts'
 import { EXT_PROC, KINDS, startGateway } from '../../support/gateways.ts'
 import { route } from '../../support/proxy.ts'
-import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
+import { between, type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
 const stack = stackOfTests()
 let application: TestApplication
@@ -21,8 +21,7 @@ beforeAll(async () => {
   application = stack.use(await startApplication())
   sidecar = stack.use(
     await startSidecar({
-      FENCEPOST_REDIS_NODES: 'embedded',
-      FENCEPOST_UPSTREAM: application.origin,
+      ...between('embedded', application),
       FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
       FENCEPOST_GATEWAY_GRPC_LISTEN: '127.0.0.1:0',
     }),

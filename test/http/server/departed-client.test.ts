@@ -13,7 +13,7 @@ import { createBodyMemory } from '../../../src/http/server/body-memory.ts'
 import { bodyStream, type Inbound, readBody } from '../../../src/http/server/inbound.ts'
 import { startApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
-import { PATIENT, startSidecar } from '../../support/sidecar.ts'
+import { between, PATIENT, startSidecar } from '../../support/sidecar.ts'
 
 type Ended = (inbound: Inbound) => Promise<unknown>
 
@@ -58,11 +58,7 @@ test('hundreds that leave while the process stands still hold nothing afterwards
     response.on('close', () => streams.delete(response))
     response.writeHead(200, { 'Content-Type': 'text/event-stream' }).write('data: 1\n\n')
   }
-  await using sidecar = await startSidecar({
-    ...PATIENT,
-    FENCEPOST_REDIS_NODES: 'embedded',
-    FENCEPOST_UPSTREAM: application.origin,
-  })
+  await using sidecar = await startSidecar({ ...PATIENT, ...between('embedded', application) })
   const port = Number(new URL(sidecar.proxy).port)
   const open = () =>
     new Promise<Socket>((opened) => {
