@@ -193,15 +193,15 @@ export type RecordingEnd = {
 }
 
 /** What is known of a node, in the words of readiness and metrics. */
-export type NodeStanding = 'down' | 'unfit' | 'quarantined' | 'voting'
+type NodeStanding = 'down' | 'unfit' | 'quarantined' | 'voting'
 
-export type BreakerKind = 'closed' | 'open' | 'half_open'
+type BreakerKind = 'closed' | 'open' | 'half_open'
 
 /** The end of a completion made without a quorum. */
 export type WriteBackEnd = 'recorded' | 'conflict' | 'dropped'
 
 /** What happens without nodes or without a quorum, and its end. */
-export type DegradationEvent =
+type DegradationEvent =
   /** This node's answers do not count for a while: its clock jumped by at least this much, backwards where negative. */
   | {
       readonly kind: 'clock_stepped'
@@ -247,7 +247,7 @@ export type DegradationEvent =
 export type EntriesOf = 'dead-letters' | 'audit' | 'queue'
 
 /** What happens to the nodes of a cluster and to their votes. */
-export type NodeEvent =
+type NodeEvent =
   /** Told once more, with the same state, where a node that is down turns out to refuse this sidecar. */
   | {
       readonly kind: 'node_state'

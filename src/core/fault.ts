@@ -5,7 +5,7 @@
  * carry the command that failed, passwords included, as a property. The place is enough to find the line that threw.
  */
 
-export type Fault = {
+type Fault = {
   readonly type: string
   /** Such as ECONNRESET; absent where it has none that is a word. */
   readonly code?: string

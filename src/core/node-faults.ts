@@ -6,7 +6,7 @@
  * Each `…` stands for a detail of the case.
  */
 
-export type Row = readonly [seen: string, remedy: string]
+type Row = readonly [seen: string, remedy: string]
 
 const CERT = 'FENCEPOST_REDIS_CERT_FILE'
 const USE_REDIS = 'use Redis 7.0 or later, or Valkey, by its own address'

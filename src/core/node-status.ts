@@ -2,7 +2,7 @@
 
 import type { NodeFault } from './node-faults.ts'
 
-export type NodePlace = {
+type NodePlace = {
   /** As the list of its cluster has it: its address, or one of `FENCEPOST_REDIS_NODE_NAMES`. The same for all sidecars. */
   readonly name: string
   /** Where this process reaches it, without credentials. */

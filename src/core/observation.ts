@@ -21,10 +21,7 @@ export type ObservedAnswer =
   | (Extract<ForwardResult, { kind: 'answered' }> & { readonly digest: Buffer })
 
 /** @property answered resolves when the application's answer has ended, and never rejects */
-export type ObservedRequest = Pick<
-  ProtectedRequest,
-  'recordKey' | 'fingerprint' | 'contentRecord' | 'policy'
-> & {
+type ObservedRequest = Pick<ProtectedRequest, 'recordKey' | 'fingerprint' | 'contentRecord' | 'policy'> & {
   readonly answered: Promise<ObservedAnswer>
 }
 

@@ -25,7 +25,7 @@ export type Unreachable = {
 }
 
 /** The node executed the command but is not enrolled (again): its answer does not count. */
-export type Quarantined = {
+type Quarantined = {
   readonly kind: 'quarantined'
   readonly nodeMs: number
   /** The node votes, and only this answer does not count. */

@@ -28,7 +28,7 @@ export type SettlePolicy = StoringPolicy & {
 }
 
 /** What protected the call of the application, and its claim. */
-export type Executed = { readonly protection: Protection; readonly execution: Execution }
+type Executed = { readonly protection: Protection; readonly execution: Execution }
 
 export async function settle(
   response: ApplicationResponse,

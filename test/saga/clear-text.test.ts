@@ -1,7 +1,7 @@
 /** Which databases `--require-tls` refuses, held to what the driver makes of their URLs. */
 import pg from 'pg'
 import { expect, test } from 'vitest'
-import { isLoopback, isSafeDatabase } from '../../packages/saga/src/command/clear-text.ts'
+import { isLoopback, isSafeDatabase } from '../../packages/saga/src/command/serve.ts'
 
 const user = 'sagas:a-password-that-is-long-enough'
 

@@ -1,11 +1,10 @@
 // The option `quorum` of a consumer: a duplicate of a message in progress waits without the database, and PostgreSQL decides.
 import { type Client, createClient } from '@fencepost/client'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import type { Handler } from '../../packages/saga/src/handlers.ts'
 import { Inbox } from '../../packages/saga/src/inbox.ts'
 import type { InboxOptions } from '../../packages/saga/src/inbox-options.ts'
 import type { SagaKit } from '../../packages/saga/src/kit.ts'
-import type { InboundMessage } from '../../packages/saga/src/messages.ts'
+import type { Handler, InboundMessage } from '../../packages/saga/src/messages.ts'
 import { derivedKey } from '../../packages/saga/src/request-hash.ts'
 import { eventually } from '../support/eventually.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'

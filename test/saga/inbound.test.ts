@@ -2,7 +2,6 @@
 import { beforeEach, describe, expect, test } from 'vitest'
 import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
 import { listDeadLetters, replayDeadLetters } from '../../packages/saga/src/dead-letters.ts'
-import type { Received } from '../../packages/saga/src/handlers.ts'
 import { type InboundMapping, readDelivery } from '../../packages/saga/src/inbound.ts'
 import {
   cloudEventMessages,
@@ -11,7 +10,7 @@ import {
 } from '../../packages/saga/src/inbound-formats.ts'
 import { Inbox } from '../../packages/saga/src/inbox.ts'
 import type { InboxOptions } from '../../packages/saga/src/inbox-options.ts'
-import type { Delivery } from '../../packages/saga/src/messages.ts'
+import type { Delivery, Received } from '../../packages/saga/src/messages.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'

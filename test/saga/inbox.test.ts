@@ -14,11 +14,10 @@ import {
   NonRetryableError,
   OperationInProgressError,
 } from '../../packages/saga/src/errors.ts'
-import type { Handler, TransactionalHandler } from '../../packages/saga/src/handlers.ts'
 import { Inbox } from '../../packages/saga/src/inbox.ts'
 import type { InboxOptions } from '../../packages/saga/src/inbox-options.ts'
 import { enter } from '../../packages/saga/src/inbox-rows.ts'
-import type { InboundMessage } from '../../packages/saga/src/messages.ts'
+import type { Handler, InboundMessage, TransactionalHandler } from '../../packages/saga/src/messages.ts'
 import { outsideTransactions } from '../../packages/saga/src/open-transactions.ts'
 import { newMessageId } from '../../packages/saga/src/outbox.ts'
 import { hashOfText } from '../../packages/saga/src/request-hash.ts'

@@ -7,9 +7,9 @@ import {
   NestedTransactionError,
 } from '../../packages/saga/src/errors.ts'
 import { assertFence } from '../../packages/saga/src/fences.ts'
+import { runRetention } from '../../packages/saga/src/housekeeping.ts'
 import { withLocks } from '../../packages/saga/src/locks.ts'
 import { createPostgresLocks } from '../../packages/saga/src/postgres-locks.ts'
-import { runRetention } from '../../packages/saga/src/retention.ts'
 import { processSagaStep } from '../../packages/saga/src/saga-step.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { startPostgres } from '../support/postgres-server.ts'

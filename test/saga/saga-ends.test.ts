@@ -1,6 +1,6 @@
 // A saga ends, or waits for a person: nothing that fails is repeated for ever, also what fails before a step is claimed.
 import { beforeEach, expect, test } from 'vitest'
-import { runRetention } from '../../packages/saga/src/retention.ts'
+import { runRetention } from '../../packages/saga/src/housekeeping.ts'
 import { defineSaga, type SagaStepDefinition } from '../../packages/saga/src/saga-definition.ts'
 import { compensateSaga, getSaga, retrySaga } from '../../packages/saga/src/saga-instances.ts'
 import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'

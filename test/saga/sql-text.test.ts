@@ -1,6 +1,6 @@
 // Where the parameters of a statement are, and whether it answers with rows.
 import { expect, test } from 'vitest'
-import { answersWithRows, parametersOf } from '../../packages/saga/src/sql-text.ts'
+import { answersWithRows, parametersOf } from '../../packages/saga/src/foreign-transactions.ts'
 
 test.each<[string, readonly number[]]>([
   ['SELECT $2, $1, $2', [2, 1, 2]],

@@ -3,7 +3,7 @@
  * command `fencepost-saga` serves the same. No module of the package imports it.
  */
 
-export { type OpenKit, openSagaKit } from './open-kit.ts'
+export { type OpenKit, openSagaKit } from './kit.ts'
 export {
   type Decider,
   type Decision,

@@ -11,7 +11,7 @@
 import type { Clock, Timer } from './core.ts'
 
 /** Ends the stay. */
-export type Leave = () => void
+type Leave = () => void
 
 type Waiting = {
   readonly alone: boolean

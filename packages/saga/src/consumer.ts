@@ -5,15 +5,13 @@
  */
 import { keepProcessAlive } from './ambient.ts'
 import { replayOnce } from './dead-letter-replay.ts'
-import type { Handlers } from './handlers.ts'
 import { startHousekeeping } from './housekeeping.ts'
 import { Inbox } from './inbox.ts'
 import type { InboxOptions } from './inbox-options.ts'
 import type { InboxTransaction } from './inbox-transaction.ts'
-import type { MessageSubscriber, Subscription } from './messages.ts'
-import { requireName } from './names.ts'
+import type { Handlers, MessageSubscriber, Subscription } from './messages.ts'
 import { outsideTransactions } from './open-transactions.ts'
-import { requirePositive, requireWhole } from './option-checks.ts'
+import { requireName, requirePositive, requireWhole } from './option-checks.ts'
 import { requireSetUp } from './setup-errors.ts'
 
 /** `O`: the transaction of the application's library, which its handlers get. */

@@ -10,12 +10,9 @@
  * The mappings read the letter anew, so one that none of them could read is replayed once one can; it is then the message
  * that it always was, and is handled once together with its other deliveries.
  */
-import { hashOfBody } from './body.ts'
 import { inThisProcess } from './company.ts'
-import { handlingMessage } from './current-message.ts'
 import { isOutage, isoText, rowsWritten, type Tx } from './database.ts'
-import { errorCode, errorText } from './error-json.ts'
-import { finalOutcomeOf } from './error-meaning.ts'
+import { errorCode, errorText, finalOutcomeOf } from './error-meaning.ts'
 import {
   IdempotencyKeyReuseError,
   LockNotAcquiredError,
@@ -25,7 +22,6 @@ import {
   OperationInProgressError,
   UnhandledTypeError,
 } from './errors.ts'
-import type { Handler, Received } from './handlers.ts'
 import { dayMs } from './idempotency.ts'
 import { type Arrival, type Inbound, readDelivery } from './inbound.ts'
 import { fencepostMessages } from './inbound-formats.ts'
@@ -33,14 +29,15 @@ import { suspectAfter, unfinishedMax } from './inbox.ts'
 import { type StoredDelivery, storedId } from './inbox-rows.ts'
 import { type InboxTransaction, transactionOfInbox } from './inbox-transaction.ts'
 import type { SagaKit } from './kit.ts'
-import type { InboundMessage } from './messages.ts'
+import { type Handler, hashOfBody, type InboundMessage, type Received } from './messages.ts'
 import { payloadOf, type Schemas } from './payload.ts'
 import { sameHash } from './request-hash.ts'
+import { handlingMessage } from './saga-step-rows.ts'
 
-export type Handlers = Readonly<Record<string, Handler>>
+type Handlers = Readonly<Record<string, Handler>>
 
 /** How the consumer reads messages. */
-export type Reading = {
+type Reading = {
   readonly inbound?: Inbound
   readonly schemas?: Schemas
   readonly retentionMs?: number

@@ -6,7 +6,7 @@
  */
 import type { Clock } from './core.ts'
 import { isOutage } from './database.ts'
-import { errorText } from './error-json.ts'
+import { errorText } from './error-meaning.ts'
 import { LockNotAcquiredError } from './errors.ts'
 import type { SagaEvent, SagaEvents } from './events.ts'
 

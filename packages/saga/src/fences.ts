@@ -11,9 +11,9 @@
 import { identifier, rowsWritten, type Tx, tableName } from './database.ts'
 import { FencedOutError, SagaKitError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
-import { requireName } from './names.ts'
+import { requireName } from './option-checks.ts'
 
-export type Fence = { readonly resource: string; readonly fencingToken: number }
+type Fence = { readonly resource: string; readonly fencingToken: number }
 
 /** Raises the fence of a resource to this token, or throws {@link FencedOutError}. Locks its row until the commit. */
 export async function assertFence(kit: SagaKit, tx: Tx, { resource, fencingToken }: Fence): Promise<void> {
@@ -31,7 +31,7 @@ export async function assertFence(kit: SagaKit, tx: Tx, { resource, fencingToken
   throw new FencedOutError(resource)
 }
 
-export type FencedUpdate = {
+type FencedUpdate = {
   /** `table` or `schema.table`, with the columns `id` and `last_fencing_token` (BIGINT, may be null). */
   readonly table: string
   readonly id: string | number

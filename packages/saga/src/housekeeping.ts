@@ -8,11 +8,17 @@
  * it off.
  */
 import { expireDeadLetters } from './dead-letters.ts'
-import { type HousekeepingOptions, requireHousekeeping } from './housekeeping-options.ts'
-import type { SagaKit } from './kit.ts'
+import { SagaConfigError } from './errors.ts'
+import {
+  type HousekeepingOptions,
+  type RetentionOptions,
+  requireHousekeeping,
+  requireRetention,
+  type SagaKit,
+} from './kit.ts'
 import { outsideTransactions } from './open-transactions.ts'
-import { maintainPartitions } from './partition-upkeep.ts'
-import { retain } from './retention.ts'
+import { partitionOf } from './outbox.ts'
+import { removeKeys } from './saga-step-rows.ts'
 import { explained } from './setup-errors.ts'
 
 const intervalDefaultMs = 300_000
@@ -166,4 +172,141 @@ async function giveBack(kit: SagaKit, owner: string, intervalMs: number | undefi
      WHERE task = 'all' AND owner = $1`,
     [owner, intervalMs === undefined ? null : intervalMs * 0.9],
   )
+}
+
+/** Long after the leases of a relay that died have lapsed. */
+const leftBehindMs = 3_600_000
+
+/** Aggregates whose messages one run moves; the next run continues. */
+const movedMax = 1_000
+
+/**
+ * What relays that are gone left behind is removed, and messages in a partition that the database does not have are moved to theirs.
+ * Returns how many rows it removed or reset.
+ */
+async function maintainPartitions(kit: SagaKit): Promise<number> {
+  const s = kit.schema
+  const stops = await kit.query(
+    `DELETE FROM ${s}.outbox_stops WHERE until < clock_timestamp() - $1 * interval '1 ms'`,
+    [leftBehindMs],
+  )
+  const partitions = await kit.query(
+    `UPDATE ${s}.outbox_partitions SET owner = NULL, lease_until = '-infinity'
+     WHERE owner IS NOT NULL AND lease_until < clock_timestamp() - $1 * interval '1 ms'`,
+    [leftBehindMs],
+  )
+  await moveStranded(kit)
+  return (stops.rowCount ?? 0) + (partitions.rowCount ?? 0)
+}
+
+/**
+ * A service whose kit has more partitions than the database writes messages that no relay would ever look for. They go
+ * where the database's number puts them, and the event says which setting is wrong.
+ */
+async function moveStranded(kit: SagaKit): Promise<void> {
+  const s = kit.schema
+  const { rows } = await kit.query<{ type: string; id: string; highest: number; partitions: number }>(
+    `SELECT aggregate_type AS type, aggregate_id AS id, max(partition) AS highest, n::int AS partitions
+     FROM ${s}.outbox, (SELECT count(*) AS n FROM ${s}.outbox_partitions) AS known
+     WHERE partition >= n GROUP BY 1, 2, 4 LIMIT $1`,
+    [movedMax],
+  )
+  const [first] = rows
+  if (first === undefined || first.partitions === 0) return
+  const { partitions } = first
+  const { rowCount } = await kit.query(
+    `UPDATE ${s}.outbox o SET partition = a.partition
+     FROM unnest($1::text[], $2::text[], $3::smallint[]) AS a (type, id, partition)
+     WHERE o.aggregate_type = a.type AND o.aggregate_id = a.id AND o.partition >= $4`,
+    [
+      rows.map(({ type }) => type),
+      rows.map(({ id }) => id),
+      rows.map(({ type, id }) => partitionOf(type, id, partitions)),
+      partitions,
+    ],
+  )
+  const highest = Math.max(...rows.map((row) => row.highest))
+  const error = new SagaConfigError(
+    `${rowCount} messages stood in partitions up to ${highest}, and the database has ${partitions}: they were moved, and no relay had sent them; give every service that publishes partitions: ${partitions}`,
+  )
+  kit.emit({ kind: 'housekeeping_error', error })
+}
+
+type RetentionReport = Readonly<Record<string, number>>
+
+/**
+ * Deletes what has expired: in batches, so that no statement runs for long, and in one process at a time. Never what is in progress:
+ * keys in progress or parked, open dead letters, unfinished sagas. The keys of a saga's steps go with it, whatever state they are in.
+ * Returns the number of deleted rows by table; 0 while another process is at it.
+ */
+export async function runRetention(kit: SagaKit, options: RetentionOptions = {}): Promise<RetentionReport> {
+  requireRetention(options)
+  return retain(kit, options, async () => true)
+}
+
+/** `goOn` is called before every batch; at its first no, what has been deleted is returned. */
+async function retain(
+  kit: SagaKit,
+  options: RetentionOptions,
+  goOn: () => Promise<boolean>,
+): Promise<RetentionReport> {
+  const { batchSize = 1_000, maxBatches = 100, deadLettersMs = 30 * 24 * 3_600_000 } = options
+  const report: Record<string, number> = {}
+  for (const [table, condition] of Object.entries(expired)) {
+    let deleted = 0
+    for (let batch = 0; batch < maxBatches && (await goOn()); batch += 1) {
+      const count = await deleteBatch(kit, table, condition, batchSize, deadLettersMs)
+      deleted += count ?? 0
+      if (count === undefined || count < batchSize) break
+    }
+    report[table] = deleted
+    if (deleted > 0) kit.emit({ kind: 'retained', table, deleted })
+  }
+  return report
+}
+
+/**
+ * The instant of the statement, not that of each row: an index has the rows before it, and the planner knows from its statistics how
+ * few they are.
+ */
+const expired = {
+  idempotency_keys: `status IN ('completed', 'failed') AND expires_at < statement_timestamp()`,
+  // A dead letter of the outbox may be a message that its consumer has: only its confirm was missing.
+  inbox: `expires_at < statement_timestamp()
+    AND NOT EXISTS (SELECT FROM {s}.dead_letters d WHERE d.message_id = t.message_id AND d.status <> 'discarded')`,
+  dead_letters: `status IN ('replayed', 'discarded') AND replayed_at < statement_timestamp() - $2 * interval '1 ms'`,
+  saga_steps: `EXISTS (SELECT 1 FROM {s}.saga_instances i WHERE i.saga_id = t.saga_id AND i.status IN ('completed', 'compensated')
+    AND i.expires_at < statement_timestamp())`,
+  saga_instances: `status IN ('completed', 'compensated') AND expires_at < statement_timestamp()
+    AND NOT EXISTS (SELECT 1 FROM {s}.saga_steps p WHERE p.saga_id = t.saga_id)`,
+  locks: `lease_until < statement_timestamp() - interval '1 hour'`,
+  decisions: `decided_at < statement_timestamp() - interval '1 year'`,
+  outbox_relays: `alive_until < statement_timestamp() - interval '1 hour'`,
+} as const
+
+/** undefined while another process holds the lock. */
+function deleteBatch(
+  kit: SagaKit,
+  table: string,
+  condition: string,
+  batchSize: number,
+  deadLettersMs: number,
+): Promise<number | undefined> {
+  const s = kit.schema
+  return kit.transaction(async (tx) => {
+    const lock = await tx.query('SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS held', [
+      `fencepost/retention:${kit.schemaName}`,
+    ])
+    if (lock.rows[0]!.held !== true) return undefined
+    const usesAge = condition.includes('$2')
+    const steps = table === 'saga_steps'
+    const { rows, rowCount } = await tx.query<{ saga_id: string; step: string }>(
+      `DELETE FROM ${s}.${table} WHERE ctid IN (
+         SELECT ctid FROM ${s}.${table} t WHERE ${condition.replaceAll('{s}', s)} LIMIT $1 FOR UPDATE SKIP LOCKED)
+       ${steps ? 'RETURNING saga_id, step' : ''}`,
+      usesAge ? [batchSize, deadLettersMs] : [batchSize],
+    )
+    if (steps) await removeKeys(kit, tx, rows)
+    return rowCount ?? 0
+  })
 }

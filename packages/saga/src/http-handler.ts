@@ -11,7 +11,7 @@ import type { Tx } from './database.ts'
 import { IdempotencyKeyReuseError, OperationInProgressError } from './errors.ts'
 import { type IdempotencyRequest, withIdempotency } from './idempotency.ts'
 import type { SagaKit } from './kit.ts'
-import { requireName } from './names.ts'
+import { requireName } from './option-checks.ts'
 
 /** As much of a request as is read: those of Express, Fastify and `node:http` have it, and so has a `Request` of fetch. */
 export type HttpRequest = {

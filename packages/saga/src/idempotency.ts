@@ -8,7 +8,7 @@
  *
  * Source: PostgreSQL documentation, INSERT … ON CONFLICT; Brandur Leach, "Implementing Stripe-like Idempotency Keys".
  */
-import { currentMessage } from './current-message.ts'
+
 import { isOutage, rowsWritten, sqlState, sqlStateOf, type Tx } from './database.ts'
 import {
   IdempotencyKeyReuseError,
@@ -17,10 +17,10 @@ import {
   OperationInProgressError,
 } from './errors.ts'
 import { refuseOptions, type SagaKit } from './kit.ts'
-import { requireName } from './names.ts'
 import { join, transactionAround, transactionOf } from './open-transactions.ts'
-import { requirePositive } from './option-checks.ts'
+import { requireName, requirePositive } from './option-checks.ts'
 import { requestHash, sameHash } from './request-hash.ts'
+import { currentMessage } from './saga-step-rows.ts'
 import type { TransactionOptions } from './transaction.ts'
 
 export type IdempotencyRequest = {
@@ -192,4 +192,32 @@ async function replay<T>(
 /** The caller gets the stored text, so a replay cannot differ from the first answer. */
 export function serialised(result: unknown): string {
   return JSON.stringify(result ?? null)
+}
+
+/**
+ * A function of the application that takes effect once for each key: `withIdempotency` around it, for every call.
+ *
+ *     const placeOrder = idempotentFunction(kit, { scope: 'place-order', key: (order: Order) => order.id }, insertOrder)
+ *     const { replayed, result } = await placeOrder(order)
+ */
+export type IdempotentFunction<I, R> = (input: I, call?: { readonly tx?: Tx }) => Promise<Replayable<R>>
+
+export type IdempotentFunctionOptions<I> = Omit<IdempotencyRequest, 'key' | 'request' | 'tx'> & {
+  readonly key: (input: I) => string
+  /** What must be equal in a repetition. Default: the whole input, which must then be JSON. */
+  readonly request?: (input: I) => unknown
+}
+
+/** A duplicate gets the first result; an error is thrown, nothing of it is kept, and the next call runs the function. */
+export function idempotentFunction<I, R>(
+  kit: SagaKit,
+  { key, request = (input) => input, ...options }: IdempotentFunctionOptions<I>,
+  work: (tx: Tx, input: I) => Promise<R>,
+): IdempotentFunction<I, R> {
+  return (input, { tx } = {}) =>
+    withIdempotency(
+      kit,
+      { ...options, key: key(input), request: request(input), ...(tx === undefined ? {} : { tx }) },
+      (inner) => work(inner, input),
+    )
 }

@@ -4,10 +4,9 @@
  * Source: CloudEvents 1.0.2, JSON event format, and its bindings for HTTP, NATS, Kafka and AMQP;
  * draft-ietf-httpapi-idempotency-key-header (the value of `Idempotency-Key` is a quoted string).
  */
-import { parsedJson } from './body.ts'
 import { UnmappedMessageError } from './errors.ts'
 import type { InboundMapping, Mapped } from './inbound.ts'
-import { type Delivery, type Headers, propertyHeader } from './messages.ts'
+import { type Delivery, type Headers, parsedJson, propertyHeader } from './messages.ts'
 
 /** What this kit's relay sends. The default. */
 export const fencepostMessages: InboundMapping = ({ headers }) => {

@@ -13,7 +13,7 @@ import { rowsWritten, sqlStateOf, storable, type Tx } from './database.ts'
 import { IdempotencyKeyReuseError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { type Delivery, type Headers, type InboundMessage, uuidPattern } from './messages.ts'
-import { indexedMaxBytes } from './names.ts'
+import { indexedMaxBytes } from './option-checks.ts'
 import { derivedKey, hashOfText, sameHash } from './request-hash.ts'
 
 export type Entry = {

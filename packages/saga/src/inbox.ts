@@ -15,13 +15,10 @@
  * A delivery without an end means that its process died, and so did everything beside it. After `suspectAfter` of them a
  * message is a suspect and handled alone (`company.ts`); further ones count only from then on.
  */
-import { hashOfBody } from './body.ts'
 import { inThisProcess } from './company.ts'
 import { jitteredDelayMs, pause } from './core.ts'
-import { handlingMessage } from './current-message.ts'
 import { asked, isOutage } from './database.ts'
-import { errorCode, errorText } from './error-json.ts'
-import { finalOutcomeOf, isHopeless } from './error-meaning.ts'
+import { errorCode, errorText, finalOutcomeOf, isHopeless } from './error-meaning.ts'
 import {
   LockNotAcquiredError,
   NeverEndedError,
@@ -30,12 +27,20 @@ import {
 } from './errors.ts'
 import type { ConsumedOutcome } from './events.ts'
 import { FirstCheck } from './first-check.ts'
-import type { Handler, Received } from './handlers.ts'
 import { dayMs } from './idempotency.ts'
 import { type Arrival, readDelivery } from './inbound.ts'
 import { fencepostMessages } from './inbound-formats.ts'
-import type { InboxOptions } from './inbox-options.ts'
-import { answering, keepResult, NotAnswered, passOnKept } from './inbox-results.ts'
+import {
+  answering,
+  type InboxOptions,
+  keepResult,
+  NotAnswered,
+  orderingKeyOf,
+  passOnKept,
+  type RetryPolicy,
+  retryPolicies,
+  unreadableKey,
+} from './inbox-options.ts'
 import {
   type Cause,
   deadLetterInbound,
@@ -50,11 +55,17 @@ import {
 } from './inbox-rows.ts'
 import { transactionOfInbox } from './inbox-transaction.ts'
 import type { SagaKit } from './kit.ts'
-import type { Delivery, InboundMessage, Verdict } from './messages.ts'
+import {
+  type Delivery,
+  type Handler,
+  hashOfBody,
+  type InboundMessage,
+  type Received,
+  type Verdict,
+} from './messages.ts'
 import { requireNotNegative, requirePositive } from './option-checks.ts'
-import { orderingKeyOf, unreadableKey } from './ordering-key.ts'
 import { payloadOf } from './payload.ts'
-import { type RetryPolicy, retryPolicies } from './retry-policy.ts'
+import { handlingMessage } from './saga-step-rows.ts'
 import { inProcessSpan } from './trace-context.ts'
 import { endUnhandled, type Unhandled, unmapped } from './unhandled.ts'
 

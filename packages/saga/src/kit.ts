@@ -6,15 +6,15 @@
  */
 
 import type { PoolClient } from 'pg'
+import pg from 'pg'
 import { processClock, processRandom } from './ambient.ts'
 import type { Clock, Random } from './core.ts'
 import { identifier, type Pool, type QueryAnswer, type Row, type Tx } from './database.ts'
 import { NestedTransactionError, SagaConfigError } from './errors.ts'
 import { eventLog, subscriberFaults } from './event-log.ts'
 import { guarded, type SagaEvents } from './events.ts'
-import { type HousekeepingOptions, requireHousekeeping } from './housekeeping-options.ts'
 import { inTurn, join, transactionAround } from './open-transactions.ts'
-import { given, requirePositive } from './option-checks.ts'
+import { given, requirePositive, requireWhole } from './option-checks.ts'
 import { runInTransaction, runStatement, type TransactionOptions } from './transaction.ts'
 
 export type SagaKitOptions = {
@@ -128,4 +128,66 @@ export function refuseOptions(options: TransactionOptions): void {
       `a transaction with ${names.join(', ')}`,
       'give these options to the transaction that begins',
     )
+}
+
+export type RetentionOptions = {
+  /** Rows per statement. Default 1000. */
+  readonly batchSize?: number
+  /** Batches per table and run; the next run continues. Default 100. */
+  readonly maxBatches?: number
+  /** How long replayed and discarded dead letters are kept. Default 30 days. */
+  readonly deadLettersMs?: number
+}
+
+export type HousekeepingOptions = RetentionOptions & {
+  /** Between two runs of all processes together. Default 5 minutes, at least 1 s. */
+  readonly intervalMs?: number
+  /**
+   * Dead letters that no one has decided on are discarded after this time, as by `discardDeadLetters`: what waits behind
+   * them goes on without them. Default: never.
+   */
+  readonly expireDeadLettersMs?: number
+}
+
+const intervalMinMs = 1_000
+
+export function requireHousekeeping(options: HousekeepingOptions | false): void {
+  if (options === false) return
+  const { intervalMs = intervalMinMs, ...others } = options
+  if (!(intervalMs >= intervalMinMs))
+    throw new SagaConfigError(
+      `housekeeping.intervalMs: ${intervalMs} (at least ${intervalMinMs} ms expected)`,
+    )
+  requireRetention(others, 'housekeeping.')
+  requirePositive({ 'housekeeping.expireDeadLettersMs': others.expireDeadLettersMs })
+}
+
+export function requireRetention(
+  { batchSize, maxBatches, deadLettersMs }: RetentionOptions,
+  group = '',
+): void {
+  requireWhole({ [`${group}batchSize`]: batchSize, [`${group}maxBatches`]: maxBatches })
+  requirePositive({ [`${group}deadLettersMs`]: deadLettersMs })
+}
+
+/**
+ * A kit from a connection string, for programs without a pool of their own: a few connections, closed with the kit. Most of them
+ * report by themselves what fails, so by default its events are not logged a second time.
+ */
+export type OpenKit = AsyncDisposable & { readonly kit: SagaKit }
+
+export function openSagaKit(
+  databaseUrl: string,
+  schema: string,
+  partitions?: number,
+  events: SagaEvents = () => {},
+): OpenKit {
+  const pool = new pg.Pool({ connectionString: databaseUrl, max: 4, connectionTimeoutMillis: 5_000 })
+  const kit = createSagaKit({
+    pool,
+    schema,
+    events,
+    ...(partitions === undefined ? {} : { partitions }),
+  })
+  return { kit, [Symbol.asyncDispose]: () => pool.end() }
 }

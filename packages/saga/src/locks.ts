@@ -8,8 +8,7 @@
 
 import { LeaseEndedError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
-import { requireName } from './names.ts'
-import { requirePositive } from './option-checks.ts'
+import { requireName, requirePositive } from './option-checks.ts'
 
 /** All or nothing. @throws LockNotAcquiredError if another holder has one of the resources. */
 export interface LockManager {

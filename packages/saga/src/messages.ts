@@ -4,7 +4,10 @@
  *
  * Adapters may not decide about attempts (the inbox counts them), read, drop or give up a message, or change its body.
  */
-import type { Body } from './body.ts'
+
+import { isUtf8 } from 'node:buffer'
+import type { Tx } from './database.ts'
+import { hashOfText } from './request-hash.ts'
 
 export type Headers = Readonly<Record<string, string>>
 
@@ -121,3 +124,61 @@ export function propertiesOf(message: OutboundMessage): Record<string, string> {
 }
 
 export const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+
+export type Received<P = unknown> = InboundMessage & { readonly payload: P }
+
+/**
+ * Database only: executed in the transaction of the inbox row. `own` is that transaction as the application's library
+ * knows it, where the consumer was given one (`transaction`).
+ */
+export type TransactionalHandler<P = unknown, O = unknown> = (
+  tx: Tx,
+  message: Received<P>,
+  ...own: unknown extends O ? [own?: unknown] : [own: O]
+) => Promise<unknown>
+
+/**
+ * With effects outside: executed before the inbox row is written, so it must be idempotent itself. It is, if it calls
+ * only `runIdempotentStep` or `processSagaStep`.
+ */
+export type OutsideHandler<P = unknown> = { readonly outside: (message: Received<P>) => Promise<unknown> }
+
+export type Handler<P = unknown, O = unknown> = TransactionalHandler<P, O> | OutsideHandler<P>
+
+/**
+ * One handler for each type of message. `M` maps the types to their payloads, for example
+ * `{ OrderPlaced: { orderId: string } }`; without it every payload is unknown. The kit does not check payloads.
+ */
+export type Handlers<M extends object = Record<string, unknown>, O = unknown> = {
+  readonly [T in keyof M & string]: Handler<M[T], O>
+}
+
+/**
+ * The body of a message of any system: text where it is UTF-8, and beside that its bytes where it is not (compressed, Avro,
+ * another character set), so that nothing of a message is lost on its way to a mapping or a dead letter.
+ */
+export type Body = {
+  /** As UTF-8 text, with U+FFFD for what is none. */
+  readonly body: string
+  /** As they came. Present only if they are no UTF-8. */
+  readonly bytes?: Uint8Array
+}
+
+export function bodyOf(bytes: Uint8Array): Body {
+  const body = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8')
+  return isUtf8(bytes) ? { body } : { body, bytes }
+}
+
+/** Two bodies that are different bytes may be the same text. */
+export function hashOfBody({ body, bytes }: Body): Buffer {
+  return hashOfText(bytes ?? body)
+}
+
+/** Some producers begin with a byte order mark, which is no JSON; a reader may pass over it (RFC 8259, section 8.1). */
+export function parsedJson(body: string): unknown {
+  return JSON.parse(body.startsWith('\u{FEFF}') ? body.slice(1) : body)
+}
+
+export function shownDestination(destination: string): string {
+  return /^https?:/i.test(destination) && URL.canParse(destination) ? new URL(destination).host : destination
+}

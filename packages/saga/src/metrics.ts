@@ -6,7 +6,7 @@
  * and of a URL it is the host.
  */
 import type { SagaEvent, SagaEvents } from './events.ts'
-import { shownDestination } from './shown-destination.ts'
+import { shownDestination } from './messages.ts'
 
 type Labels = Record<string, string>
 type Counter = { inc(labels: Labels, value?: number): void }

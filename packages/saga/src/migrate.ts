@@ -17,7 +17,7 @@ import { type Migration, migrations } from './schema.ts'
 
 const latestVersion = migrations.at(-1)!.version
 
-export type MigrationReport = {
+type MigrationReport = {
   /** Versions applied by this call; with `dryRun`, those that would be. */
   readonly applied: readonly number[]
   /** Of the tables; later than this kit's own where a later kit has migrated them. */
@@ -52,7 +52,7 @@ WHERE NOT EXISTS (SELECT FROM ${s}.outbox_partitions);`,
   ].join('\n\n')
 }
 
-export type MigrateOptions = {
+type MigrateOptions = {
   /** Apply nothing, and report what would be applied. */
   readonly dryRun?: boolean
   /** Keep the number of partitions that the services have set. Default false. */

@@ -10,7 +10,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import type { Pool, Tx } from './database.ts'
 import { NestedTransactionError, TransactionEndedError } from './errors.ts'
 
-export type OpenTransaction = {
+type OpenTransaction = {
   /** undefined: a transaction of the application's, of whose pool nothing is known. */
   readonly pool: Pool | undefined
   readonly tx: Tx

@@ -1,9 +1,9 @@
 /**
- * Numbers and defaults of options. An option that is undefined has its default, as one that is left out; a number that
+ * Numbers, names and defaults of options. An option that is undefined has its default, as one that is left out; a number that
  * makes no sense is an error when the thing is made, never a loop without a pause or a wait without an end later.
  */
 import type { Backoff } from './core.ts'
-import { SagaConfigError } from './errors.ts'
+import { NonRetryableError, SagaConfigError } from './errors.ts'
 
 /** By the names that the application knows; one that is undefined has its default. */
 type Numbers = Readonly<Record<string, number | undefined>>
@@ -37,4 +37,24 @@ function requireEach(numbers: Numbers, isRight: (value: number) => boolean, expe
 /** Without the members that are undefined, which would overwrite defaults in `{ ...defaults, ...options }`. */
 export function given<T extends object>(options: T): T {
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as T
+}
+
+/** An empty name or key is mostly a field that was not there, and would make one operation of all that lack it. */
+export function requireName(what: string, name: unknown): void {
+  if (typeof name === 'string' && name.trim() !== '') return
+  const given = name === undefined ? 'undefined' : JSON.stringify(name)
+  throw new NonRetryableError(`${what} is ${given}; a text that is not empty is expected`)
+}
+
+/** Of a name that stands in an index with a few others: an index entry of PostgreSQL has at most 2704 bytes. */
+export const indexedMaxBytes = 1_000
+
+/** A longer one would be written, and then every statement that indexes it would fail. */
+export function requireIndexedName(what: string, name: string): void {
+  requireName(what, name)
+  const bytes = Buffer.byteLength(name)
+  if (bytes <= indexedMaxBytes) return
+  throw new NonRetryableError(
+    `${what} has ${bytes} bytes, and at most ${indexedMaxBytes} are possible; give a hash of it, and keep it in the payload`,
+  )
 }

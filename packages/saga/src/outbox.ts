@@ -10,8 +10,8 @@ import { rowsWritten, safeInteger, type Tx } from './database.ts'
 import { NonRetryableError, NotInTransactionError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
 import { type Headers, uuidPattern } from './messages.ts'
-import { requireIndexedName, requireName } from './names.ts'
 import { isInTransaction } from './open-transactions.ts'
+import { requireIndexedName, requireName } from './option-checks.ts'
 import { withCreationContext } from './trace-context.ts'
 
 export type OutboxEvent = {

@@ -4,10 +4,9 @@
  * Source: Standard Schema 1 (https://standardschema.dev), which zod, valibot, ArkType and others implement: only its
  * interface is needed here, no package.
  */
-import { parsedJson } from './body.ts'
 import { InvalidPayloadError, NonRetryableError } from './errors.ts'
 import type { Arrival } from './inbound.ts'
-import type { Delivery } from './messages.ts'
+import { type Delivery, parsedJson } from './messages.ts'
 
 type Issue = {
   readonly message: string

@@ -63,7 +63,7 @@ function isWrongCall(error: unknown): boolean {
   return error instanceof RefusedError && (error.status === 400 || error.status === 413)
 }
 
-export type HybridRequest = IdempotencyRequest & {
+type HybridRequest = IdempotencyRequest & {
   /** The reservation's lease, renewed while the work runs. Default 30 s. */
   readonly leaseMs?: number
 }

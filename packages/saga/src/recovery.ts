@@ -7,14 +7,14 @@
 import type { SagaKit } from './kit.ts'
 import { requireWhole } from './option-checks.ts'
 
-export type Recoverable = {
+type Recoverable = {
   readonly scope: string
   readonly key: string
   readonly request: unknown
   readonly attempts: number
 }
 
-export type RecoveryReport = {
+type RecoveryReport = {
   readonly recovered: number
   readonly failed: number
   /** Lapsed without a kept request or a handler: their callers must come back, or a person must look. */

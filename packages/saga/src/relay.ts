@@ -12,7 +12,7 @@
 
 import { keepProcessAlive } from './ambient.ts'
 import { type Backoff, jitteredDelayMs } from './core.ts'
-import { errorCode, errorText } from './error-json.ts'
+import { errorCode, errorText } from './error-meaning.ts'
 import { BrokerUnavailableError, PublishDeferredError, PublishRefusedError } from './errors.ts'
 import { type Housekeeping, startHousekeeping } from './housekeeping.ts'
 import type { SagaKit } from './kit.ts'

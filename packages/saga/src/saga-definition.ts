@@ -7,8 +7,8 @@
  */
 import type { Tx } from './database.ts'
 import { type BusinessError, SagaConfigError } from './errors.ts'
-import { requireName } from './names.ts'
-import { requirePositive, requireWhole } from './option-checks.ts'
+import { requireName, requirePositive, requireWhole } from './option-checks.ts'
+import type { SagaView, Taken } from './saga-instances.ts'
 import type { Compensation, CompensationContext } from './saga-step.ts'
 import type { StepContext } from './step-definition.ts'
 
@@ -153,4 +153,39 @@ export function sagaResults<I, Results, Locks extends boolean>(
 ): Partial<Results> {
   const done = steps.filter(({ status }) => status === 'done').map(({ name, result }) => [name, result])
   return Object.fromEntries(done) as Partial<Results>
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: the inputs of different sagas have nothing in common
+export type AnyStep = SagaStepDefinition<any>
+
+/** The handlers of a saga's step as calls of a step on its own: each gets the saga's context as well. */
+export function stepHandlers(step: AnyStep, context: SagaContext<unknown>) {
+  const { commit, reject, reconcile } = step
+  return {
+    effect: (own: object) => step.effect?.({ ...own, ...context } as never) ?? Promise.resolve(null),
+    commit: async (tx: Tx, value: unknown, own: object) =>
+      commit === undefined ? value : commit(tx, value as never, { ...own, ...context } as never),
+    compensate: compensationOf(step, context),
+    ...(reject === undefined
+      ? {}
+      : {
+          reject: (tx: Tx, error: BusinessError, own: object) =>
+            reject(tx, error, { ...own, ...context } as never),
+        }),
+    ...(reconcile === undefined
+      ? {}
+      : { reconcile: (own: object) => reconcile({ ...own, ...context } as never) }),
+  }
+}
+
+export function compensationOf({ compensate }: AnyStep, context: SagaContext<unknown>): Compensation {
+  const { effect, commit } = compensate ?? {}
+  return {
+    ...(effect === undefined ? {} : { effect: (own) => effect({ ...own, ...context }) }),
+    ...(commit === undefined ? {} : { commit: (tx, own) => commit(tx, { ...own, ...context }) }),
+  }
+}
+
+export function contextOf({ sagaId, input }: Taken, log: SagaView['steps']): SagaContext<unknown> {
+  return { sagaId, input, results: Object.fromEntries(log.map(({ name, result }) => [name, result])) }
 }

@@ -6,12 +6,11 @@
  */
 import { type Backoff, jitteredDelayMs } from './core.ts'
 import { isOutage } from './database.ts'
-import { errorText } from './error-json.ts'
-import { isHopeless } from './error-meaning.ts'
+import { errorText, isHopeless } from './error-meaning.ts'
 import { LockNotAcquiredError, OperationInProgressError, SagaConfigError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
+import type { AnyStep } from './saga-definition.ts'
 import { type Move, type SagaView, stepsOf, type Taken } from './saga-instances.ts'
-import type { AnyStep } from './saga-step-calls.ts'
 import { noteUnclaimed, type StepStatus } from './saga-step-rows.ts'
 import { maxAttemptsDefault } from './step-record.ts'
 

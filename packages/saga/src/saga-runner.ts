@@ -13,7 +13,7 @@ import { keepProcessAlive } from './ambient.ts'
 import { messageDrivenKeepMs } from './choreography.ts'
 import type { Backoff } from './core.ts'
 import type { Tx } from './database.ts'
-import { errorText } from './error-json.ts'
+import { errorText } from './error-meaning.ts'
 import {
   AttemptsExhaustedError,
   SagaConfigError,
@@ -26,7 +26,14 @@ import type { SagaKit } from './kit.ts'
 import type { LockManager } from './locks.ts'
 import { outsideTransactions } from './open-transactions.ts'
 import { requireBackoff, requireNotNegative, requirePositive, requireWhole } from './option-checks.ts'
-import type { SagaDefinition, SagaPart } from './saga-definition.ts'
+import {
+  type AnyStep,
+  compensationOf,
+  contextOf,
+  type SagaDefinition,
+  type SagaPart,
+  stepHandlers,
+} from './saga-definition.ts'
 import {
   type Failing,
   isExhausted,
@@ -50,7 +57,6 @@ import {
   takeSagas,
 } from './saga-instances.ts'
 import { type Following, runSagaStep, undoSagaStep } from './saga-step.ts'
-import { type AnyStep, compensationOf, contextOf, stepHandlers } from './saga-step-calls.ts'
 import { requireSetUp } from './setup-errors.ts'
 import { inProcessSpan } from './trace-context.ts'
 

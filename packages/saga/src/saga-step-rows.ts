@@ -4,7 +4,8 @@
  * Owns every write of a step or a compensation to that table, and their keys in the idempotency store. Everything here
  * runs in the caller's transaction.
  */
-import { currentMessage } from './current-message.ts'
+
+import { AsyncLocalStorage } from 'node:async_hooks'
 import type { Tx } from './database.ts'
 import { OperationInProgressError, StepIrreversibleError, StepSuspendedError } from './errors.ts'
 import type { SagaKit } from './kit.ts'
@@ -90,7 +91,7 @@ export async function statusOf(kit: SagaKit, tx: Tx, sagaId: string, step: strin
   return rows[0]?.status ?? 'absent'
 }
 
-export type Barred =
+type Barred =
   | { readonly kind: 'compensated' | 'suspended' }
   | { readonly kind: 'undo'; readonly stepResult: unknown }
 
@@ -210,4 +211,22 @@ export async function removeKeys(
     compensationScope,
     steps.map(({ saga_id, step }) => keyOf(saga_id, step)),
   ])
+}
+
+/** Whose handler runs now: what a step remembers to replay when an operator lets it run again. */
+type CurrentMessage = {
+  readonly consumerId: string
+  /** As the inbox stores it. */
+  readonly messageId: string
+}
+
+const current = new AsyncLocalStorage<CurrentMessage>()
+
+export function handlingMessage<T>(message: CurrentMessage, work: () => Promise<T>): Promise<T> {
+  return current.run(message, work)
+}
+
+/** undefined outside the handler of a consumer. */
+export function currentMessage(): CurrentMessage | undefined {
+  return current.getStore()
 }

@@ -21,7 +21,7 @@ import { BusinessError, LeaseEndedError, NonRetryableError, SagaConfigError } fr
 import { longTtlMs } from './idempotency.ts'
 import type { SagaKit } from './kit.ts'
 import { type LockManager, withLocks } from './locks.ts'
-import { requireName } from './names.ts'
+import { requireName } from './option-checks.ts'
 import { derivedKey } from './request-hash.ts'
 import {
   bar,
@@ -177,8 +177,7 @@ function isUndone(status: string): boolean {
   return status === 'compensating' || status === 'compensated' || status === 'failed'
 }
 
-export type CompensationRequest = StepRow &
-  ListedSaga & { readonly leaseMs: number; readonly maxAttempts?: number }
+type CompensationRequest = StepRow & ListedSaga & { readonly leaseMs: number; readonly maxAttempts?: number }
 
 /**
  * Undoes a step: once if it took effect or may have; not at all if it surely did not.

@@ -8,19 +8,21 @@
  */
 
 export { type SagaBacklog, sagaBacklog } from './backlog.ts'
-export type { Consumer, ConsumerOptions } from './consumer.ts'
-export { createConsumer } from './consumer.ts'
+export { type Consumer, type ConsumerOptions, createConsumer } from './consumer.ts'
 export type { Pool, Tx } from './database.ts'
-export type { DeadLetter, DeadLetterFilter } from './dead-letters.ts'
-export { discardDeadLetters, listDeadLetters, replayDeadLetters } from './dead-letters.ts'
+export {
+  type DeadLetter,
+  type DeadLetterFilter,
+  discardDeadLetters,
+  listDeadLetters,
+  replayDeadLetters,
+} from './dead-letters.ts'
 export * from './errors.ts'
 export type { SagaEvent, SagaEvents } from './events.ts'
 export { assertFence, fencedUpdate, RowNotFoundError } from './fences.ts'
 export type { QuorumCheck } from './first-check.ts'
 export { fromDrizzle, fromKnex, fromKysely, fromPrisma, fromTypeOrm } from './foreign-transactions.ts'
-export type { Handler, Handlers, OutsideHandler, Received, TransactionalHandler } from './handlers.ts'
-export { type Housekeeping, runHousekeeping, startHousekeeping } from './housekeeping.ts'
-export type { HousekeepingOptions } from './housekeeping-options.ts'
+export { type Housekeeping, runHousekeeping, runRetention, startHousekeeping } from './housekeeping.ts'
 export {
   type HttpAnswer,
   type HttpOutcome,
@@ -29,13 +31,14 @@ export {
   type IdempotentHandlerOptions,
   idempotentHandler,
 } from './http-handler.ts'
-export type { IdempotencyRequest, Replayable } from './idempotency.ts'
-export { withIdempotency } from './idempotency.ts'
 export {
+  type IdempotencyRequest,
   type IdempotentFunction,
   type IdempotentFunctionOptions,
   idempotentFunction,
-} from './idempotent-calls.ts'
+  type Replayable,
+  withIdempotency,
+} from './idempotency.ts'
 export type { Inbound, InboundMapping, Mapped } from './inbound.ts'
 export {
   cloudEventMessages,
@@ -43,51 +46,65 @@ export {
   type HeaderMessagesOptions,
   headerMessages,
 } from './inbound-formats.ts'
-export type { OnProcessed } from './inbox-results.ts'
+export type { OnProcessed, RetryPolicies, RetryPolicy } from './inbox-options.ts'
 export type { InboxTransaction } from './inbox-transaction.ts'
-export type { SagaKit, SagaKitOptions } from './kit.ts'
-export { createSagaKit } from './kit.ts'
-export type { HeldLock, LockManager, LockOptions, UnderLocks } from './locks.ts'
-export { withLocks } from './locks.ts'
+export { createSagaKit, type HousekeepingOptions, type SagaKit, type SagaKitOptions } from './kit.ts'
+export { type HeldLock, type LockManager, type LockOptions, type UnderLocks, withLocks } from './locks.ts'
 export type {
   Delivery,
+  Handler,
+  Handlers,
   InboundMessage,
   MessagePublisher,
   MessageSubscriber,
   OutboundMessage,
+  OutsideHandler,
+  Received,
   Subscription,
+  TransactionalHandler,
   Verdict,
 } from './messages.ts'
 export { type PrometheusClient, sagaMetrics } from './metrics.ts'
 export { migrate, plans } from './migrate.ts'
 export { disableNotify, enableNotify, wakeOnNotify } from './notify.ts'
 export { outsideTransactions } from './open-transactions.ts'
-export type { OutboxEvent, OutboxLag } from './outbox.ts'
-export { outboxLag, publish } from './outbox.ts'
+export { type OutboxEvent, type OutboxLag, outboxLag, publish } from './outbox.ts'
 export type { Schemas, StandardSchema } from './payload.ts'
 export { createPostgresLocks } from './postgres-locks.ts'
 export { createQuorumLocks, withQuorumIdempotency } from './quorum.ts'
 export { runRecovery } from './recovery.ts'
-export type { OutboxRelay, RelayOptions } from './relay.ts'
-export { createOutboxRelay } from './relay.ts'
-export { runRetention } from './retention.ts'
-export type { RetryPolicies, RetryPolicy } from './retry-policy.ts'
-export type {
-  SagaContext,
-  SagaDefinition,
-  SagaPart,
-  SagaPartStep,
-  SagaStepDefinition,
-  TypedSaga,
-  TypedStep,
+export { createOutboxRelay, type OutboxRelay, type RelayOptions } from './relay.ts'
+export {
+  defineSaga,
+  defineSagaPart,
+  type SagaContext,
+  type SagaDefinition,
+  type SagaPart,
+  type SagaPartStep,
+  type SagaStepDefinition,
+  sagaResults,
+  type TypedSaga,
+  type TypedStep,
 } from './saga-definition.ts'
-export { defineSaga, defineSagaPart, sagaResults } from './saga-definition.ts'
-export type { DrivenBy, SagaFilter, SagaStatus, SagaSummary, SagaView } from './saga-instances.ts'
-export { compensateSaga, getSaga, listSagas, retrySaga } from './saga-instances.ts'
-export type { SagaRunner, SagaRunnerOptions } from './saga-runner.ts'
-export { createSagaRunner } from './saga-runner.ts'
-export type { Compensation, SagaStepHandlers, SagaStepRequest } from './saga-step.ts'
-export { compensateSagaStep, processSagaStep } from './saga-step.ts'
+export {
+  compensateSaga,
+  type DrivenBy,
+  getSaga,
+  listSagas,
+  retrySaga,
+  type SagaFilter,
+  type SagaStatus,
+  type SagaSummary,
+  type SagaView,
+} from './saga-instances.ts'
+export { createSagaRunner, type SagaRunner, type SagaRunnerOptions } from './saga-runner.ts'
+export {
+  type Compensation,
+  compensateSagaStep,
+  processSagaStep,
+  type SagaStepHandlers,
+  type SagaStepRequest,
+} from './saga-step.ts'
 export { runIdempotentStep } from './step.ts'
 export type { Refusal, StepContext, StepHandlers, StepOutcome, StepRequest } from './step-definition.ts'
 export { unparkStep } from './step-record.ts'

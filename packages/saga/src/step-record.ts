@@ -8,7 +8,7 @@
  */
 import { jitteredDelayMs, pause } from './core.ts'
 import { isOutage, safeInteger, type Tx } from './database.ts'
-import { errorJson, errorText } from './error-json.ts'
+import { errorJson, errorText } from './error-meaning.ts'
 import {
   IdempotencyKeyReuseError,
   LeaseEndedError,
@@ -31,15 +31,15 @@ export type Claimed = {
   /** Of the lease, from the statement that answered. */
   readonly leftMs: number
 }
-export type Settled = {
+type Settled = {
   readonly kind: 'settled'
   readonly outcome: 'completed' | 'failed'
   readonly result: unknown
 }
 /** `reason`: of its last attempt. */
-export type Parked = { readonly kind: 'parked'; readonly attempts: number; readonly reason: string }
+type Parked = { readonly kind: 'parked'; readonly attempts: number; readonly reason: string }
 /** Of which type the result is says the outcome, and that is known to the caller of the step alone. */
-export type Written = {
+type Written = {
   readonly replayed: boolean
   readonly outcome: 'completed' | 'failed'
   readonly result: unknown

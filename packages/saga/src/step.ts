@@ -24,9 +24,8 @@ import {
   StepSuspendedError,
 } from './errors.ts'
 import type { SagaKit } from './kit.ts'
-import { requireName } from './names.ts'
 import { refuseInTransaction } from './open-transactions.ts'
-import { requirePositive, requireWhole } from './option-checks.ts'
+import { requireName, requirePositive, requireWhole } from './option-checks.ts'
 import { canonicalJson, derivedKey, hashOfText } from './request-hash.ts'
 import type {
   Refusal,

@@ -7,8 +7,7 @@
  * Source: OpenTelemetry semantic conventions, messaging spans.
  */
 import { type Context, context, propagation, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
-import type { Headers } from './messages.ts'
-import { shownDestination } from './shown-destination.ts'
+import { type Headers, shownDestination } from './messages.ts'
 
 const tracer = trace.getTracer('fencepost/saga')
 

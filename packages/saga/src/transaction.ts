@@ -27,7 +27,7 @@ import { CommitOutcomeUnknownError, NoConnectionError, TransactionAbortedError }
 import { inTransaction } from './open-transactions.ts'
 import { given, requireBackoff, requireWhole } from './option-checks.ts'
 
-export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
+type Isolation = 'read committed' | 'repeatable read' | 'serializable'
 
 export type TransactionOptions = {
   /** Default `read committed`: the kit's own guards need no more. */
@@ -46,7 +46,7 @@ export type TransactionOptions = {
   readonly onRetry?: (sqlState: string, attempt: number) => void
 }
 
-export type TransactionPorts = {
+type TransactionPorts = {
   readonly clock: Clock
   readonly random: Random
   /** How long to wait for a connection of the pool. */
@@ -94,7 +94,7 @@ async function repeated<T>(
 }
 
 /** A pool without `connectionTimeoutMillis` would let us wait for ever. */
-export async function freeConnection(
+async function freeConnection(
   pool: Pool,
   { clock, connectionWaitMs }: Omit<TransactionPorts, 'random'>,
 ): Promise<PoolClient> {

@@ -4,12 +4,11 @@
  *
  * Its dead letter parks no sequence: a type that this consumer does not handle is no gap in what it does handle.
  */
-import { hashOfBody } from './body.ts'
-import { errorCode, errorText } from './error-json.ts'
+import { errorCode, errorText } from './error-meaning.ts'
 import { type UnhandledTypeError, UnmappedMessageError } from './errors.ts'
 import { deadLetterInbound, type Entry, notePassed, storedId } from './inbox-rows.ts'
 import type { SagaKit } from './kit.ts'
-import type { Delivery, InboundMessage, Verdict } from './messages.ts'
+import { type Delivery, hashOfBody, type InboundMessage, type Verdict } from './messages.ts'
 import { newMessageId } from './outbox.ts'
 
 export type Unhandled =

@@ -12,7 +12,7 @@ import type { Clock } from '../clock.ts'
 import type { ClaimRequest, ClaimResult, Leases } from '../ports.ts'
 import { CONTENDED } from './claim.ts'
 
-export type ClaimDeadlineOptions = {
+type ClaimDeadlineOptions = {
   /** A majority. */
   readonly required: number
   readonly clock: Clock

@@ -17,7 +17,7 @@ import { type GroupMember, isTaken, type Taken } from './waiters.ts'
 /** Between the claims of the one that is first: no other waiter claims meanwhile. */
 const CALLED_BACKOFF: Backoff = { initialMs: 5, maxMs: 40 }
 
-export type Wanted = {
+type Wanted = {
   readonly key: string
   readonly claim: () => Promise<ClaimResult>
   readonly untilMonoMs: number
@@ -31,7 +31,7 @@ export type Wanted = {
   readonly join?: () => GroupMember
 }
 
-export type WaitPorts = {
+type WaitPorts = {
   /** Lets waiters in one after the other; absent where each tries for itself. */
   readonly fairQueue?: FairQueue | undefined
   readonly clock: Clock

@@ -33,7 +33,7 @@ const CONTENTION_BACKOFF: Backoff = { initialMs: 4, maxMs: 40 }
 /** The longest pause, in first ones. */
 const BACKOFF_GROWTH_MAX = 10
 
-export type ClaimPorts = {
+type ClaimPorts = {
   readonly quorum: Quorum
   readonly tokens: TokenSource
   readonly clock: Clock

@@ -44,7 +44,7 @@ export type FairQueue = {
   freed(key: string): void
 }
 
-export type FairQueuePorts = {
+type FairQueuePorts = {
   readonly waitQueues: WaitQueues
   readonly clock: Clock
   readonly random: Random

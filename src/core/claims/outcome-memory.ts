@@ -14,14 +14,14 @@ import { ownBytes, type StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
 import type { Validity } from './lease.ts'
 
-export type Known = {
+type Known = {
   readonly outcome: StoredOutcome
   readonly fingerprint: Fingerprint
   readonly token: Token
   readonly attempt: number
 } & Validity
 
-export type OutcomeMemory = {
+type OutcomeMemory = {
   /** The entry of the key; it counts as used now. */
   find(key: string): Known | undefined
   remember(key: string, known: Known): void

@@ -22,7 +22,7 @@ import { ShortLivedMap } from '../short-lived.ts'
 import { remainingMs, type Validity } from './lease.ts'
 import { createOutcomeMemory } from './outcome-memory.ts'
 
-export type SharedLeasesOptions = {
+type SharedLeasesOptions = {
   readonly leases: Leases
   readonly clock: Clock
   readonly events: Events

@@ -33,7 +33,7 @@ export type AuditEntry = {
   readonly fields: Readonly<Record<string, string>>
 }
 
-export type AuditRead =
+type AuditRead =
   | { readonly kind: 'entries'; readonly entries: readonly AuditEntry[] }
   | {
       readonly kind: 'unavailable'

@@ -20,7 +20,7 @@ export type Term = {
   readonly over: AbortSignal
 }
 
-export type CandidateOptions = {
+type CandidateOptions = {
   /** The record whose holder leads. */
   readonly recordKey: string
   readonly leaseMs: number
@@ -33,7 +33,7 @@ export type CandidateOptions = {
   readonly events: Events
 }
 
-export type Candidate = AsyncDisposable & {
+type Candidate = AsyncDisposable & {
   readonly leading: boolean
   /** Some candidate leads, this one or another, as far as this one knows. */
   readonly filled: boolean

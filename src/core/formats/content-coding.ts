@@ -30,7 +30,7 @@ export const CODINGS_MAX = 4
 
 export type EncodedReason = 'unknown_coding' | 'too_many_codings' | 'decoded_too_large' | 'broken_coding'
 
-export type DecodedBody =
+type DecodedBody =
   | { readonly kind: 'decoded'; readonly bytes: Uint8Array }
   | {
       readonly kind: 'encoded'

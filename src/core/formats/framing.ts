@@ -106,7 +106,7 @@ export function isWireText(text: string): boolean {
 }
 
 /** UTF-8; undefined for a lone surrogate, all of which UTF-8 would turn into the same three bytes. */
-export function utf8Bytes(text: string): Buffer | undefined {
+function utf8Bytes(text: string): Buffer | undefined {
   return text.isWellFormed() ? Buffer.from(text, 'utf8') : undefined
 }
 

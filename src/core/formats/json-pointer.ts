@@ -27,7 +27,7 @@ export type Selection = {
 /** One token of all pointers laid over each other. */
 type Choice = { readonly next: Map<string, Choice>; any: Choice | undefined; chosen: boolean }
 
-export type CompiledSelection =
+type CompiledSelection =
   | { readonly kind: 'selection'; readonly selection: Selection }
   | { readonly kind: 'invalid'; readonly pointer: string; readonly detail: string }
 

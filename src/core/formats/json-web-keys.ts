@@ -9,7 +9,7 @@ export type JsonWebKeys = {
   readonly keys: readonly (Readonly<Record<string, unknown>> & { readonly kty: string })[]
 }
 
-export type ParsedKeys =
+type ParsedKeys =
   | { readonly kind: 'keys'; readonly keys: JsonWebKeys }
   /** Completes "it …". */
   | { readonly kind: 'refused'; readonly reason: string }

@@ -20,7 +20,7 @@ export type Member = { readonly name: string; readonly value: Json }
 
 export type JsonRefusal = 'byte_order_mark' | 'invalid_utf8' | 'syntax' | 'too_deep' | 'too_many_values'
 
-export type ParsedJson =
+type ParsedJson =
   | { readonly kind: 'json'; readonly value: Json }
   | { readonly kind: 'refused'; readonly reason: JsonRefusal; readonly detail: string }
 

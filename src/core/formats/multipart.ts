@@ -38,7 +38,7 @@ export type RawMultipartReason =
   | 'part_head_too_long'
   | 'broken_part_head'
 
-export type MultipartForm =
+type MultipartForm =
   | { readonly kind: 'parts'; readonly parts: readonly FormPart[] }
   | { readonly kind: 'raw'; readonly reason: RawMultipartReason; readonly detail: string }
 

@@ -15,7 +15,7 @@ import { wireBytes } from './framing.ts'
 /** Most parameters that are sorted. A query with more is taken as it came: its order is then relevant. */
 export const QUERY_PARAMETERS_MAX = 10_000
 
-export type CanonicalQuery =
+type CanonicalQuery =
   | { readonly kind: 'absent' }
   | { readonly kind: 'sorted'; readonly text: string }
   | { readonly kind: 'verbatim'; readonly text: string }

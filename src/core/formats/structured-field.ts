@@ -22,7 +22,7 @@ type BareItem =
   /** Integer, decimal, token, boolean, date or display string. */
   | { readonly type: 'other' }
 
-export type DictionaryValue = BareItem | { readonly type: 'inner_list' }
+type DictionaryValue = BareItem | { readonly type: 'inner_list' }
 
 const KEY = /[a-z*][a-z0-9_\-.*]*/y
 const STRING = /"((?:[ !#-[\]-~]|\\["\\])*)"/y

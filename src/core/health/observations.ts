@@ -22,7 +22,7 @@ export type ObservedRow = {
   readonly count: number
 }
 
-export type NearMissRow = {
+type NearMissRow = {
   readonly route: string
   readonly names: readonly string[]
   readonly count: number

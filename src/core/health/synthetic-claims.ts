@@ -9,7 +9,7 @@ import type { Clock, Random } from '../clock.ts'
 import type { Events } from '../events.ts'
 import type { Leases } from '../ports.ts'
 
-export type SyntheticResult =
+type SyntheticResult =
   | 'ok'
   /** Refused although no holder exists: a request would not have been executed. */
   | 'false_positive'
@@ -18,7 +18,7 @@ export type SyntheticResult =
   /** The nodes did not answer, or agreed on no holder. */
   | 'error'
 
-export type SyntheticClaimsPorts = {
+type SyntheticClaimsPorts = {
   /** Publishing nothing: synthetic claims must not appear among the real ones. */
   readonly leases: Pick<Leases, 'claim' | 'release'>
   readonly clock: Clock
@@ -40,7 +40,7 @@ const RETENTION_MS = 60_000
 /** The content of no request; as wide as every fingerprint, or a node refuses it unread. */
 const FINGERPRINT = 'a'.repeat(64)
 
-export type SyntheticClaim = {
+type SyntheticClaim = {
   /** Of the first claim. */
   readonly durationMs: number
   /** Granted, and refused to another owner. */

@@ -12,7 +12,7 @@ import { createLatencyWindow, type LatencyWindow, WINDOW_SLICES } from './latenc
 
 /** A request that was executed, answered from its record, refused, or told that another one is under way. */
 export const FATES = ['created', 'replayed', 'refused', 'waiting', 'unprotected'] as const
-export type Fate = (typeof FATES)[number]
+type Fate = (typeof FATES)[number]
 
 export const TRAFFIC_SECONDS = 120
 

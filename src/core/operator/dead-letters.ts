@@ -28,7 +28,7 @@ export type LetterDecided =
   | { readonly kind: 'unknown' }
   | { readonly kind: 'unavailable'; readonly because: string }
 
-export type LetterPorts = {
+type LetterPorts = {
   readonly leases: Leases
   readonly auditLog: AuditLog
   readonly terms: DecisionTerms

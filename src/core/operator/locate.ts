@@ -27,7 +27,7 @@ export function sortOfRecord(recordKey: string): 'work' | 'entity' | 'content' {
   }
 }
 
-export type Reference =
+type Reference =
   | { readonly kind: 'record'; readonly recordKey: string }
   | { readonly kind: 'hash'; readonly hash: string }
   /** The first 16 digits of the hash: what log lines, traces and problem documents show. */

@@ -10,7 +10,7 @@ export type OperatorRole = 'view' | 'operate'
 
 export type OperatorToken = { readonly name: string; readonly role: OperatorRole; readonly token: string }
 
-export type ParsedOperatorTokens =
+type ParsedOperatorTokens =
   | { readonly kind: 'tokens'; readonly tokens: readonly OperatorToken[] }
   | { readonly kind: 'refused'; readonly reason: string }
 

@@ -10,7 +10,7 @@ import type { CoreEvent } from '../events.ts'
 import { percentEncode } from '../formats/framing.ts'
 import type { Scope } from '../request/identity.ts'
 
-export type RecentDecision = {
+type RecentDecision = {
   readonly atWallMs: number
   readonly event: DecidedEvent
   readonly recordKey: string | undefined

@@ -32,11 +32,9 @@ import type { RecordView } from './record-view.ts'
 const LOCK_LEASE_MS_MAX = 15_000
 const BUDGET_MS = 2_000
 
-export type Lock =
-  | { readonly kind: 'locked'; readonly lease: Lease }
-  | { readonly kind: 'busy' | 'unavailable' }
+type Lock = { readonly kind: 'locked'; readonly lease: Lease } | { readonly kind: 'busy' | 'unavailable' }
 
-export type TakenOver = 'done' | 'moved_on' | 'unavailable'
+type TakenOver = 'done' | 'moved_on' | 'unavailable'
 
 /** Keys with an empty tenant part belong to no request. */
 function lockKeyOf(recordKey: string): string {

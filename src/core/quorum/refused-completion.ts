@@ -19,7 +19,7 @@ import { type Answers, answered, bestCompleted, type Completed } from './tally.t
 
 type Offered = Pick<Lease, 'token' | 'attempt'> & { readonly outcome: Buffer }
 
-export type RefusedCompletion =
+type RefusedCompletion =
   | { readonly kind: 'recorded' }
   /** `chosen`: the outcome that a majority accepted. */
   | { readonly kind: 'fenced'; readonly chosen?: Completed }

@@ -27,7 +27,7 @@ type Undecided = Exclude<NodeRecord, Completed>
 type Claimed = Extract<NodeRecord, { state: 'claimed' }>
 
 /** With the remaining times of its lease or outcome, so that records of several clocks compare. */
-export type RemainingRecord = Undecided | RemainingOutcome
+type RemainingRecord = Undecided | RemainingOutcome
 type RemainingOutcome = Completed & { readonly overAtNodeMs: number }
 
 /** One record as one node shows it. */

@@ -10,7 +10,7 @@ import { ATTEMPT_MAX, NO_OWNER, type NodeRecord, type RecordAnswer, type RecordC
 import { millisecondOf, NO_TOKEN, type Token } from './token.ts'
 
 /** What a command does: the answer, and where the record changes, the new record and how long it is kept. */
-export type Effect = {
+type Effect = {
   readonly answer: RecordAnswer
   readonly write?: { readonly record: NodeRecord; readonly ttl: { readonly ms: number } | 'keep' }
 }

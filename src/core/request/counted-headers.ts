@@ -10,10 +10,10 @@
 import { isReadAsOneOf, linesOf, readName, trimOws } from '../formats/header-lines.ts'
 import type { HeaderList } from '../header-list.ts'
 import { METHOD_OVERRIDES } from '../routes/path-pattern.ts'
-import { lastingCookies } from './lasting-cookies.ts'
+import { CHANGING_COOKIES } from './changing-cookies.ts'
 
 /** By what they are about: exact names, and beginnings where a name ends in `*`. */
-export const CHANGING: Readonly<Record<string, string>> = {
+const CHANGING: Readonly<Record<string, string>> = {
   // RFC 9110, section 7.6.1, beside what Connection names; how the body is framed. They end at the next hop.
   'one hop, and framing':
     'connection keep-alive proxy-connection proxy-authenticate proxy-authorization proxy-authentication-info te trailer transfer-encoding upgrade http2-settings content-length expect max-forwards',
@@ -37,7 +37,7 @@ export const CHANGING: Readonly<Record<string, string>> = {
 }
 
 /** Whole names, or behind a dash. A request that numbers itself says that it is a try of the same thing. */
-export const ATTEMPTS =
+const ATTEMPTS =
   /(^|-)(attempt|attempts|attempt-count|attempt-num|attempt-number|retries|retry-attempt|retry-count|retry-num|retry-number)$/
 
 /**
@@ -59,7 +59,7 @@ export const COMPARED_WITH_KEY: Readonly<Record<string, string>> = {
 }
 
 /** Of the names of accounts: whole names, or behind a dash. */
-export const ACCOUNTS =
+const ACCOUNTS =
   'account account-id customer-id company-id merchant-id on-behalf-of org-id orgid organization organization-id project project-id shop-domain store-id team-id workspace-id'
 
 /** Components of the fingerprint by themselves. */
@@ -145,4 +145,38 @@ function collect(
     else lines.push(counted)
   }
   return [...found].map(([name, lines]) => [name, ...lines]).sort(([a = ''], [b = '']) => (a < b ? -1 : 1))
+}
+
+/**
+ * A line of `Cookie` without the cookies that change while a user does one thing: data (`changing-cookies.ts`). Every other cookie may say
+ * who asks, and counts.
+ *
+ * @returns undefined where no cookie is left
+ */
+export function lastingCookies(line: string, ignored: ReadonlySet<string> = new Set()): string | undefined {
+  let quotes = 0
+  const lasting = line
+    .split(';')
+    .map(trimOws)
+    .filter((pair) => {
+      // A semicolon between quotes ends no cookie for some readers.
+      const isPair = quotes % 2 === 0
+      quotes += pair.split('"').length - 1
+      const name = pair.split('=', 1)[0]!
+      return !(isPair && (ignored.has(`cookie:${name}`) || isChangingCookie(name)))
+    })
+  return lasting.length === 0 ? undefined : lasting.join('; ')
+}
+
+/** An id has a digit: `_ga_X1` is one of them, and not the `_ga_session` of an application. */
+function isChangingCookie(name: string): boolean {
+  return (
+    CHANGING_COOKIES.names.has(name) ||
+    CHANGING_COOKIES.patterns.some(
+      ([start, end]) =>
+        name.startsWith(start) &&
+        name.endsWith(end) &&
+        /\d/.test(name.slice(start.length, name.length - end.length)),
+    )
+  )
 }

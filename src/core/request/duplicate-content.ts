@@ -30,14 +30,14 @@ export type ContentRecord = {
   readonly fingerprint: Fingerprint
 }
 
-export type Mark =
+type Mark =
   /** Renew, complete and release the record through these leases: its mark shares its fate. */
   | { readonly kind: 'marked'; readonly leases: Leases }
   | Extract<Outcome, { kind: 'duplicate_content' | 'in_progress' }>
   /** It is unknown whether another key brought this content. */
   | Extract<ClaimResult, { kind: 'unavailable' }>
 
-export type MarkPorts = {
+type MarkPorts = {
   readonly leases: Leases
   readonly background: Background
   readonly clock: Clock

@@ -8,9 +8,9 @@ import { bytesOf, decodeUtf8, unframe } from '../formats/framing.ts'
 import type { Doubt } from './body-form.ts'
 import type { Component, Fingerprinted } from './fingerprint.ts'
 
-export type Shown = string | readonly Shown[]
+type Shown = string | readonly Shown[]
 
-export type Explanation = {
+type Explanation = {
   readonly scheme: string
   readonly hash: string
   readonly components: readonly {

@@ -10,13 +10,14 @@
  * docs/reference/fingerprint.md describes the scheme for other implementations; test/vectors/ has vectors for them.
  */
 
+import { hash } from 'node:crypto'
 import { codingsOf, DECODED_BYTES_MAX } from '../formats/content-coding.ts'
-import { type DigestFault, verifyDigest } from '../formats/content-digest.ts'
 import { bytesOf, frame, frameText, isWireText, sha256Hex, utf8Text, wireText } from '../formats/framing.ts'
 import { linesOf } from '../formats/header-lines.ts'
 import { compileSelection, type Selection } from '../formats/json-pointer.ts'
 import { type MediaType, parseMediaType } from '../formats/media-type.ts'
 import { canonicalQuery } from '../formats/query.ts'
+import { parseDictionary } from '../formats/structured-field.ts'
 import type { HeaderList } from '../header-list.ts'
 import type { Fingerprint } from '../record/record.ts'
 import type { FingerprintPolicy } from '../routes/route.ts'
@@ -58,14 +59,14 @@ export type FingerprintRules = {
 /** What says which request it is: a key of its client, or its content, of which every header is a part. */
 export type IdentifiedBy = 'key' | 'content'
 
-export type FingerprintLimits = { readonly bodyBytesMax: number; readonly decodedBytesMax: number }
+type FingerprintLimits = { readonly bodyBytesMax: number; readonly decodedBytesMax: number }
 
 export const DEFAULT_LIMITS: FingerprintLimits = Object.freeze({
   bodyBytesMax: BODY_BYTES_MAX,
   decodedBytesMax: DECODED_BYTES_MAX,
 })
 
-export type FingerprintProblem =
+type FingerprintProblem =
   | DigestFault
   | { readonly kind: 'body_too_large'; readonly limitBytes: number; readonly actualBytes: number }
   /** A lone surrogate, or a character that no wire carries: its bytes would merge two texts. */
@@ -83,7 +84,7 @@ export type Fingerprinted = {
 /** @property byteText its bytes, each as one character (`framing.ts`) */
 export type Component = { readonly name: ComponentName; readonly byteText: string }
 
-export type ComponentName =
+type ComponentName =
   | 'scheme'
   | 'tenant'
   | 'env'
@@ -98,7 +99,7 @@ export type ComponentName =
   | 'body_form'
   | 'body_sha256'
 
-export type CompiledRules =
+type CompiledRules =
   | { readonly kind: 'rules'; readonly rules: FingerprintRules }
   | { readonly kind: 'invalid'; readonly pointer: string; readonly detail: string }
 
@@ -289,4 +290,42 @@ function areWireText(lines: readonly string[]): boolean {
 
 function wireList(texts: readonly string[]): string | undefined {
   return areWireText(texts) ? frameText(texts) : undefined
+}
+
+/** The active algorithms of RFC 9530, under their names in the field and in node:crypto. */
+const ALGORITHMS: ReadonlyMap<string, string> = new Map([
+  ['sha-256', 'sha256'],
+  ['sha-512', 'sha512'],
+])
+
+type DigestFault =
+  | { readonly kind: 'digest_malformed'; readonly detail: string }
+  | { readonly kind: 'digest_mismatch'; readonly algorithm: string }
+
+/**
+ * Verifies a body against its Content-Digest: over the bytes of the message, before any content coding is undone. Every digest of an algorithm
+ * that we know must match; others are ignored, as the RFC wants it. A field that cannot be read is refused rather than ignored: a client
+ * that sends a digest asks for the body to be checked.
+ *
+ * Source: RFC 9530, sections 2 and 5.
+ *
+ * @param lines all Content-Digest lines of the request
+ */
+export function verifyDigest(lines: readonly string[], body: Uint8Array): DigestFault | undefined {
+  if (lines.length === 0) return undefined
+  const announced = parseDictionary(lines.join(', '))
+  if (announced === undefined) return malformed('Content-Digest is no structured-field dictionary')
+  const expected: { algorithm: string; name: string; digest: Buffer }[] = []
+  for (const [algorithm, value] of announced) {
+    const name = ALGORITHMS.get(algorithm)
+    if (name === undefined) continue
+    if (value.type !== 'bytes') return malformed(`${algorithm} of Content-Digest is no byte sequence`)
+    expected.push({ algorithm, name, digest: value.value })
+  }
+  const wrong = expected.find(({ name, digest }) => !hash(name, body, 'buffer').equals(digest))
+  return wrong === undefined ? undefined : { kind: 'digest_mismatch', algorithm: wrong.algorithm }
+}
+
+function malformed(detail: string): DigestFault {
+  return { kind: 'digest_malformed', detail }
 }

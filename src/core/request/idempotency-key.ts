@@ -17,7 +17,7 @@ export const KEY_BYTES_MAX = 255
 /** Of a key that is made of parts, encoded: they name resources by whole paths, and each slash of them takes three bytes. */
 export const KEY_OF_PARTS_BYTES_MAX = 4_096
 
-export type KeyFault =
+type KeyFault =
   | 'several_lines'
   | 'empty'
   | 'not_a_structured_string'

@@ -57,7 +57,7 @@ export type Identity = Scope &
     | { readonly mode: 'entity'; readonly value: string }
   )
 
-export type RecordKey =
+type RecordKey =
   | { readonly kind: 'record_key'; readonly recordKey: string }
   | {
       readonly kind: 'invalid_identity'

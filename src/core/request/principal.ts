@@ -18,7 +18,7 @@ import { linesOf, linesReadAs } from '../formats/header-lines.ts'
 import { type Member, parseJson } from '../formats/json.ts'
 import type { HeaderList } from '../header-list.ts'
 import type { PrincipalSource, ProtectedRoute, VerifiedJwt } from '../routes/route.ts'
-import { lastingCookies } from './lasting-cookies.ts'
+import { lastingCookies } from './counted-headers.ts'
 
 export const ANONYMOUS = 'anonymous'
 
@@ -47,7 +47,7 @@ export type VerifyToken = (
 ) => Promise<{ readonly kind: 'verified' } | TokenFault>
 
 /** `stated`: the header or the claim that the route names; else Authorization, the client header, or nothing. */
-export type NamedPrincipal = {
+type NamedPrincipal = {
   readonly kind: 'principal'
   readonly principal: string
   readonly stated: boolean

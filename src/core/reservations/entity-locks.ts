@@ -31,14 +31,14 @@ export type EntityLocks = {
   readonly waitMs: number
 }
 
-export type EntityPolicy = Keeping & {
+type EntityPolicy = Keeping & {
   readonly leaseMs: number
   readonly retentionMs: number
   readonly budgetMs: number
   readonly terms?: ClaimTerms
 }
 
-export type EntityPorts = Omit<LeaseRenewerPorts, 'leases'> & {
+type EntityPorts = Omit<LeaseRenewerPorts, 'leases'> & {
   readonly leases: Leases
   readonly clock: Clock
   readonly random: Random
@@ -46,7 +46,7 @@ export type EntityPorts = Omit<LeaseRenewerPorts, 'leases'> & {
   readonly fairQueue?: FairQueue | undefined
 }
 
-export type Locked =
+type Locked =
   /** Disposing leaves the rest to lapse: the work on it may not be over. */
   | (Disposable & {
       readonly kind: 'locked'

@@ -40,7 +40,7 @@ const ATTEMPT_BYTES = 2
 const TRACE_ID_BYTES = 16
 const SPAN_ID_BYTES = 8
 
-export type VerifiedId =
+type VerifiedId =
   | { readonly kind: 'reservation'; readonly reservation: Reservation }
   /** Signed with a secret that is none of these: what it was granted is known no more. */
   | { readonly kind: 'lost' }
@@ -83,7 +83,7 @@ export function reservationIdOf(reservation: Reservation, secret: Buffer): strin
 }
 
 /** Whether it could be an id: if not, no secret has signed it. */
-export function hasFormOfReservationId(id: string): boolean {
+function hasFormOfReservationId(id: string): boolean {
   return signedBytesOf(id) !== undefined
 }
 

@@ -21,7 +21,7 @@ import { type ReserveRequest, type ReserveResult, reserve } from './reserve.ts'
 
 const WAIT_BACKOFF: Backoff = { initialMs: 25, maxMs: 250 }
 
-export type WaitPorts = {
+type WaitPorts = {
   readonly leases: Leases
   readonly waiters: Waiters
   readonly clock: Clock
@@ -68,16 +68,16 @@ async function reserveAlive(
   return { kind: 'conflict', intent: intents[0]!, entity: false, retryAfterMs: leaseMs }
 }
 
-export type ReservationRenewerPorts = Omit<LeaseRenewerPorts, 'leases'> & { readonly leases: Leases }
+type ReservationRenewerPorts = Omit<LeaseRenewerPorts, 'leases'> & { readonly leases: Leases }
 
-export type Kept = {
+type Kept = {
   readonly reservation: Reservation
   readonly validity: Validity
   /** The length of each renewal; read each time, because its holder may extend it. */
   readonly leaseMs: () => number
 }
 
-export type Renewals = {
+type Renewals = {
   readonly renewed: (validity: Validity) => void
   /** Its holder completed it, through whichever sidecar. */
   readonly done: () => void

@@ -32,11 +32,11 @@ export type PathPattern = { readonly text: string; readonly segments: readonly S
 type Letters = 'as-written' | 'any-case'
 
 /** A path as a server reads it. */
-export type Reading = { readonly segments: readonly string[]; readonly letters: Letters }
+type Reading = { readonly segments: readonly string[]; readonly letters: Letters }
 
 export type PathParameters = Readonly<Record<string, string>>
 
-export type ParsedPattern =
+type ParsedPattern =
   | { readonly kind: 'pattern'; readonly pattern: PathPattern }
   | { readonly kind: 'malformed'; readonly reason: string }
 
@@ -192,7 +192,7 @@ function parametersOf(segments: readonly Segment[], path: readonly string[]): Pa
 }
 
 /** The segments of a path without empty and dot segments, unreserved characters decoded, hex digits in upper case. */
-export function normalSegments(path: string): string[] {
+function normalSegments(path: string): string[] {
   const segments: string[] = []
   for (const raw of path.split('/')) {
     const segment = raw.includes('%') ? raw.replace(/%[0-9a-fA-F]{2}/g, decodeUnreserved) : raw

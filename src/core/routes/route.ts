@@ -24,7 +24,7 @@ import type { Disposition } from './settlement.ts'
 
 export type Route = BypassRoute | ObservedRoute | ProtectedRoute
 
-export type BypassRoute = {
+type BypassRoute = {
   readonly name: string
   readonly match: RouteMatch
   readonly mode: 'bypass'

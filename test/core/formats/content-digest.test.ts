@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto'
 import { expect, test } from 'vitest'
-import { verifyDigest } from '../../../src/core/formats/content-digest.ts'
-import { fingerprint } from '../../../src/core/request/fingerprint.ts'
+import { fingerprint, verifyDigest } from '../../../src/core/request/fingerprint.ts'
 import { HEAD } from '../../support/requests.ts'
 
 const BODY = Buffer.from('{"hello": "world"}')

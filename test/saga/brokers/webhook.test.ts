@@ -3,8 +3,11 @@ import { EventEmitter } from 'node:events'
 import { createServer, type IncomingMessage, type RequestListener } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import { expect, test } from 'vitest'
-import { createWebhookPublisher, createWebhookReceiver } from '../../../packages/saga/src/brokers/webhook.ts'
-import { Bodies } from '../../../packages/saga/src/brokers/webhook-bodies.ts'
+import {
+  Bodies,
+  createWebhookPublisher,
+  createWebhookReceiver,
+} from '../../../packages/saga/src/brokers/webhook.ts'
 import { createConsumer } from '../../../packages/saga/src/consumer.ts'
 import { PublishDeferredError, PublishRefusedError } from '../../../packages/saga/src/errors.ts'
 import { readDelivery } from '../../../packages/saga/src/inbound.ts'

@@ -1,6 +1,6 @@
 // Pitfalls 17 and 19: clean-up and broken connections. Each first as it is usually written, then as the kit does it.
 import { beforeAll, describe, expect, test } from 'vitest'
-import { runRetention } from '../../../packages/saga/src/retention.ts'
+import { runRetention } from '../../../packages/saga/src/housekeeping.ts'
 import { runIdempotentStep } from '../../../packages/saga/src/step.ts'
 import { duringTests } from '../../support/during-tests.ts'
 import { FakeProvider } from '../../support/fake-provider.ts'

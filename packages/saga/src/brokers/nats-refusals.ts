@@ -6,7 +6,7 @@
  *
  * Source: NATS documentation, JetStream; nats-server, `server/errors.json`.
  */
-import { errorText } from '../error-json.ts'
+import { errorText } from '../error-meaning.ts'
 import {
   BrokerDeclarationRefusedError,
   BrokerUnavailableError,
@@ -29,7 +29,7 @@ const isForbidden = (error: unknown) =>
     (one) => nameOf(one) === 'PermissionViolationError',
   )
 
-export type Sent = {
+type Sent = {
   readonly subject: string
   /** Asks the server for the stream of the subject. */
   readonly lookUp: () => Promise<void>

@@ -25,10 +25,15 @@ import {
   headers as natsHeaders,
 } from '@nats-io/transport-node'
 import { processClock } from '../ambient.ts'
-import { bodyOf } from '../body.ts'
 import type { Clock } from '../core.ts'
 import { BrokerUnavailableError } from '../errors.ts'
-import { type Delivery, type MessagePublisher, type MessageSubscriber, propertiesOf } from '../messages.ts'
+import {
+  bodyOf,
+  type Delivery,
+  type MessagePublisher,
+  type MessageSubscriber,
+  propertiesOf,
+} from '../messages.ts'
 import { given, requirePositive } from '../option-checks.ts'
 import { accessRefusal, type Deliveries, type Session, subscriberOf } from './deliveries.ts'
 import { declarationRefusal, faultOf, isGone } from './nats-refusals.ts'

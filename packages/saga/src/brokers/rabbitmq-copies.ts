@@ -10,8 +10,7 @@
 import type { ConsumeMessage } from 'amqplib'
 import type { Clock } from '../core.ts'
 import { BrokerUnavailableError, PublishDeferredError, PublishRefusedError } from '../errors.ts'
-import { delayBucketMs } from './delay-buckets.ts'
-import { delayQueue } from './rabbitmq-declarations.ts'
+import { delayBucketMs, delayQueue } from './rabbitmq-declarations.ts'
 import { copyHeader, copyOptions } from './rabbitmq-delivery.ts'
 import {
   ChannelRefusedError,

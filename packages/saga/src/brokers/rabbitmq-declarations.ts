@@ -4,7 +4,6 @@
  * Owns the arguments of queues, and what becomes of a queue that is there with others.
  * Source: RabbitMQ documentation, "Quorum Queues" (delivery limit) and "Single Active Consumer".
  */
-import { delayBucketsMs } from './delay-buckets.ts'
 import { type Link, laneOn, type Route } from './rabbitmq-link.ts'
 import { lacksDeliveryLimit, limitedDeliveries } from './rabbitmq-refusals.ts'
 
@@ -72,4 +71,16 @@ async function declareQueue(
     }
   }
   await channel.assertQueue(queue, { durable: true, arguments: own })
+}
+
+/**
+ * Fixed delays for brokers that can't delay a single message: the largest one that is not above the requested delay.
+ *
+ * A message that returns too early does no harm: the inbox knows when its next attempt is due, and sends it away again.
+ * A queue for every possible delay would do harm.
+ */
+const delayBucketsMs = [100, 1_000, 5_000, 30_000, 300_000] as const
+
+export function delayBucketMs(delayMs: number): number {
+  return delayBucketsMs.findLast((bucketMs) => bucketMs <= delayMs) ?? delayBucketsMs[0]
 }

@@ -4,8 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer'
 import type { ConsumeMessage, Options } from 'amqplib'
-import { bodyOf } from '../body.ts'
-import type { Delivery } from '../messages.ts'
+import { bodyOf, type Delivery } from '../messages.ts'
 
 /** Headers of a copy; no part of the message. */
 export const copyHeader = {

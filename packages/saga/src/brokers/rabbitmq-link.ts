@@ -7,7 +7,7 @@
  */
 import type { Socket } from 'node:net'
 import amqp, { type ChannelModel, type ConfirmChannel, IllegalOperationError, type Options } from 'amqplib'
-import { errorText } from '../error-json.ts'
+import { errorText } from '../error-meaning.ts'
 import { BrokerUnavailableError, PublishDeferredError, PublishRefusedError } from '../errors.ts'
 import { noRoomDelayMs } from '../messages.ts'
 

@@ -1,7 +1,7 @@
 /** The arguments of `fencepost-saga`, read by a table of its commands, of which the help is made, too. */
 import { parseArgs } from 'node:util'
 
-export type Option = {
+type Option = {
   /** What stands for its value in the help; a switch has none. */
   readonly value?: string
   readonly says: string

@@ -8,12 +8,11 @@ import { processClock } from '../ambient.ts'
 import { listDeadLetters } from '../dead-letters.ts'
 import { SagaKitError } from '../errors.ts'
 import { eventLog, type Log } from '../event-log.ts'
-import type { SagaKit } from '../kit.ts'
+import { runRetention } from '../housekeeping.ts'
+import { type OpenKit, openSagaKit, type SagaKit } from '../kit.ts'
 import { migrate, plans } from '../migrate.ts'
-import { type OpenKit, openSagaKit } from '../open-kit.ts'
 import { type Decision, decide, listDecisions } from '../operations/decisions.ts'
 import { outboxLag } from '../outbox.ts'
-import { runRetention } from '../retention.ts'
 import { getSaga, listSagas, type SagaStatus } from '../saga-instances.ts'
 import { explained } from '../setup-errors.ts'
 import {
@@ -25,11 +24,10 @@ import {
   readArguments,
   UsageError,
 } from './arguments.ts'
-import { isSafeDatabase } from './clear-text.ts'
-import { serve } from './serve.ts'
+import { isSafeDatabase, serve } from './serve.ts'
 
 /** sysexits(3), as the sidecar's command has them. */
-export const exit = { ok: 0, failure: 1, usage: 64, unavailable: 69 } as const
+const exit = { ok: 0, failure: 1, usage: 64, unavailable: 69 } as const
 
 const statuses: readonly SagaStatus[] = ['running', 'completed', 'compensating', 'compensated', 'parked']
 

@@ -9,8 +9,7 @@ import { listDeadLetters } from '../dead-letters.ts'
 import type { SagaKit } from '../kit.ts'
 import { getSaga, listSagas, type SagaStatus } from '../saga-instances.ts'
 import { type Act, type Decision, decide, EFFECTS, listDecisions } from './decisions.ts'
-import type { Operator } from './operators.ts'
-import { Refused } from './refusals.ts'
+import { type Operator, Refused } from './operators.ts'
 
 export const sagaStatuses: readonly SagaStatus[] = [
   'running',
@@ -59,7 +58,7 @@ const ofMessages: Fields = {
 }
 
 export type Input = Readonly<Record<string, unknown>>
-export type Asked = { readonly id: string; readonly input: Input; readonly by: Operator }
+type Asked = { readonly id: string; readonly input: Input; readonly by: Operator }
 
 export type Call = {
   readonly method: 'GET' | 'POST'

@@ -26,7 +26,7 @@ type Gauge = {
 
 const inSeconds = (ms: number) => ms / 1_000
 
-export const gauges: readonly Gauge[] = [
+const gauges: readonly Gauge[] = [
   {
     name: 'fencepost_outbox_pending',
     help: 'Messages of the outbox that could be sent now.',

@@ -8,7 +8,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { SagaKit } from '../kit.ts'
 import { explained } from '../setup-errors.ts'
 import { answerOf, type Call, callAt, calls, decoded, type Input, openApi, sagaStatuses } from './calls.ts'
-import { type Operator, requireOwnPage } from './operators.ts'
+import { type Operator, problems, Refused, requireOwnPage } from './operators.ts'
 import {
   decidedPage,
   type Form,
@@ -19,7 +19,6 @@ import {
   problemPage,
   sagaPage,
 } from './page.ts'
-import { problems, Refused } from './refusals.ts'
 import { style } from './style.ts'
 
 export type SagaHandlerOptions = {

@@ -8,13 +8,12 @@ import type { SagaBacklog } from '../backlog.ts'
 import type { SagaSummary, SagaView } from '../saga-instances.ts'
 import { itemsMax, reasonCharsMax, sagaStatuses } from './calls.ts'
 import { type Act, type DecisionNote, EFFECTS } from './decisions.ts'
-import { type Html, html } from './html.ts'
 import type { Operator } from './operators.ts'
 
 /** Answers as they are sent: times are text. */
 type Sent<T> = { readonly [K in keyof T]: T[K] extends Date | null ? string | Extract<T[K], null> : T[K] }
 
-export type Letter = {
+type Letter = {
   readonly id: number
   readonly source: 'outbox' | 'inbox'
   readonly consumerId: string
@@ -309,4 +308,33 @@ function duration(ms: number): string {
   if (minutes < 120) return `${minutes} min`
   const hours = Math.floor(minutes / 60)
   return hours < 48 ? `${hours} h` : `${Math.floor(hours / 24)} d`
+}
+
+/** HTML of which every value is text, unless it is HTML made here. */
+type Html = { readonly html: string }
+type Value = Html | readonly Html[] | string | number | null | undefined
+
+function html(parts: TemplateStringsArray, ...values: readonly Value[]): Html {
+  return { html: parts.map((part, index) => part + textOf(values[index])).join('') }
+}
+
+function textOf(value: Value): string {
+  if (value === null || value === undefined) return ''
+  if (typeof value !== 'object') return escaped(String(value))
+  return 'html' in value ? value.html : value.map((one) => one.html).join('')
+}
+
+const entities: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+}
+
+/** Control and format characters are written out, too: they could reverse or hide what stands around them. Line feeds and tabs stay. */
+function escaped(text: string): string {
+  return text
+    .replace(/[^\P{C}\n\t]/gu, (one) => `\\u{${one.codePointAt(0)?.toString(16) ?? ''}}`)
+    .replace(/[&<>"']/g, (one) => entities[one] ?? '')
 }
