@@ -6,17 +6,22 @@
  */
 
 import { setTimeout } from 'node:timers/promises'
-import { bodyMemoryBytes } from './app/body-memory.ts'
 import { openClientIdentification } from './app/client-identification.ts'
-import { nodeNamesOf, type OpenNodes, openNodes } from './app/cluster.ts'
+import { nodeNamesOf, type OpenNodes, openNodes, warmUp } from './app/cluster.ts'
 import { appendAudit, type Coordination, openCoordinations } from './app/coordination.ts'
+import { bodyMemoryBytes } from './app/listener-limits.ts'
 import { type ListenerAddresses, type Listeners, opened, openListeners } from './app/listeners.ts'
-import { overviewFacts, requestsSeen } from './app/overview.ts'
 import { openSecrets, type Secrets } from './app/secrets.ts'
 import { openStack, type StackPorts } from './app/stack.ts'
 import { StartRefused } from './app/start-refused.ts'
-import { openTelemetry, type Telemetry, type TelemetryEnvironment, type Watched } from './app/telemetry.ts'
-import { warmUp } from './app/warm-up.ts'
+import {
+  openTelemetry,
+  overviewFacts,
+  requestsSeen,
+  type Telemetry,
+  type TelemetryEnvironment,
+  type Watched,
+} from './app/telemetry.ts'
 import { youngGenerationGrows } from './app/young-generation.ts'
 import { hintsFor } from './config/hints.ts'
 import type { Config } from './config/load.ts'
@@ -30,7 +35,7 @@ import { createTenantQuotas } from './core/request/tenant-quotas.ts'
 import { majorityOf } from './core/units.ts'
 import { createAdminServer } from './http/admin/server.ts'
 import { createBodyMemory } from './http/server/body-memory.ts'
-import type { NamingVariables } from './observe/service-name.ts'
+import type { NamingVariables } from './observe/tracing.ts'
 import { systemClock as clock } from './system/clock.ts'
 import { systemRandom as random } from './system/random.ts'
 

@@ -5,7 +5,7 @@
  * What reaches the nodes is what every idle sidecar sends: looks, pulses, the campaign for leadership, synthetic claims.
  */
 import process from 'node:process'
-import { startReadinessTimers } from '../../src/app/readiness-timers.ts'
+import { startReadinessTimers } from '../../src/app/readiness.ts'
 import type { openTelemetry, Telemetry } from '../../src/app/telemetry.ts'
 import { type App, createApp } from '../../src/app.ts'
 import { type Config, loadConfig } from '../../src/config/load.ts'

@@ -15,7 +15,7 @@ import type { ScopeRules } from '../http/request/identify.ts'
 import { fetchKeys } from '../jwt/fetch-keys.ts'
 import type { createKeySet, KeySet } from '../jwt/key-set.ts'
 import { watchFiles } from '../system/file-watch.ts'
-import { scopeRules } from './scope-rules.ts'
+import { scopeRules } from './identity-rules.ts'
 
 type Log = {
   info(fields: object, message: string): void

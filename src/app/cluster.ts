@@ -3,19 +3,22 @@
  */
 
 import type { Config } from '../config/load.ts'
+import { createLeases } from '../core/claims/leases.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import { tellingUntaken } from '../core/coordination/audit-log.ts'
-import type { CoreEvent, Events } from '../core/events.ts'
+import { type CoreEvent, type Events, SILENT } from '../core/events.ts'
 import { troubleOf } from '../core/node-faults.ts'
 import type { NodeStatus } from '../core/node-status.ts'
 import { placementOf } from '../core/nodes/groups.ts'
 import type { LookListener } from '../core/nodes/member.ts'
 import { standstillOf, statusesOf } from '../core/nodes/shown-nodes.ts'
+import type { RecordNode } from '../core/ports.ts'
 import { majorityOf } from '../core/units.ts'
-import { createEmbeddedNodes, type StoppableNode } from '../embedded/node.ts'
-import { createEmbeddedWaitQueues } from '../embedded/wait-queues.ts'
+import { createEmbeddedNodes, createEmbeddedWaitQueues, type StoppableNode } from '../embedded/node.ts'
+import { WARM_UP_KEY } from '../redis/keys.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
 import { createRedisWaitQueues } from '../redis/wait-queues.ts'
+import { createRedlockQuorum } from '../redlock/rounds.ts'
 import {
   auditLogOn,
   connectAll,
@@ -163,4 +166,38 @@ function lossyOf(redis: RedisNodes): readonly string[] {
   const lossy = redis.states().filter(({ state }) => 'facts' in state && !state.facts.durable)
   const { length } = redis.members
   return lossy.length > length - majorityOf(length) ? lossy.map(({ name }) => name) : []
+}
+
+/** The first takes some ten times as long as the tenth; the ninety after that bring what requests bring by themselves. */
+const CYCLES = 10
+
+/** Beyond it the nodes are slow, and further waiting would only delay the start. */
+const WARM_UP_MAX_MS = 300
+
+/**
+ * A few claims before the first request, so that it does not pay for compilation: the first rounds of a fresh process can take longer than
+ * the budget of a claim. Nothing depends on their success: readiness reports a cluster that does not reply.
+ */
+export async function warmUp(nodes: readonly RecordNode[], clock: Clock, random: Random): Promise<void> {
+  const quorum = createRedlockQuorum({ nodes, clock, events: SILENT })
+  const leases = createLeases({ quorum, clock, random, events: SILENT })
+  const startedMonoMs = clock.monoMs()
+  for (let cycle = 0; cycle < CYCLES && clock.monoMs() - startedMonoMs < WARM_UP_MAX_MS; cycle += 1) {
+    const key = `${WARM_UP_KEY}${random.hex(8)}`
+    const fingerprint = random.hex(32)
+    const claimed = await leases.claim({
+      key,
+      fingerprint,
+      leaseMs: 1_000,
+      retentionMs: 1_000,
+      budgetMs: 100,
+    })
+    if (claimed.kind !== 'granted') return
+    await leases.renew(claimed.lease)
+    await leases.complete(claimed.lease, {
+      kind: 'tombstone',
+      status: 200,
+      completedAtWallMs: clock.wallMs(),
+    })
+  }
 }

@@ -25,8 +25,7 @@ import { readNodeStats } from '../redis/node-details.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
 import { lapsedClaims } from '../redis/record-scan.ts'
 import type { SidecarNames } from '../redis/sidecar-names.ts'
-import { decisionTermsOf } from './decision-terms.ts'
-import { askOf } from './settle-question.ts'
+import { askOf, decisionTermsOf } from './settle-question.ts'
 
 export type CoordinationPorts = {
   readonly redis: RedisNodes

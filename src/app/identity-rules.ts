@@ -15,7 +15,7 @@ import {
   type Route,
   type RouteMatch,
 } from '../core/routes/route.ts'
-import { scopeRules } from './scope-rules.ts'
+import type { ScopeRules } from '../http/request/identify.ts'
 
 /** Enough to tell the settings of one installation apart. */
 const DIGITS = 12
@@ -64,5 +64,16 @@ function principalRules(principal: PrincipalSource): unknown {
       return [principal.kind, principal.claim]
     case 'verified_jwt':
       return [principal.kind, principal.claims, principal.issuer]
+  }
+}
+
+export function scopeRules(config: Config): ScopeRules {
+  const { tenant, env, apiVersion, tenantHeader, versionHeader, clientHeader } = config
+  return {
+    defaults: { tenant, env, apiVersion },
+    tenantHeader,
+    versionHeader,
+    clientHeader,
+    trusted: config.trustScopeHeaders,
   }
 }

@@ -1,6 +1,7 @@
 /** The operator API, as configured. */
 
 import { randomUUID } from 'node:crypto'
+import { existsSync, readFileSync } from 'node:fs'
 import type { Clock, Random } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
 import type { RecentDecisions } from '../core/operator/recent-decisions.ts'
@@ -8,16 +9,16 @@ import { recordView } from '../core/operator/record-view.ts'
 import type { PrincipalRules, VerifyToken } from '../core/request/principal.ts'
 import type { ReservationSecret } from '../core/reservations/reservation-secret.ts'
 import type { OverviewFacts } from '../http/operator/overview.ts'
+import type { PageFileName, PageFiles } from '../http/operator/page.ts'
 import { createOperatorApi, type OperatorApi } from '../http/operator/server.ts'
+import type { NodeSlowLog } from '../http/operator/slow-commands.ts'
 import type { Application } from '../http/proxy/application.ts'
-import { decisionTermsOf } from './decision-terms.ts'
-import { jsonBytesMax } from './json-limits.ts'
-import { connectionLimit, type SizedConfig } from './listener-limits.ts'
-import { readPage } from './operator-page.ts'
+import { readNodeStats } from '../redis/node-details.ts'
+import type { RedisNodes } from '../redis/nodes.ts'
+import { headLimits, jsonBytesMax, type SizedConfig } from './listener-limits.ts'
 import { walkOver } from './record-walk.ts'
 import type { Secrets } from './secrets.ts'
-import { askOf } from './settle-question.ts'
-import { readSlowLogs } from './slow-logs.ts'
+import { askOf, decisionTermsOf } from './settle-question.ts'
 import type { Stack } from './stack.ts'
 import { StartRefused } from './start-refused.ts'
 
@@ -49,10 +50,9 @@ export function openOperatorApi(
   secrets: Secrets,
   principal: PrincipalRules,
   { stack, secret, onTrouble, application, instance, ...ports }: OperatorListenerPorts,
-): { listen(): Promise<string>; close: OperatorApi['close'] } | undefined {
-  const at = config.operatorListen
+): OperatorApi | undefined {
   const tokens = secrets.operatorTokens
-  if (at.kind === 'off' || tokens === undefined) return undefined
+  if (config.operatorListen.kind === 'off' || tokens === undefined) return undefined
   const { auditLog, operated } = stack
   if (auditLog === undefined)
     throw new StartRefused(
@@ -61,7 +61,7 @@ export function openOperatorApi(
   const { tenant, env, apiVersion } = config
   const tls = secrets.tls('operator')
   const groups = stack.coordinated.map(({ redis }) => redis)
-  const api = createOperatorApi(
+  return createOperatorApi(
     {
       scope: { tenant, env, apiVersion },
       describing: { routes: config.routes, principal: { ...principal, verifyToken: BELIEVED } },
@@ -72,14 +72,7 @@ export function openOperatorApi(
       tokens,
       page: readPage(),
       ...(tls === undefined ? {} : { tls }),
-      limits: {
-        bodyBytesMax: jsonBytesMax(config.storedResponseLimitBytes),
-        headerBytesMax: config.headerLimitBytes,
-        headersTimeoutMs: config.headersTimeoutMs,
-        requestTimeoutMs: config.requestTimeoutMs,
-        keepAliveTimeoutMs: config.keepAliveTimeoutMs,
-        ...connectionLimit(config),
-      },
+      limits: { ...headLimits(config), bodyBytesMax: jsonBytesMax(config.storedResponseLimitBytes) },
     },
     {
       ...ports,
@@ -96,5 +89,38 @@ export function openOperatorApi(
       newInstance: () => randomUUID(),
     },
   )
-  return { listen: () => api.listen(at), close: (graceMs) => api.close(graceMs) }
+}
+
+const FOLDERS = ['../page/', '../../dist/page/']
+
+const TYPES: Readonly<Record<PageFileName, string>> = {
+  'index.html': 'text/html; charset=utf-8',
+  'app.css': 'text/css; charset=utf-8',
+  'app.js': 'text/javascript; charset=utf-8',
+  'icon.svg': 'image/svg+xml',
+}
+
+/** Read once, beside the built program, or from `dist/` where the sources run; undefined where the page was never built. */
+function readPage(): PageFiles | undefined {
+  const folder = FOLDERS.map((path) => new URL(path, import.meta.url)).find((url) =>
+    existsSync(new URL('app.js', url)),
+  )
+  if (folder === undefined) return undefined
+  const names = Object.keys(TYPES) as PageFileName[]
+  const files = names.map((name) => [name, { type: TYPES[name], body: readFileSync(new URL(name, folder)) }])
+  return Object.fromEntries(files) as PageFiles
+}
+
+const ANSWER_WITHIN_MS = 1_000
+
+/** As they are now, for one question of an operator; the elected sidecar collects them by itself. */
+function readSlowLogs(groups: readonly RedisNodes[], clock: Clock): Promise<readonly NodeSlowLog[]> {
+  return Promise.all(
+    groups
+      .flatMap(({ members }) => members)
+      .map(async ({ node, client }) => ({
+        node: node.name,
+        look: await readNodeStats(client, ANSWER_WITHIN_MS, clock).catch(() => undefined),
+      })),
+  )
 }

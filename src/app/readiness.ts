@@ -1,21 +1,25 @@
 /**
- * Readiness around its gate: what it hears of events, its timers, and one line in the log for each change of it.
+ * Readiness around its gate: what it hears of events, the facts that it is judged by, its timers, and one line in the log for each change.
  */
 
 import type { Logger } from 'pino'
 import type { Config } from '../config/load.ts'
-import type { Clock, Random } from '../core/clock.ts'
+import type { Clock, Random, Timer } from '../core/clock.ts'
 import type { CoreEvent, Events } from '../core/events.ts'
-import { createReadinessGate, type ReadinessVerdict } from '../core/health/readiness.ts'
+import {
+  createReadinessGate,
+  type ReadinessFacts,
+  type ReadinessGate,
+  type ReadinessVerdict,
+} from '../core/health/readiness.ts'
+import { claimSynthetically, syntheticPauseMs } from '../core/health/synthetic-claims.ts'
 import { told as withRemedy } from '../core/node-faults.ts'
-import { placeOf } from '../core/node-status.ts'
+import { type NodeStatus, placeOf, takesWrites } from '../core/node-status.ts'
 import type { Leases } from '../core/ports.ts'
 import { protects } from '../core/routes/route.ts'
-import { watchQuorum } from './quorum-watch.ts'
-import { type NodesSeen, type QuorumSize, readinessFacts } from './readiness-facts.ts'
-import { startReadinessTimers } from './readiness-timers.ts'
+import { PROBE_KEY } from '../redis/keys.ts'
 
-export type ReadinessWatch = Disposable & {
+type ReadinessWatch = Disposable & {
   saw(event: CoreEvent): void
   verdict(seen: NodesSeen): ReadinessVerdict
   /**
@@ -27,7 +31,7 @@ export type ReadinessWatch = Disposable & {
   start(groups: readonly Pick<Leases, 'claim' | 'release'>[], seen: () => NodesSeen, events: Events): void
 }
 
-export type ReadinessWatchPorts = {
+type ReadinessWatchPorts = {
   readonly instance: string
   /** Of all groups, group after group. */
   readonly nodeNames: readonly string[]
@@ -96,4 +100,196 @@ function quorumGateOf({ quorumGate, routes }: Pick<Config, 'quorumGate' | 'route
     (route) => route.mode === 'observe' || (protects(route) && route.onQuorumLoss !== 'fail-closed'),
   )
   return goesOn ? 'report' : 'enforce'
+}
+
+type QuorumWatch = {
+  saw(event: CoreEvent): void
+  /** Groups whose breaker is not closed; the only one is named ''. */
+  readonly unanswered: ReadonlySet<string>
+}
+
+/**
+ * Whether every group has a majority of nodes that vote, take writes and answer in time: the first two from what the nodes are reported to
+ * become, the third from what clients get, which the quorum breaker knows.
+ *
+ * @param nodeNames of all groups, group after group
+ * @param reported each node is reported once it votes, and until then it does not; embedded nodes vote and never are
+ * @param changed called at each change
+ */
+export function watchQuorum(
+  nodeNames: readonly string[],
+  { nodeCount, required }: QuorumSize,
+  changed: (present: boolean) => void,
+  reported: boolean,
+): QuorumWatch {
+  const away = new Set(reported ? nodeNames : [])
+  const readsOnly = new Set<string>()
+  const unanswered = new Set<string>()
+  const groups = nodeNames.flatMap((_, at) =>
+    at % nodeCount === 0 ? [nodeNames.slice(at, at + nodeCount)] : [],
+  )
+  let before = !reported
+  if (!before) changed(false)
+  const saw = (event: CoreEvent) => {
+    if (event.kind === 'node_state') {
+      if (event.to === 'voting') away.delete(event.node)
+      else away.add(event.node)
+      // Told anew where it votes and refuses writes.
+      readsOnly.delete(event.node)
+    } else if (event.kind === 'node_writes') {
+      if (event.refusal === undefined) readsOnly.delete(event.node)
+      else readsOnly.add(event.node)
+    } else if (event.kind === 'quorum_breaker_changed') {
+      if (event.to === 'closed') unanswered.delete(event.group ?? '')
+      else unanswered.add(event.group ?? '')
+    } else return
+    const takesWrites = (name: string) => !away.has(name) && !readsOnly.has(name)
+    const present =
+      unanswered.size === 0 && groups.every((group) => group.filter(takesWrites).length >= required)
+    if (present !== before) changed(present)
+    before = present
+  }
+  return { saw, unanswered }
+}
+
+export type NodesSeen = {
+  readonly phase: ReadinessFacts['phase']
+  readonly nodes: readonly NodeStatus[]
+  /** Every quorum group confirmed the configured groups. */
+  readonly agreed: boolean
+  /** For each group whose votes do not come back by themselves: why, and what to do. */
+  readonly standstills: readonly string[]
+}
+
+type QuorumSize = {
+  /** Of one group. */
+  readonly nodeCount: number
+  readonly required: number
+}
+
+/**
+ * @param clockEnforce clocks that are off by more than tolerated refuse claims
+ * @param unanswered groups whose claims end without a majority, whatever their nodes are
+ */
+function readinessFacts(
+  { phase, nodes, agreed, standstills }: NodesSeen,
+  { clockEnforce, unanswered }: { readonly clockEnforce: boolean; readonly unanswered: ReadonlySet<string> },
+  { nodeCount, required }: QuorumSize,
+): ReadinessFacts {
+  const groups = groupsOf(nodes)
+  const voting = Math.max(...groups.map((group) => group.voting))
+  const writable = Math.max(...groups.map((group) => group.writable))
+  const lost = groups.filter(({ name, writable: able }) => able < required || unanswered.has(name))
+  const clockRefusal = refusalFor(groups, voting, clockEnforce, { nodeCount, required })
+  return {
+    phase,
+    voting,
+    writable,
+    nodeCount,
+    required,
+    ...(groups.length === 1 ? {} : { groupsLost: lost.map(({ name }) => name) }),
+    ...(writable >= required && lost.length === groups.length ? { unanswered: true } : {}),
+    ...(agreed ? {} : { notAgreed: true }),
+    standstills,
+    ...(clockRefusal === undefined ? {} : { clockRefusal }),
+  }
+}
+
+type Group = {
+  readonly name: string
+  readonly voting: number
+  readonly writable: number
+  readonly suspended: number
+  readonly skewed: number
+}
+
+function groupsOf(nodes: readonly NodeStatus[]): readonly Group[] {
+  const byName = Object.entries(Object.groupBy(nodes, ({ group = '' }) => group))
+  return byName.map(([name, all = []]) => ({
+    name,
+    voting: all.filter(({ state }) => state === 'voting').length,
+    writable: all.filter(takesWrites).length,
+    suspended: all.filter(({ state }) => state === 'suspended').length,
+    skewed: all.filter(({ clock }) => clock?.skewed === true).length,
+  }))
+}
+
+/** With several groups, only if every group refuses claims. */
+function refusalFor(
+  groups: readonly Group[],
+  voting: number,
+  enforced: boolean,
+  { nodeCount, required }: QuorumSize,
+): string | undefined {
+  const least = Math.min(...groups.map((group) => group.skewed))
+  if (enforced && least >= required)
+    return `claims are refused: ${least} of ${nodeCount} clocks are further off than tolerated`
+  const stepped = groups.find(
+    (group) => group.voting < required && group.voting + group.suspended >= required,
+  )
+  if (voting >= required || stepped === undefined) return undefined
+  return `${stepped.suspended} nodes are not counted for their clocks`
+}
+
+type ReadinessTimersPorts = {
+  readonly instance: string
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+}
+
+/**
+ * Evaluations, and synthetic claims while real ones are too few. Each synthetic claim costs every node, and idle sidecars are many: so they
+ * follow one another only until the window has enough. While all is calm there is one in a window, which finds out that it no longer is.
+ *
+ * @param groups get the claims in turn
+ */
+export function startReadinessTimers(
+  gate: ReadinessGate,
+  groups: readonly Pick<Leases, 'claim' | 'release'>[],
+  config: Pick<Config, 'readinessWindowMs' | 'readinessMinSamples' | 'claimBudgetMs'>,
+  { instance, clock, random, events }: ReadinessTimersPorts,
+): Disposable {
+  const timers = new Set<Timer>()
+  let ended = false
+
+  function every(intervalMs: number, work: () => void | Promise<void>): void {
+    const timer = clock.timer(intervalMs, async () => {
+      timers.delete(timer)
+      await work()
+      if (!ended) every(intervalMs, work)
+    })
+    timers.add(timer)
+  }
+
+  // A new key: an earlier claim, also of an earlier process, may not have been released.
+  const freshKey = () => `${PROBE_KEY}${instance}:${random.hex(8)}`
+  let key = freshKey()
+  let next = 0
+  let lastMonoMs = Number.NEGATIVE_INFINITY
+  const isDue = () => {
+    const wants = gate.wants()
+    if (wants !== 'one in a while') return wants === 'more'
+    // Each group once a window.
+    return clock.monoMs() - lastMonoMs >= config.readinessWindowMs / groups.length
+  }
+
+  every(gate.evaluateEveryMs, gate.evaluate)
+  every(syntheticPauseMs(config.readinessWindowMs, config.readinessMinSamples), async () => {
+    if (!isDue()) return
+    const leases = groups[next++ % groups.length]
+    if (leases === undefined) return
+    lastMonoMs = clock.monoMs()
+    const ports = { leases, clock, random, events }
+    const { durationMs, ok, unavailable, left } = await claimSynthetically(key, config.claimBudgetMs, ports)
+    gate.observe(durationMs, unavailable ? 'unavailable' : undefined)
+    if (!ok) gate.disturbed()
+    if (left) key = freshKey()
+  })
+  return {
+    [Symbol.dispose]: () => {
+      ended = true
+      for (const timer of timers) timer.cancel()
+    },
+  }
 }

@@ -34,8 +34,8 @@ import { RedisNodes } from '../redis/nodes.ts'
 import { createSidecarNames, type SidecarNames } from '../redis/sidecar-names.ts'
 import { systemClock } from '../system/clock.ts'
 import { systemRandom } from '../system/random.ts'
-import { decisionTermsOf } from './decision-terms.ts'
-import { nodeTlsOf } from './node-tls.ts'
+import { nodeTlsOf } from './secrets.ts'
+import { decisionTermsOf } from './settle-question.ts'
 import { operatorLeases } from './stack.ts'
 
 /** A group, not yet connected. */

@@ -17,9 +17,8 @@ import type { Clock } from '../core/clock.ts'
 import type { KeyRing } from '../core/nodes/key-ring.ts'
 import type { OperatorToken } from '../core/operator/operator-tokens.ts'
 import type { Certificates, ListenerTls } from '../http/server/tls.ts'
-import type { NodeTls } from '../redis/connector.ts'
+import { createNodeTls, type NodeTls } from '../redis/connector.ts'
 import { watchFiles } from '../system/file-watch.ts'
-import { nodeTlsOf } from './node-tls.ts'
 
 export type Secrets = Disposable & {
   /** Tokens that callers of the API may send now; undefined if none is required. */
@@ -168,4 +167,20 @@ function certificatesOf({ tlsCert, tlsKey, tlsClientCa }: Config): Certificates 
   const [cert, key, clientCa] = [tlsCert.content, tlsKey.content, tlsClientCa?.content]
   createSecureContext({ cert, key, ...(clientCa === undefined ? {} : { ca: clientCa }) })
   return { cert, key, clientCa }
+}
+
+/**
+ * Undefined where no node speaks TLS: the system's authorities cost memory.
+ *
+ * @throws if OpenSSL can't use certificate and key
+ */
+export function nodeTlsOf({
+  redisNodes,
+  redisCa,
+  redisCert,
+  redisKey,
+}: Pick<Config, 'redisNodes' | 'redisCa' | 'redisCert' | 'redisKey'>): NodeTls | undefined {
+  if (redisNodes.kind === 'embedded') return undefined
+  if (!redisNodes.groups.some(({ nodes }) => nodes.some(({ tls }) => tls))) return undefined
+  return createNodeTls({ ca: redisCa?.content, cert: redisCert?.content, key: redisKey?.content })
 }

@@ -11,19 +11,19 @@
 import type { Config } from '../config/load.ts'
 import { lockIdOf } from '../core/claims/lease.ts'
 import type { Clock } from '../core/clock.ts'
-import type { Orphan, SettleReply } from '../core/coordination/settle-orphan.ts'
+import type { DecisionTerms, Orphan, SettleReply } from '../core/coordination/settle-orphan.ts'
 import type { ApplicationResponse } from '../core/ports.ts'
 import type { StoredOutcome } from '../core/record/stored-outcome.ts'
-import { protects } from '../core/routes/route.ts'
+import { policiesOf, protects } from '../core/routes/route.ts'
 import { dispositionOf, type StoringPolicy, storedOutcomeOf } from '../core/routes/settlement.ts'
 import { type ReportedAnswer, reportedAnswerIn } from '../http/message/reported-answer.ts'
 import type { Application } from '../http/proxy/application.ts'
-import { jsonBytesMax } from './json-limits.ts'
+import { jsonBytesMax } from './listener-limits.ts'
 
 /** Time limit for the application's reply about an orphan; the next round sends the question again. */
 const REPLY_WITHIN_MS = 5_000
 
-export type SettlePorts = {
+type SettlePorts = {
   /** Undefined where the proxy is off. */
   readonly application: Pick<Application, 'forward'> | undefined
   readonly clock: Clock
@@ -174,4 +174,14 @@ function whyWithoutBody(
   return bodyStorage === 'none'
     ? 'has a body, and a route stores none (bodyStorage: none)'
     : 'has a body of which it is not known whether it has values that a route redacts'
+}
+
+/** For the sweeper, the operator API and commands. A record does not name its route: what is decided lasts as long as an outcome of any route would. */
+export function decisionTermsOf({
+  leaseMs,
+  retentionMs,
+  routes,
+}: Pick<Config, 'leaseMs' | 'retentionMs' | 'routes'>): DecisionTerms {
+  const ofRoutes = routes.flatMap(policiesOf).map((route) => route.retentionMs)
+  return { leaseMs, retentionMs: Math.max(retentionMs, ...ofRoutes) }
 }

@@ -1,25 +1,13 @@
 /**
- * The stack: everything that a claim passes on its way to the nodes, listed once. Outermost first:
+ * The stack: everything that a claim passes on its way to the nodes, as lists of layers, each list from the outside in.
  *
  *   request
- *     shared leases     one round serves several requests of this process for the same record; remembers outcomes
- *     group routing     selects the quorum group that keeps the record; absent with one group
- *     quorum breaker    answers at once while its group has no majority. Inside the routing: a lost group refuses only
- *     its
- *                       own records. Inside the shared leases: remembered outcomes are answered without a quorum
- *     claim deadline    ends the wait for a claim with its budget, so that hung nodes delay no refusal
- *     leases            the record protocol: claim, renew, complete, release, read
- *     rounds            one command to all nodes of the group, decided by a majority (redlock)
- *     tracing           a span for each command, if configured; outside the breaker, so that a command that it kept
- *     from a
- *                       node shows as well
- *     belief            no outcome counts past its end. Outside the encryption, which hides the end
- *     encryption        with a key ring, no node sees an outcome; layers further inside see only kind and time of a
- *     reply
- *     node breaker      spares a node that does not reply. Outside the clock watch: an unsent command says nothing of a
- *     clock
- *     clock watch       next to the node, so that it times every reply; takes away the votes of a node whose clock jumped
- *   node                Redis, or embedded
+ *     openStack     what serves several requests, and several groups
+ *     leaseLayers   of one group, around the record protocol: claim, renew, complete, release, read (`core/claims/leases.ts`)
+ *     rounds        one command to all nodes of the group, decided by a majority (redlock)
+ *     nodeLayers    around the nodes of one group
+ *     guardNodes    the same, before they are connected
+ *   node            Redis, or embedded
  *
  * Beside it stands the fallback of routes with `local`: the same protocol on one node inside this process, behind the
  * write-back, which records in the quorum of each group, once it is back, what was completed here.
@@ -28,10 +16,10 @@
 import type { Config } from '../config/load.ts'
 import type { Background } from '../core/background.ts'
 import { withClaimDeadline } from '../core/claims/claim-deadline.ts'
-import { createLeases, type LeasesOptions } from '../core/claims/leases.ts'
+import { createLeases } from '../core/claims/leases.ts'
 import { type SharedLeases, shareLeases } from '../core/claims/shared-leases.ts'
 import type { WaitQueues } from '../core/claims/wait-queue.ts'
-import { createWriteBack, type WriteBack } from '../core/claims/write-back.ts'
+import { createWriteBack } from '../core/claims/write-back.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import { type AuditLog, auditLogOverGroups } from '../core/coordination/audit-log.ts'
 import { type Events, SILENT } from '../core/events.ts'
@@ -112,7 +100,43 @@ export type NodeGroups = {
   agreed(): boolean
 }
 
-/** Clock watch and node breaker, around the nodes of a group before they are connected. */
+/** A layer gets what is inside of it, and gives what stands in its place. */
+type Layer<T> = (inside: T) => T
+
+function stacked<T>(layers: readonly Layer<T>[], innermost: T): T {
+  return layers.reduceRight((inside, layer) => layer(inside), innermost)
+}
+
+/** Around the leases of one group. */
+function leaseLayers(
+  group: string,
+  { required, lateClaims, ...outside }: StackPorts,
+): readonly [Layer<Leases>, ...Layer<Leases>[]] {
+  return [
+    // Answers at once while its group has no majority. Inside the routing: a lost group refuses only its own records. Inside the shared
+    // leases: remembered outcomes are answered without a quorum.
+    quorumBreaker({ ...outside, ...(group === '' ? {} : { group }), required }),
+    // Ends the wait for a claim with its budget, so that hung nodes delay no refusal.
+    (leases) => withClaimDeadline(leases, { ...outside, required, lateClaims }),
+  ]
+}
+
+type NodePorts = Pick<Outside, 'clock' | 'events'> & Encryption & Partial<Pick<StackPorts, 'tracedNode'>>
+
+function nodeLayers({ tracedNode, keyRing, ...outside }: NodePorts): readonly Layer<BelievedNodes>[] {
+  const each = (layer: Layer<RecordNode> | undefined): Layer<BelievedNodes>[] =>
+    layer === undefined ? [] : [({ nodes, nowMs }) => ({ nodes: nodes.map(layer), nowMs })]
+  return [
+    // A span for each command, if configured. Outside the breaker, so that a command that it kept from a node shows as well.
+    ...each(tracedNode),
+    // No outcome counts past its end. Outside the encryption, which hides the end.
+    ({ nodes }) => believedNodes(nodes, outside),
+    // With a key ring, no node sees an outcome; layers further inside see only kind and time of a reply.
+    ...each(keyRing && ((node) => encryptedNode(node, keyRing))),
+  ]
+}
+
+/** The node breaker spares a node that does not reply. Inside of it the clock watch, next to the node, so that it times every reply. */
 export function guardNodes(
   config: Pick<Config, 'clockMaxSkewMs' | 'clockEnforce' | 'clockStepMs'>,
   redis: RedisNodes,
@@ -134,17 +158,21 @@ export function guardNodes(
 export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts): Stack {
   const { clock, events, required } = ports
   const { placement } = nodes
-  const [first, ...rest] = nodes.groups
   const own = ownLeases(config, ports)
-  const groups = [first, ...rest].map((group) => groupStack(config, group, own, ports))
+  const groups = nodes.groups.map((group) => groupStack(config, group, own, ports))
   const routed = (of: readonly Leases[], isAgreed: () => boolean) =>
     routeLeases(of, placement, { required, agreed: isAgreed })
   const guarded = groups.map((group) => group.guarded)
   const [only] = guarded
   const redis = groups.flatMap((group) => group.redis ?? [])
-  const unshared = rest.length === 0 && only !== undefined ? only : routed(guarded, () => nodes.agreed())
-  const readable = [first, ...rest].map((group) => believed(group.nodes, ports).nodes)
+  const [first, ...rest] = nodes.groups
+  const logs = redis.map(({ auditLog }) => auditLog)
+  // To the group that keeps the record.
+  const unshared = guarded.length === 1 && only !== undefined ? only : routed(guarded, () => nodes.agreed())
+  const { tracedNode: _, ...untraced } = ports
+  const readable = nodes.groups.map((group) => layeredNodes(group.nodes, untraced).nodes)
   return {
+    // One round serves several requests of this process for the same record; outcomes are remembered.
     leases: shareLeases({
       leases: unshared,
       outcomeBytesMax: config.outcomeCacheBytes,
@@ -158,13 +186,7 @@ export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts):
     ),
     writeBackPending: () => groups.reduce((sum, { writeBack }) => sum + writeBack.pending(), 0),
     waitQueues: routeWaitQueues([first.waitQueues, ...rest.map(({ waitQueues }) => waitQueues)], placement),
-    auditLog:
-      redis.length === 0
-        ? undefined
-        : auditLogOverGroups(
-            redis.map(({ auditLog }) => auditLog),
-            placement,
-          ),
+    auditLog: redis.length === 0 ? undefined : auditLogOverGroups(logs, placement),
     probed: groups.map(({ probed }) => probed),
     operated: {
       leases: unshared,
@@ -198,50 +220,27 @@ export function operatorLeases(
   return createLeases({ ...outside, ...roundsOver(config, nodes, outside) })
 }
 
-type GroupStack = Pick<NodeGroup, 'redis'> & {
-  readonly guarded: Leases
-  readonly probed: Leases
-  readonly writeBack: WriteBack
-}
-
-function groupStack(
-  config: Config,
-  { name, nodes, redis }: NodeGroup,
-  own: Leases,
-  { tracedNode, required, instance, lateClaims, ...outside }: StackPorts,
-): GroupStack {
-  const rounds = roundsOver(config, nodes, outside, tracedNode)
-  const leases = createLeases({ ...outside, ...rounds, ownerMark: sidecarMarkOf(instance) })
-  const inTime = withClaimDeadline(leases, { ...outside, required, lateClaims })
-  const behindBreaker = quorumBreaker({ ...outside, ...(name === '' ? {} : { group: name }), required })
-  const guarded = behindBreaker(inTime)
+function groupStack(config: Config, { name, nodes, redis }: NodeGroup, own: Leases, ports: StackPorts) {
+  const rounds = roundsOver(config, nodes, ports)
+  const [breaker, ...further] = leaseLayers(name, ports)
+  const leases = createLeases({ ...ports, ...rounds, ownerMark: sidecarMarkOf(ports.instance) })
+  const guarded = stacked([breaker, ...further], leases)
   return {
     redis,
     guarded,
-    probed: behindBreaker(createLeases({ ...outside, ...rounds, events: SILENT })),
-    writeBack: createWriteBack(own, { ...outside, leases: guarded }),
+    probed: breaker(createLeases({ ...ports, ...rounds, events: SILENT })),
+    writeBack: createWriteBack(own, { ...ports, leases: guarded }),
   }
 }
 
-/** Rounds, over tracing, over belief, over encryption. */
-function roundsOver(
-  config: Config,
-  nodes: readonly RecordNode[],
-  outside: Pick<Outside, 'clock' | 'events'> & Encryption,
-  tracedNode = (node: RecordNode) => node,
-): Pick<LeasesOptions, 'quorum' | 'nodesMs' | 'clockStepMs'> {
-  const { clock, events } = outside
-  const { nodes: inTime, nowMs: nodesMs } = believed(nodes, outside)
-  const quorum = createRedlockQuorum({ nodes: inTime.map(tracedNode), clock, events })
-  return { quorum, nodesMs, clockStepMs: config.clockStepMs }
+function layeredNodes(nodes: readonly RecordNode[], ports: NodePorts): BelievedNodes {
+  return stacked(nodeLayers(ports), { nodes, nowMs: () => ports.clock.wallMs() })
 }
 
-function believed(
-  nodes: readonly RecordNode[],
-  { keyRing, ...outside }: Pick<Outside, 'clock' | 'events'> & Encryption,
-): BelievedNodes {
-  const readable = keyRing === undefined ? nodes : nodes.map((node) => encryptedNode(node, keyRing))
-  return believedNodes(readable, outside)
+function roundsOver({ clockStepMs }: Config, given: readonly RecordNode[], ports: NodePorts) {
+  const { nodes, nowMs: nodesMs } = layeredNodes(given, ports)
+  const { clock, events } = ports
+  return { quorum: createRedlockQuorum({ nodes, clock, events }), nodesMs, clockStepMs }
 }
 
 /** As much as the write-back holds, at most: no other sidecar would ever learn of an execution beyond it. */

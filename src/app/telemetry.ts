@@ -9,23 +9,30 @@ import type { Config } from '../config/load.ts'
 import type { CollectedStats } from '../coordination/node-collector.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
+import { createObservations, type Observations } from '../core/health/observations.ts'
 import type { ReadinessVerdict } from '../core/health/readiness.ts'
+import { createTraffic, type Traffic } from '../core/health/traffic.ts'
+import { createRecentDecisions } from '../core/operator/recent-decisions.ts'
 import type { Leases, RecordNode } from '../core/ports.ts'
 import { protects } from '../core/routes/route.ts'
 import { type Tracing, UNTRACED } from '../core/tracing.ts'
 import type { Readiness } from '../http/admin/server.ts'
-import { recordCertificates, type ShownCertificate } from '../observe/certificate-gauges.ts'
-import { countEvents, recordStanding, type Standing } from '../observe/counting.ts'
+import type { OverviewFacts } from '../http/operator/overview.ts'
+import {
+  countEvents,
+  recordCertificates,
+  recordIdentity,
+  recordNodeStats,
+  recordStanding,
+  type ShownCertificate,
+  type Standing,
+} from '../observe/counting.ts'
 import { fanOut, type Subscriber } from '../observe/fan-out.ts'
-import { recordIdentity } from '../observe/identity-gauge.ts'
-import { createLog, logEvents } from '../observe/log.ts'
-import type { LogTarget } from '../observe/log-output.ts'
+import { createLog, type LogTarget, logEvents } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
-import { recordNodeStats } from '../observe/node-stats-gauges.ts'
-import { type NamingVariables, serviceNameOf } from '../observe/service-name.ts'
+import { type NamingVariables, serviceNameOf } from '../observe/tracing.ts'
 import { identityRules } from './identity-rules.ts'
-import { watchReadiness } from './readiness.ts'
-import type { NodesSeen } from './readiness-facts.ts'
+import { type NodesSeen, watchReadiness } from './readiness.ts'
 
 export type TelemetryEnvironment = {
   readonly version: string
@@ -162,4 +169,42 @@ async function openTraces(
       'tracing is on, but OpenTelemetry sends no span, for its variables (OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_ENDPOINT): the trace headers of clients pass as they are',
     )
   return traces
+}
+
+export function overviewFacts(
+  watched: Watched,
+  telemetry: Pick<Telemetry, 'verdict'>,
+  { required }: { readonly required: number },
+  traffic: Traffic,
+  observations: Observations,
+): OverviewFacts {
+  const { ready, reasons, sentences } = telemetry.verdict(watched)
+  const { nodes, inFlight, sweeping } = watched
+  return {
+    ready,
+    reasons,
+    failing: sentences,
+    nodes,
+    required,
+    inFlight,
+    sweeperElected: sweeping?.filled,
+    orphansOpen: sweeping?.orphansOpen,
+    traffic: traffic.view(),
+    nearMisses: observations.view().near_misses.map(({ says }) => says),
+  }
+}
+
+/** What an operator is shown of this sidecar's requests. */
+export function requestsSeen(config: Config, telemetry: Pick<Telemetry, 'tell'>, clock: Clock) {
+  const recent = createRecentDecisions(config, () => clock.wallMs())
+  const traffic = createTraffic(clock)
+  const observations = createObservations()
+  telemetry.tell((event) => {
+    if (event.kind === 'observed' || event.kind === 'near_miss') observations.add(event)
+  })
+  if (config.operatorListen.kind !== 'off') {
+    telemetry.tell(recent.observe)
+    telemetry.tell(traffic.observe)
+  }
+  return { recent, traffic, observations }
 }

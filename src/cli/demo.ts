@@ -2,9 +2,13 @@
  * `fencepost demo`: five nodes, an application, the sidecar in front, and a storm of duplicates that is executed once.
  */
 
-import { freePorts } from '../demo/free-ports.ts'
 import { startPaymentApplication } from '../demo/payment-application.ts'
-import { findRedisProgram, type RedisProcesses, startRedisProcesses } from '../demo/redis-processes.ts'
+import {
+  findRedisProgram,
+  freePorts,
+  type RedisProcesses,
+  startRedisProcesses,
+} from '../demo/redis-processes.ts'
 import { report, residentMemoryBytes } from '../demo/report.ts'
 import { SidecarNotReady, startSidecar } from '../demo/sidecar-process.ts'
 import { runStorm } from '../demo/storm.ts'

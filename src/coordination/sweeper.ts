@@ -1,13 +1,14 @@
 /**
  * The sweeper: finds claims that lapsed without an outcome, writes each down once as a dead letter, and, where
- * configured, asks the application what became of it.
+ * configured, asks the application what became of it. Letters of failed renewals, of work that went on after its lease was lost, are
+ * closed where they have an answer; what stays open is a person's to decide.
  *
  * Owns one round over all keys. It runs under an elected leader, looks at one node at a time in small steps, and trusts
  * no single node: a quorum read checks what a node shows before it is reported, and a claim decides it.
  */
 
 import type { Clock, Timer } from '../core/clock.ts'
-import { type AuditLog, deadLetterId, type Untaken } from '../core/coordination/audit-log.ts'
+import { type AuditEntry, type AuditLog, deadLetterId, type Untaken } from '../core/coordination/audit-log.ts'
 import {
   adoptOutcome,
   concludeOrphan,
@@ -22,17 +23,16 @@ import {
 import type { Leases } from '../core/ports.ts'
 import type { Token } from '../core/record/token.ts'
 import { isWork } from '../core/request/identity.ts'
-import { decideLetters } from './renewal-letters.ts'
 
 /** A lapsed claim as one node shows it. */
-export type Lapsed = { readonly recordKey: string; readonly token: Token }
+type Lapsed = { readonly recordKey: string; readonly token: Token }
 
-export interface RecordSource {
+interface RecordSource {
   /** Lapsed claims among some keys of one node, and the next cursor; `0` begins and ends. Rejects on failure. */
   lapsed(cursor: string): Promise<{ readonly found: readonly Lapsed[]; readonly cursor: string }>
 }
 
-export type SweeperOptions = {
+type SweeperOptions = {
   /** One per node. */
   readonly sources: readonly RecordSource[]
   readonly leases: Leases
@@ -41,12 +41,10 @@ export type SweeperOptions = {
   /** Of the claims that settle the application's answers, and their outcomes. */
   readonly terms: DecisionTerms
   /** Asks the application; undefined where none is configured. */
-  readonly ask: ((orphan: OrphanSeen) => Promise<SettleReply>) | undefined
+  readonly ask: ((orphan: Orphan) => Promise<SettleReply>) | undefined
   readonly untaken: Untaken
   readonly onFailure: (cause: unknown) => void
 }
-
-export type OrphanSeen = Orphan
 
 /** Pause between two steps over the keys of a node: a step of a thousand keys takes the node some 7 ms, in calls of less than one. */
 const STEP_PAUSE_MS = 20
@@ -98,7 +96,7 @@ export function createSweeper(options: SweeperOptions) {
       return !(await adoptOutcome({ recordKey, ...record.minorityOutcome }, terms, leases))
     if (record.kind !== 'claimed' || record.remainingMs > 0) return false
     const { token, attempt, fingerprint } = record
-    const orphan: OrphanSeen = { recordKey, token, attempt, fingerprint }
+    const orphan: Orphan = { recordKey, token, attempt, fingerprint }
     // A node shows an outcome: the next claim adopts it, and the orphan is gone.
     if (record.minorityOutcome === true) return !(await adoptOutcome(orphan, terms, leases))
     // The answer "not executed" promises to refuse this token and all below it from now on: so every later claim must
@@ -109,7 +107,7 @@ export function createSweeper(options: SweeperOptions) {
   }
 
   /** Settled, or recorded while the application was asked. In any other case it must still be reported. */
-  async function isOverBy(asked: NonNullable<typeof ask>, orphan: OrphanSeen): Promise<boolean> {
+  async function isOverBy(asked: NonNullable<typeof ask>, orphan: Orphan): Promise<boolean> {
     const reply = await asked(orphan)
     switch (verdictOf(reply)) {
       case 'unknown':
@@ -121,7 +119,7 @@ export function createSweeper(options: SweeperOptions) {
     }
   }
 
-  async function report({ recordKey, token, attempt, fingerprint }: OrphanSeen): Promise<void> {
+  async function report({ recordKey, token, attempt, fingerprint }: Orphan): Promise<void> {
     const id = deadLetterId(recordKey, token)
     if (reported.has(id)) return
     const fields = { token: String(token), attempt: String(attempt), fingerprint }
@@ -157,4 +155,53 @@ export function paused(clock: Clock, delayMs: number, over: AbortSignal): Promis
     over.addEventListener('abort', done, { once: true })
     timer = clock.timer(delayMs, done)
   })
+}
+
+type LetterPorts = Pick<SweeperOptions, 'leases' | 'auditLog' | 'clock' | 'ask'>
+
+/** Letters that a round looks at, the newest. */
+const LETTERS_MAX = 1_000
+
+/**
+ * Closes letters about failed renewals that have an answer: the claim's own outcome stands on its record, or the application
+ * says that the claim was not executed. Where a retry took over, the record itself no longer shows the question.
+ */
+async function decideLetters(ports: LetterPorts, over: AbortSignal): Promise<void> {
+  const { auditLog, clock } = ports
+  const letters = await auditLog.read('dead-letters', LETTERS_MAX)
+  if (letters.kind === 'unavailable') return
+  for (const letter of letters.entries) {
+    if (over.aborted) return
+    if (letter.kind !== 'renewal_failed') continue
+    const because = await answerTo(letter, ports)
+    if (because === undefined) continue
+    const { id, recordKey } = letter
+    const fields = { act: 'settle', entry: id, by: 'sweeper', because }
+    const line = {
+      id: `sweeper:settle:${id}`,
+      kind: 'operator',
+      atWallMs: clock.wallMs(),
+      recordKey,
+      fields,
+    } as const
+    if (await auditLog.append('audit', line)) await auditLog.remove('dead-letters', id)
+  }
+}
+
+/** Undefined while nobody but a person can know. */
+async function answerTo(
+  { recordKey, fields }: AuditEntry,
+  { leases, ask }: LetterPorts,
+): Promise<string | undefined> {
+  const { fingerprint = '', attempt } = fields
+  const orphan = { recordKey, fingerprint, attempt: Number(attempt ?? 1), token: Number(fields.token) }
+  const record = await leases.read(recordKey)
+  if (record.kind === 'unavailable' || record.kind === 'damaged') return undefined
+  if (record.kind === 'completed' && record.token === orphan.token) return 'its outcome was recorded'
+  // Only of a claim that another one surely came after (see above). As long as it is the last one of its record, the
+  // record is looked at, and the answer written to it.
+  const isLater = 'token' in record && record.token > orphan.token
+  if (!isLater || (record.kind === 'claimed' && record.majorityReached !== true)) return undefined
+  if (ask === undefined || (await ask(orphan)) !== 'released') return undefined
+  return 'the application says that it was not carried out'
 }

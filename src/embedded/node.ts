@@ -5,6 +5,7 @@
  * within one sidecar only; `fencepost serve` says so at the start.
  */
 
+import { updateEntry, type WaitQueue, type WaitQueues } from '../core/claims/wait-queue.ts'
 import type { Clock } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
 import type { NodeAnswer, RecordNode } from '../core/ports.ts'
@@ -182,4 +183,17 @@ export function createEmbeddedNodes(
       },
     }
   })
+}
+
+export function createEmbeddedWaitQueues(clock: Clock): WaitQueues {
+  const queues = new Map<string, WaitQueue>()
+  return {
+    nodeCount: 1,
+    update: (key, entry) => {
+      const { queue, reply } = updateEntry(queues.get(key), entry, Math.floor(clock.monoMs()))
+      if (queue === undefined) queues.delete(key)
+      else queues.set(key, queue)
+      return Promise.resolve([reply])
+    },
+  }
 }

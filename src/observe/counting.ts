@@ -11,10 +11,17 @@ import type { ClaimEnd, CoreEvent } from '../core/events.ts'
 import type { ReadinessReason } from '../core/health/readiness.ts'
 import { type NodeStatus, refusesWrites, takesWrites } from '../core/node-status.ts'
 import { provenOffsetMs } from '../core/nodes/clock-samples.ts'
+import type { NodeStats } from '../core/nodes/node-stats.ts'
 import { isOurs } from '../core/record/record.ts'
 import { isObserved } from '../core/request/identity.ts'
 import type { Subscriber } from './fan-out.ts'
-import { entrypointLabel, OTHER_ROUTE, READINESS_REASONS } from './metric-table.ts'
+import {
+  entrypointLabel,
+  OTHER_ROUTE,
+  READINESS_REASONS,
+  type ShownIdentity,
+  UNKNOWN,
+} from './metric-table.ts'
 import type { Metrics } from './metrics.ts'
 
 /** The state at the moment of a scrape, as opposed to events. */
@@ -190,6 +197,59 @@ export function recordStanding(metrics: Metrics, standing: Standing): void {
     metrics.readinessFailing.set({ reason }, readiness.failing.has(reason) ? 1 : 0)
   metrics.readinessP95.set((readiness.p95Ms ?? Number.NaN) / 1000)
   metrics.sizing.record()
+}
+
+/** @property setting that names the file */
+export type ShownCertificate = {
+  readonly setting: string
+  readonly fromMs: number
+  readonly untilMs: number
+}
+
+/** Both ends, because what is soon depends on how long a certificate lives: seven days are all the life of one that is renewed each day. */
+export function recordCertificates(
+  { notBefore, notAfter }: Metrics['certificates'],
+  certificates: readonly ShownCertificate[],
+): void {
+  for (const { setting, fromMs, untilMs } of certificates) {
+    notBefore.set({ setting }, fromMs / 1_000)
+    notAfter.set({ setting }, untilMs / 1_000)
+  }
+}
+
+/** @param clusterIds of each group of nodes */
+export function recordIdentity(
+  gauge: Metrics['identity'],
+  { env, rules }: ShownIdentity,
+  clusterIds: readonly string[] = [UNKNOWN],
+): void {
+  gauge.clear()
+  const known = clusterIds.every((id) => id !== UNKNOWN)
+  gauge.set({ env, rules, node_cluster: known ? clusterIds.toSorted().join(',') : UNKNOWN }, 1)
+}
+
+/** As the collector gives them. */
+type Shown = NodeStats & { readonly slowestNewMs: number }
+
+/**
+ * Of a hundred sidecars ninety-nine would show series that say nothing. Prometheus ends a series with the first scrape that lacks it, so
+ * after an election there is one value for each node again.
+ *
+ * @param nodeStats undefined while this sidecar is not elected
+ */
+export function recordNodeStats(
+  gauges: Metrics['nodeStats'],
+  nodeStats: ReadonlyMap<string, Shown> | undefined,
+): void {
+  if (gauges === undefined) return
+  gauges.elected.set(nodeStats === undefined ? 0 : 1)
+  const { byNode } = gauges
+  for (const gauge of Object.values(byNode)) gauge.clear()
+  for (const [node, { slowestNewMs, ...stats }] of nodeStats ?? []) {
+    const shown = { ...stats, slowestNewSeconds: slowestNewMs / 1_000 }
+    for (const name of Object.keys(byNode) as (keyof typeof byNode)[])
+      if (!Number.isNaN(shown[name])) byNode[name].set({ node }, shown[name])
+  }
 }
 
 function countBeside(event: ObservedEvent | NearMissEvent, metrics: Metrics): void {

@@ -6,7 +6,7 @@
  */
 
 import { suggestedLeaseMs } from '../core/claims/lease.ts'
-import type { MakeGauge } from './gauge.ts'
+import type { MakeGauge } from './tallies.ts'
 
 /** Ten times what a p99 needs; 8 KiB a route. */
 const KEPT_MAX = 1_000

@@ -4,13 +4,17 @@
  */
 
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { getHeapStatistics } from 'node:v8'
 import { collectDefaultMetrics, Gauge, Histogram, Registry, type RegistryContentType } from 'prom-client'
 import { eventLoopLag } from './event-loop-lag.ts'
-import { GC, inTwoKinds } from './garbage-collection.ts'
-import type { Gauge as AnyGauge, MakeGauge } from './gauge.ts'
-import { heapUsed } from './heap.ts'
 import { defineMetrics, type MetricsOptions } from './metric-table.ts'
-import { type Kinds, type ScrapedMetric, talliesOf } from './tallies.ts'
+import {
+  type Gauge as AnyGauge,
+  type Kinds,
+  type MakeGauge,
+  type ScrapedMetric,
+  talliesOf,
+} from './tallies.ts'
 
 /** The part of prom-client's own metrics that an alert or a panel needs. The rest would be a third of all series. */
 const RUNTIME_METRICS: ReadonlySet<string> = new Set([
@@ -52,7 +56,12 @@ function kindsOf(registry: Registry): Kinds {
 }
 
 function gaugesOf(registry: Registry): MakeGauge {
-  return <L extends string>(name: string, help: string, labels: LabelSets<L>, value = 0): AnyGauge<L> => {
+  return <L extends string>(
+    name: string,
+    help: string,
+    labels = {} as LabelSets<L>,
+    value = 0,
+  ): AnyGauge<L> => {
     const made = new Gauge({ name, help, labelNames: Object.keys(labels) as L[], registers: [registry] })
     for (const set of combinations(labels)) made.set(set, value)
     return Object.assign(made, { clear: () => made.reset() })
@@ -127,5 +136,60 @@ function expositionOf(registry: Registry<RegistryContentType>): Exposition {
     waiting.set(open, written)
     before = written.catch(() => {})
     return written
+  }
+}
+
+const GC = 'nodejs_gc_duration_seconds'
+const GC_KINDS = ['major', 'minor'] as const
+
+/** The part of prom-client's histogram that is read here. */
+type Collected = {
+  get(): Promise<{
+    readonly values: readonly {
+      readonly metricName?: string | undefined
+      readonly labels: Readonly<Partial<Record<string, string | number>>>
+      readonly value: number
+    }[]
+  }>
+}
+
+/** Instead of V8's four, of which two are steps of a major collection. */
+function inTwoKinds(collected: Collected): ScrapedMetric {
+  const described = { name: GC, help: 'Time in garbage collection, by kind.', type: 'histogram' } as const
+  return {
+    ...described,
+    getForPromString: async () => {
+      const { values } = await collected.get()
+      const lines = GC_KINDS.flatMap((kind) => {
+        const total = (part: 'sum' | 'count') =>
+          values
+            .filter(({ metricName }) => metricName === `${GC}_${part}`)
+            .filter(({ labels }) => (labels.kind === 'minor' ? 'minor' : 'major') === kind)
+            .reduce((sum, { value }) => sum + value, 0)
+        const line = (part: string, value: number, labels = {}) => ({
+          labels,
+          sharedLabels: { kind },
+          value,
+          metricName: `${GC}_${part}`,
+        })
+        const count = total('count')
+        return [line('bucket', count, { le: '+Inf' }), line('sum', total('sum')), line('count', count)]
+      })
+      return { ...described, values: lines }
+    },
+  }
+}
+
+const HEAP_USED = 'nodejs_heap_size_used_bytes'
+
+/** prom-client sets this metric where it collects the size of the whole heap: without that collector it would stay 0 for ever. */
+function heapUsed(): ScrapedMetric {
+  const described = { name: HEAP_USED, help: 'Bytes of the heap in use.', type: 'gauge' } as const
+  return {
+    ...described,
+    getForPromString: async () => ({
+      ...described,
+      values: [{ labels: {}, value: getHeapStatistics().used_heap_size }],
+    }),
   }
 }

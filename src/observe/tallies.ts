@@ -6,8 +6,6 @@
  * interface by which prom-client's registry reads a metric's series (`lib/registry.js` of 15.1.3).
  */
 
-import type { MakeGauge } from './gauge.ts'
-
 /** One series of a counter, or of an up-down count. */
 export class Tally {
   count = 0
@@ -25,7 +23,7 @@ type Exemplar = {
 }
 
 /** One set of buckets: the number of observations up to each bound, and their sum. */
-export class Distribution {
+class Distribution {
   readonly bounds: readonly number[]
   /** Not cumulative, and one more than bounds: the last one counts what is above all of them. */
   readonly counts: Float64Array
@@ -173,3 +171,18 @@ function linesOf(name: string, { labels: sharedLabels, of }: Series<Distribution
     { labels: {}, sharedLabels, value: of.count, metricName: `${name}_count` },
   ]
 }
+
+export type Gauge<L extends string> = {
+  set(value: number): void
+  set(labels: Readonly<Record<L, string>>, value: number): void
+  /** Ends all its series. */
+  clear(): void
+}
+
+/** All series exist at once, at `value` (default 0). */
+export type MakeGauge = <L extends string>(
+  name: string,
+  help: string,
+  labels?: Readonly<Record<L, readonly string[]>>,
+  value?: number,
+) => Gauge<L>

@@ -9,10 +9,11 @@
  * Whether a trace is recorded is decided first: a request that is not recorded has no span, no context and no
  * attribute, only the `traceparent` that says so to the application.
  *
- * Sources: OpenTelemetry semantic conventions for HTTP spans and database client calls.
+ * Sources: OpenTelemetry, semantic conventions for HTTP spans and database client calls; SDK environment variables.
  */
 
 import {
+  type Attributes,
   type Context,
   context,
   createTraceState,
@@ -25,10 +26,15 @@ import { NodeSDK, type NodeSDKConfiguration } from '@opentelemetry/sdk-node'
 import type { Logger } from 'pino'
 import type { Random } from '../core/clock.ts'
 import type { RecordNode } from '../core/ports.ts'
-import { type ClaimShown, mergedBaggage, type RequestTrace, type Tracing } from '../core/tracing.ts'
+import {
+  type ClaimShown,
+  mergedBaggage,
+  type RequestTrace,
+  type TracedRequest,
+  type Tracing,
+} from '../core/tracing.ts'
 import { claimSpans, decisionAttributes } from './claim-spans.ts'
 import type { Subscriber } from './fan-out.ts'
-import { serverSpan } from './server-span.ts'
 import { diagnosisTo, speakThrough } from './trace-diagnosis.ts'
 import {
   type Caller,
@@ -40,7 +46,7 @@ import {
   withTrace,
 } from './trace-headers.ts'
 
-export type TracingOptions = {
+type TracingOptions = {
   readonly serviceName: string
   readonly version: string
   readonly sampleRatio: number
@@ -57,7 +63,7 @@ export type TracingOptions = {
 
 type ActiveTrace = { readonly traceId: string; readonly spanId: string }
 
-export type OpenTracing = Tracing &
+type OpenTracing = Tracing &
   AsyncDisposable & {
     readonly subscriber: Subscriber
     /** The active span, if it is recorded. */
@@ -213,3 +219,80 @@ const ALREADY_DECIDED: NonNullable<NodeSDKConfiguration['sampler']> = {
 
 const DROP = 0
 const RECORD = 2
+
+/** RFC 9110, section 9.3, and RFC 5789: to the conventions every other method is `_OTHER`. */
+const KNOWN_METHODS: ReadonlySet<string> = new Set([
+  'GET',
+  'HEAD',
+  'POST',
+  'PUT',
+  'PATCH',
+  'DELETE',
+  'CONNECT',
+  'OPTIONS',
+  'TRACE',
+])
+/** A name or an address, in brackets where it has colons, and a port. */
+const HOST = /^(\[[^\]]+\]|[^:]+)(?::([0-9]{1,5}))?$/
+
+/**
+ * Method and host are the client's, so each method that is not a known one has the same name. Its address, user agent, path and query are
+ * not there: they say who somebody is, or carry keys.
+ */
+export function serverSpan({ method, route, scheme, host, protocolVersion }: TracedRequest): {
+  readonly name: string
+  readonly attributes: Attributes
+} {
+  const known = KNOWN_METHODS.has(method)
+  const verb = known ? method : 'HTTP'
+  const [statedScheme, addressed] = [scheme(), host()]
+  return {
+    name: route === undefined ? verb : `${verb} ${route}`,
+    attributes: {
+      'http.request.method': known ? method : '_OTHER',
+      ...(known ? {} : { 'http.request.method_original': method }),
+      ...(statedScheme === undefined ? {} : { 'url.scheme': statedScheme }),
+      ...(protocolVersion === undefined ? {} : { 'network.protocol.version': protocolVersion }),
+      ...(route === undefined ? {} : { 'http.route': route }),
+      ...(addressed === undefined ? {} : addressOf(addressed)),
+    },
+  }
+}
+
+function addressOf(host: string): Attributes {
+  const [, address, port] = HOST.exec(host.trim()) ?? []
+  if (address === undefined) return {}
+  const plain = address.startsWith('[') ? address.slice(1, -1) : address
+  return { 'server.address': plain, ...(port === undefined ? {} : { 'server.port': Number(port) }) }
+}
+
+const DEFAULT = 'fencepost'
+
+export type NamingVariables = {
+  /** `OTEL_SERVICE_NAME` */
+  readonly serviceName?: string | undefined
+  /** `OTEL_RESOURCE_ATTRIBUTES` */
+  readonly resourceAttributes?: string | undefined
+}
+
+/** `OTEL_SERVICE_NAME` goes before `service.name` in `OTEL_RESOURCE_ATTRIBUTES`; an empty variable is as one that is not set. */
+export function serviceNameOf({ serviceName = '', resourceAttributes = '' }: NamingVariables): string {
+  return serviceName.trim() || attribute('service.name', resourceAttributes) || DEFAULT
+}
+
+/** Of `key=value,key=value`, where values are percent-encoded. */
+function attribute(key: string, attributes: string): string | undefined {
+  for (const member of attributes.split(',')) {
+    const [name, ...value] = member.split('=')
+    if (name?.trim() === key) return decoded(value.join('=').trim())
+  }
+  return undefined
+}
+
+function decoded(value: string): string | undefined {
+  try {
+    return decodeURIComponent(value)
+  } catch {
+    return undefined
+  }
+}

@@ -1,7 +1,5 @@
 /** One request of the probe, and its whole answer: an answer that breaks off is none. */
 
-import { whyNoAnswer } from './why.ts'
-
 export type Reply =
   | { readonly kind: 'reply'; readonly status: number; readonly headers: Headers; readonly text: string }
   | { readonly kind: 'none'; readonly why: string }
@@ -26,7 +24,7 @@ export type FloodOptions = {
 export const PROBED_HOST = 'fencepost-probe'
 
 /** A request as Envoy hands it on. */
-export type EnvoyRequest = {
+type EnvoyRequest = {
   readonly id: string
   readonly method: string
   readonly path: string
@@ -113,4 +111,12 @@ export function saidBy(url: string, reply: Reply): string {
   if (reply.kind === 'none') return `${url}: ${reply.why}`
   const code = memberOf(reply, 'code')
   return `${url} answered ${reply.status}${typeof code === 'string' ? ` ${code}` : ''}`
+}
+
+/** `fetch` says only "fetch failed", and keeps the reason in its cause. */
+function whyNoAnswer(error: unknown): string {
+  const reason = error instanceof Error && error.cause instanceof Error ? error.cause : error
+  if (!(reason instanceof Error)) return String(reason)
+  // Of an address with several numbers each was tried: the error of all has a code, and no message.
+  return reason.message || String((reason as { code?: string }).code ?? reason.name)
 }

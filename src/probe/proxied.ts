@@ -2,11 +2,24 @@
  * Synthetic duplicates through the proxy: copies with one key at the same moment, then once more, then with other content.
  *
  * The application behind the proxy is the probe's own, which counts: nothing else proves how often a request was executed. The
- * same volley goes through Envoy's ext_proc (`processed.ts`).
+ * same volley goes through Envoy's ext_proc, where the probe is Envoy, too, and executed is what the sidecar lets go on.
  */
 
-import type { ProbedApplication } from './application.ts'
-import { type FloodOptions, headerOf, listenerOf, post, type Reply, saidBy, statusOf } from './call.ts'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import {
+  type EnvoyAnswer,
+  type EnvoyCaller,
+  type FloodOptions,
+  headerOf,
+  listenerOf,
+  PROBED_HOST,
+  post,
+  type Reply,
+  replyOf,
+  saidBy,
+  statusOf,
+} from './call.ts'
 import { race } from './race.ts'
 import {
   type Copy,
@@ -34,7 +47,7 @@ export function proxyVolley(
 }
 
 /** How a synthetic request reaches an application of the probe that counts. */
-export type Executed = {
+type Executed = {
   readonly counted: ReturnType<ProbedApplication['expect']>
   readonly send: (url: string, body: string) => Promise<Reply>
   /** What is so where the application was not reached, although the sidecar says so. */
@@ -42,7 +55,7 @@ export type Executed = {
 }
 
 /** One volley through what executes requests and replays their answers. */
-export async function executedVolley(
+async function executedVolley(
   entrypoint: ProbedEntrypoint,
   number: number,
   options: FloodOptions,
@@ -129,4 +142,76 @@ function textOf(reply: Reply): string {
 function whyOf({ url, reply }: Sent): string {
   if (statusOf(reply) !== 201) return saidBy(url, reply)
   return `${url} answered 201 with Idempotency-Status ${headerOf(reply, STATUS) ?? 'missing'}: no route of it protects the path of the probe, or the quorum did not take the outcome`
+}
+
+export function processVolley(number: number, options: FloodOptions, envoy: EnvoyCaller): Promise<Volley> {
+  const { run, tenant, path, timeoutMs } = options
+  const headers = {
+    'idempotency-key': `probe-${run}-ext_proc-${number}`,
+    'x-tenant-id': tenant,
+    'content-type': 'application/json',
+  }
+  let executions = 0
+  let sent = 0
+  const execute = (): EnvoyAnswer => {
+    executions += 1
+    // Each execution answers something else: two of them can't pass for one.
+    const text = `{"execution":"${number}-${executions}"}`
+    return { status: 201, headers: new Headers({ 'content-type': 'application/json' }), text }
+  }
+  return executedVolley('ext_proc', number, options, {
+    counted: { executions: () => executions, forget: () => {} },
+    send: (url, body) => {
+      sent += 1
+      const id = `${run}-${number}-${sent}`
+      const request = { id, method: 'POST', path, host: PROBED_HOST, headers, body }
+      return replyOf(envoy.process(url, request, execute, timeoutMs))
+    },
+    elsewhere: 'this sidecar let none of them go on',
+  })
+}
+
+export type ProbedApplication = AsyncDisposable & {
+  readonly url: string
+  /** From now on until it is forgotten, executions with this key are counted. */
+  expect(key: string): { readonly executions: () => number; readonly forget: () => void }
+}
+
+/** Far above what a sidecar keeps an idle connection: it is the sidecar that closes, and no request meets a closed one. */
+const KEEP_ALIVE_MS = 60_000
+
+/** It executes only what a volley under way has announced: no real application sees a synthetic request. The rest is answered 404. */
+export async function startApplication(host: string, port: number): Promise<ProbedApplication> {
+  const counted = new Map<string, number>()
+  let executions = 0
+  const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS }, (request, response) => {
+    request.resume().on('end', () => {
+      const key = String(request.headers['idempotency-key'])
+      const before = counted.get(key)
+      if (before === undefined) {
+        response.writeHead(404).end()
+        return
+      }
+      counted.set(key, before + 1)
+      executions += 1
+      // Each execution answers something else: two of them can't pass for one.
+      response.writeHead(201, { 'content-type': 'application/json' }).end(`{"execution":${executions}}`)
+    })
+  })
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(port, host, resolve)
+  })
+  return {
+    url: `http://${host}:${(server.address() as AddressInfo).port}`,
+    expect: (key) => {
+      counted.set(key, 0)
+      return { executions: () => counted.get(key) ?? 0, forget: () => void counted.delete(key) }
+    },
+    [Symbol.asyncDispose]: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
 }

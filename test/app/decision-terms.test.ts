@@ -1,6 +1,6 @@
 /** What the sweeper, the operator API and `fencepost dead-letters` decide is kept as long as an outcome of any route. */
 import { expect, test } from 'vitest'
-import { decisionTermsOf } from '../../src/app/decision-terms.ts'
+import { decisionTermsOf } from '../../src/app/settle-question.ts'
 import { route } from '../support/proxy.ts'
 
 const config = { leaseMs: 30_000, retentionMs: 86_400_000 }

@@ -3,7 +3,7 @@
  * on it; the demonstration ended without a word why.
  */
 import { expect, test } from 'vitest'
-import { freePorts } from '../../src/demo/free-ports.ts'
+import { freePorts } from '../../src/demo/redis-processes.ts'
 import { startSidecar } from '../../src/demo/sidecar-process.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { freePort } from '../support/free-port.ts'

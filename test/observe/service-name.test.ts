@@ -1,6 +1,6 @@
 // The name of the service in traces, from the variables of OpenTelemetry.
 import { expect, test } from 'vitest'
-import { serviceNameOf } from '../../src/observe/service-name.ts'
+import { serviceNameOf } from '../../src/observe/tracing.ts'
 import { startOtlpReceiver } from '../support/otlp-receiver.ts'
 import { startSidecar } from '../support/sidecar.ts'
 

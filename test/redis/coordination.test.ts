@@ -1,12 +1,13 @@
 // Coordination on real nodes: one sidecar sweeps, all write the audit log, an operator decides.
 import { describe, expect, test } from 'vitest'
 import { appendAudit } from '../../src/app/coordination.ts'
-import { createSweeper, type OrphanSeen } from '../../src/coordination/sweeper.ts'
+import { createSweeper } from '../../src/coordination/sweeper.ts'
 import { type AuditEntry, tellingUntaken } from '../../src/core/coordination/audit-log.ts'
 import { campaign, type Term } from '../../src/core/coordination/election.ts'
 import {
   concludeOrphan,
   forgetOrphan,
+  type Orphan,
   type SettleReply,
   type Verdict,
 } from '../../src/core/coordination/settle-orphan.ts'
@@ -30,7 +31,7 @@ function auditLogOf({ nodes }: Sidecar) {
   return createRedisAuditLog({ clients, deadlineMs: 2_000, clock: systemClock })
 }
 
-function sweeperOf(sidecar: Sidecar, ask?: (orphan: OrphanSeen) => Promise<SettleReply>) {
+function sweeperOf(sidecar: Sidecar, ask?: (orphan: Orphan) => Promise<SettleReply>) {
   return createSweeper({
     sources: sidecar.nodes.members.map((_, index) => ({
       lapsed: async (cursor) => {
@@ -145,7 +146,7 @@ test.each<[verdict: Verdict, open: number, next: string]>([
   await using servers = await startRedisServers(5)
   await using sidecar = await joinCluster(servers.urls)
   await lapsedClaim(sidecar, 'asked')
-  const asked: OrphanSeen[] = []
+  const asked: Orphan[] = []
   const sweeper = sweeperOf(sidecar, async (orphan) => {
     asked.push(orphan)
     return verdict
@@ -249,8 +250,8 @@ describe('the letter of a lease that was lost under working code', () => {
     await using sidecar = await joinCluster(servers.urls)
     const token = await lostClaim(sidecar, 'taken over')
     await retry(sidecar, 'taken over')
-    const asked: OrphanSeen[] = []
-    const ask = async (orphan: OrphanSeen) => {
+    const asked: Orphan[] = []
+    const ask = async (orphan: Orphan) => {
       asked.push(orphan)
       return verdict as Verdict
     }

@@ -11,7 +11,7 @@
  */
 import { randomInt } from 'node:crypto'
 import { createServer } from 'node:net'
-import { END_PORT as FIRST_PORT } from '../../src/demo/free-ports.ts'
+import { END_PORT as FIRST_PORT } from '../../src/demo/redis-processes.ts'
 
 /** Below the ephemeral ports of Linux, which begin at 32768. */
 const END_PORT = 32_000

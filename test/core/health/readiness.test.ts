@@ -1,6 +1,6 @@
 // When slow claims take a pod out of service: the brakes, one row each, on a virtual clock.
 import { describe, expect, test } from 'vitest'
-import { watchQuorum } from '../../../src/app/quorum-watch.ts'
+import { watchQuorum } from '../../../src/app/readiness.ts'
 import {
   createReadinessGate,
   type ReadinessFacts,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { bodyMemoryBytes } from '../../../src/app/body-memory.ts'
+import { bodyMemoryBytes } from '../../../src/app/listener-limits.ts'
 import { createBodyMemory } from '../../../src/http/server/body-memory.ts'
 import { route } from '../../support/proxy.ts'
 
