@@ -5,7 +5,7 @@
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { type AddressInfo, connect } from 'node:net'
+import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
@@ -14,6 +14,7 @@ import { type RawApplication, startRawApplication } from '../support/application
 import { canary, found } from '../support/canaries.ts'
 import { type CountingApplication, startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
+import { listening } from '../support/listening.ts'
 import { MAIN_PROGRAM } from '../support/main-program.ts'
 import { TestProcess } from '../support/processes.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
@@ -65,7 +66,7 @@ beforeAll(async () => {
     writeFileSync(join(folder, name), content)
     return join(folder, name)
   }
-  await new Promise<void>((resolve) => collector.listen(0, '127.0.0.1', resolve))
+  const at = await listening(collector)
   servers = await startRedisServers(3, { founded: true })
   for (const [index, url] of servers.urls.entries()) {
     const client = new Redis(url)
@@ -100,7 +101,7 @@ beforeAll(async () => {
       ...PATIENT,
       // How long each request without a quorum takes.
       FENCEPOST_CLAIM_BUDGET: '2s',
-      OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${(collector.address() as AddressInfo).port}`,
+      OTEL_EXPORTER_OTLP_ENDPOINT: at.origin,
       OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
       OTEL_BSP_SCHEDULE_DELAY: '100',
     },

@@ -2,11 +2,12 @@
 import { once } from 'node:events'
 import { request } from 'node:http'
 import { createServer } from 'node:https'
-import type { AddressInfo, Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { expect, test } from 'vitest'
 import { startApplication } from '../support/application.ts'
 import { makeAuthority } from '../support/certificates.ts'
+import { listening } from '../support/listening.ts'
 import { between, startSidecar } from '../support/sidecar.ts'
 
 /** What a client that asks for this host is answered. */
@@ -28,9 +29,8 @@ test.each([
     const application = createServer({ cert: cert(), key: key() }, ({ headers, socket }, response) => {
       connections.add(socket)
       response.end(headers.host)
-    }).listen(0, '127.0.0.1')
-    await once(application, 'listening')
-    const { port } = application.address() as AddressInfo
+    })
+    const { port } = await listening(application)
     await using sidecar = await startSidecar({
       FENCEPOST_REDIS_NODES: 'embedded',
       FENCEPOST_UPSTREAM: `https://${name}:${port}`,

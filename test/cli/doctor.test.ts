@@ -1,7 +1,6 @@
 /** `fencepost doctor` on real nodes. Its judgements are in test/core/health/checkup.test.ts. */
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { createServer as createTlsServer } from 'node:tls'
 import { expect, onTestFinished, test } from 'vitest'
 import { doctor } from '../../src/cli/doctor.ts'
@@ -11,6 +10,7 @@ import { bufferedIo } from '../support/buffered-io.ts'
 import { makeAuthority } from '../support/certificates.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { hostNamesAre } from '../support/host-names.ts'
+import { listening } from '../support/listening.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 import { swallow } from '../support/swallowing-address.ts'
@@ -52,8 +52,7 @@ test('a node that votes and that the running sidecar does not count is named', a
   ]
   const admin = createServer((_, response) => response.writeHead(503).end(JSON.stringify({ nodes })))
   onTestFinished(() => void admin.close())
-  await new Promise<void>((resolve) => admin.listen(0, '127.0.0.1', resolve))
-  const at = `http://127.0.0.1:${(admin.address() as AddressInfo).port}`
+  const { origin: at } = await listening(admin)
   const { exitCode, stdout } = await run('--admin', at)
   expect(exitCode).toBe(1)
   expect(stdout).toMatch(/^failed {3}sidecar votes .* counts 1 of 3 nodes: 127\S+ .* is suspended there/m)
@@ -110,8 +109,8 @@ test('nodes and application are dialled as the sidecar dials them', async () => 
   onTestFinished(async () => void (await Promise.all(links.map((link) => link[Symbol.asyncDispose]()))))
   const application = createTlsServer({ cert: certificate.cert(), key: certificate.key() })
   onTestFinished(() => void application.close())
-  await new Promise<void>((resolve) => application.listen(0, '127.0.0.1', resolve))
-  const upstream = `https://127.0.0.1:${(application.address() as AddressInfo).port}`
+  const served = await listening(application)
+  const upstream = `https://127.0.0.1:${served.port}`
   const look = async () =>
     await runWith({
       FENCEPOST_REDIS_NODES: links.map(({ port }) => `rediss://127.0.0.1:${port}`).join(),

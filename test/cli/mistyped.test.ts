@@ -1,10 +1,10 @@
 // A mistyped command ends in one sentence and the exit code for wrong usage, not in a stack trace.
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { expect, test } from 'vitest'
 import { program } from '../../src/cli/program.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { freePort } from '../support/free-port.ts'
+import { listening } from '../support/listening.ts'
 
 async function run(...args: string[]) {
   const { io, stdout, stderr } = bufferedIo({})
@@ -56,8 +56,8 @@ test.each([
 
 test('a port that is taken', async () => {
   const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const taken = `127.0.0.1:${(server.address() as AddressInfo).port}`
+  const at = await listening(server)
+  const taken = `127.0.0.1:${at.port}`
   const answer = await run('probe', '--once', '--prometheus', taken)
   server.close()
   expect(answer).toMatchObject({ code: 78, lines: [expect.stringContaining('EADDRINUSE')] })

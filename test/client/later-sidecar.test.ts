@@ -3,10 +3,10 @@
  * later sidecar is a real one, behind a relay that adds to each of its answers.
  */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { createClient, DuplicateError, RefusedError } from '@fencepost/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { duringTests } from '../support/during-tests.ts'
+import { listening } from '../support/listening.ts'
 import { startReservationApi } from '../support/reservation-api.ts'
 
 let url: string
@@ -28,8 +28,7 @@ beforeAll(async () => {
     response.writeHead(answer.status, { 'content-type': answer.headers.get('content-type') ?? '' })
     response.end(JSON.stringify(body))
   })
-  await new Promise<void>((resolve) => relay.listen(0, '127.0.0.1', resolve))
-  url = `http://127.0.0.1:${(relay.address() as AddressInfo).port}`
+  url = (await listening(relay)).origin
   end = () => {
     relay.closeAllConnections()
     relay.close()

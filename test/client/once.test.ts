@@ -2,7 +2,6 @@
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import {
@@ -19,6 +18,7 @@ import { Agent, fetch as undiciFetch } from 'undici'
 import { describe, expect, expectTypeOf, test } from 'vitest'
 import { duringTests } from '../support/during-tests.ts'
 import { freePort } from '../support/free-port.ts'
+import { listening } from '../support/listening.ts'
 import { startReservationApi } from '../support/reservation-api.ts'
 import { startSidecar } from '../support/sidecar.ts'
 
@@ -275,8 +275,7 @@ describe('addresses', () => {
     await using server = createServer((_, response) =>
       response.writeHead(status, { 'content-type': type }).end(body),
     )
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    const { origin: url } = await listening(server)
     const error = await thrownBy(createClient({ url, retryForMs }).reserve('v'))
     expect(error).toBeInstanceOf(RefusedError)
     expect(error.message).toMatch(/fencepost/)

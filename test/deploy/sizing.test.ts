@@ -1,10 +1,10 @@
 /** The memory of a record in docs/operations/deploy.md, measured on a real server. */
 import { randomUUID } from 'node:crypto'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
 import { eventually } from '../support/eventually.ts'
+import { listening } from '../support/listening.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, startSidecar } from '../support/sidecar.ts'
 
@@ -44,8 +44,7 @@ test('each row is near what a node needs', async () => {
       response.writeHead(201, { 'Content-Type': 'application/json', Location: '/payments/1' }).end(body)
     })
   })
-  await new Promise<void>((resolve) => application.listen(0, '127.0.0.1', resolve))
-  const { port } = application.address() as AddressInfo
+  const { port } = await listening(application)
   await using servers = await startRedisServers(3)
   await using sidecar = await startSidecar({
     FENCEPOST_REDIS_NODES: servers.nodesSetting,

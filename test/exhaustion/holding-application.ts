@@ -1,7 +1,7 @@
 /** An application that answers at once, but holds requests of /held, and answers /large at length. */
 import { createServer, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { eventually } from '../support/eventually.ts'
+import { listening } from '../support/listening.ts'
 
 export type StrictHold = AsyncDisposable & {
   readonly url: string
@@ -26,9 +26,9 @@ export async function startHoldingApplication(): Promise<StrictHold> {
       waiting.push(response)
     } else response.writeHead(201).end(request.url === '/large' ? LARGE : 'ok')
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const at = await listening(server)
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: at.origin,
     held: async () => {
       await eventually('a held request', () => waiting.length > 0, { withinMs: 15_000 })
     },
@@ -38,10 +38,6 @@ export async function startHoldingApplication(): Promise<StrictHold> {
     get executionsOfHeld() {
       return executionsOfHeld
     },
-    [Symbol.asyncDispose]: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-      }),
+    [Symbol.asyncDispose]: at[Symbol.asyncDispose],
   }
 }

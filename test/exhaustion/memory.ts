@@ -4,9 +4,9 @@
  */
 import { readFileSync } from 'node:fs'
 import { Agent, createServer, request, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { eventually } from '../support/eventually.ts'
 import { imageEnvironment } from '../support/image-environment.ts'
+import { listening } from '../support/listening.ts'
 import { memoryCgroup } from '../support/memory-cgroup.ts'
 import { startSidecar } from '../support/sidecar.ts'
 
@@ -35,13 +35,13 @@ export async function holdInFlight(
     req.on('error', () => {}).resume()
     req.on('end', () => waiting.push(res))
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const at = await listening(server)
   const cgroup = memoryCgroup(limitMiB * MIB)
   await using limits = typeof cgroup === 'string' ? undefined : cgroup
   try {
     await using sidecar = await startSidecar(
       {
-        FENCEPOST_UPSTREAM: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+        FENCEPOST_UPSTREAM: at.origin,
         FENCEPOST_UPSTREAM_CONNECTIONS: '1024',
         FENCEPOST_UPSTREAM_TIMEOUT: '2m',
         // The process must take the limit for its own also where there is no cgroup.

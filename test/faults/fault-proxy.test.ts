@@ -1,7 +1,8 @@
 // The tool that breaks networks is itself tested.
-import { type AddressInfo, createConnection, createServer, type Socket } from 'node:net'
+import { createConnection, createServer, type Socket } from 'node:net'
 import { describe, expect, test } from 'vitest'
 import { eventually } from '../support/eventually.ts'
+import { listening } from '../support/listening.ts'
 import { type FaultLink, startFaultLink } from './fault-proxy.ts'
 
 type Echo = AsyncDisposable & { readonly port: number; readonly received: () => string }
@@ -9,9 +10,7 @@ type Echo = AsyncDisposable & { readonly port: number; readonly received: () => 
 /** Answers every piece with itself. */
 async function startEcho(): Promise<Echo> {
   let received = ''
-  const sockets = new Set<Socket>()
   const server = createServer({ allowHalfOpen: true }, (socket) => {
-    sockets.add(socket)
     socket.on('error', () => {})
     socket.on('data', (bytes) => {
       received += bytes.toString()
@@ -19,16 +18,7 @@ async function startEcho(): Promise<Echo> {
     })
     socket.on('end', () => socket.end('bye'))
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return {
-    port: (server.address() as AddressInfo).port,
-    received: () => received,
-    [Symbol.asyncDispose]: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        for (const socket of sockets) socket.destroy()
-      }),
-  }
+  return { ...(await listening(server)), received: () => received }
 }
 
 type Client = Disposable & {

@@ -2,9 +2,10 @@
  * Mutated answers of the application. What must always hold: the client gets a well-formed answer, a retry gets the
  * same answer or none, what was answered as executed was executed once, and the proxy reports no failure.
  */
-import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { createServer } from 'node:net'
 import type { Random } from '../../src/core/clock.ts'
 import { eventually } from '../support/eventually.ts'
+import { listening } from '../support/listening.ts'
 import { mutate, pick, restructure } from '../support/mutations.ts'
 import { openWire, route, startProxy } from '../support/proxy.ts'
 
@@ -85,28 +86,18 @@ export async function fuzzAnswers(of: {
 
 /** Answers each key with the bytes that are for it, and ends the connection. */
 async function startMutatedApplication(byKey: Map<string, string>, executions: Map<string, number>) {
-  const sockets = new Set<Socket>()
-  const server = createServer((socket) => {
-    sockets.add(socket)
-    let received = ''
-    socket.on('error', () => {})
-    socket.on('close', () => sockets.delete(socket))
-    socket.on('data', (part) => {
-      received += part.toString('latin1')
-      if (!received.endsWith('{}')) return
-      const key = /\r\nidempotency-key: (\S+)/i.exec(received)?.[1] ?? ''
-      received = ''
-      executions.set(key, (executions.get(key) ?? 0) + 1)
-      socket.end(Buffer.from(byKey.get(key) ?? '', 'latin1'))
-    })
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return {
-    origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    [Symbol.asyncDispose]: () =>
-      new Promise<void>((resolve) => {
-        server.close(() => resolve())
-        for (const socket of sockets) socket.destroy()
-      }),
-  }
+  return listening(
+    createServer((socket) => {
+      let received = ''
+      socket.on('error', () => {})
+      socket.on('data', (part) => {
+        received += part.toString('latin1')
+        if (!received.endsWith('{}')) return
+        const key = /\r\nidempotency-key: (\S+)/i.exec(received)?.[1] ?? ''
+        received = ''
+        executions.set(key, (executions.get(key) ?? 0) + 1)
+        socket.end(Buffer.from(byKey.get(key) ?? '', 'latin1'))
+      })
+    }),
+  )
 }

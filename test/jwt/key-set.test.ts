@@ -1,7 +1,5 @@
 /** When the keys of an issuer are fetched, which of them are in force, and what is known while it does not answer. */
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { fetchKeys } from '../../src/jwt/fetch-keys.ts'
 import {
@@ -14,6 +12,7 @@ import {
 import { createTokenVerifier } from '../../src/jwt/token-verifier.ts'
 import { eventually } from '../support/eventually.ts'
 import { type HeldClock, heldClock } from '../support/held-clock.ts'
+import { listening } from '../support/listening.ts'
 import {
   type Issuer,
   type Key,
@@ -208,10 +207,9 @@ test('the file serves until the address has answered, and is the whole set witho
 test('an address that redirects is not followed, and the failure says what it answered', async () => {
   const server = createServer((_request, response) => {
     response.writeHead(301, { Location: issuer.url }).end()
-  }).listen(0, '127.0.0.1')
-  await once(server, 'listening')
+  })
+  const { port } = await listening(server)
   const before = issuer.fetched()
-  const { port } = server.address() as AddressInfo
   const keySet = open({ url: `http://127.0.0.1:${port}/` })
   expect(await verdictOf(keySet, first)).toMatchObject(UNVERIFIABLE)
   expect(changes).toEqual(['the address answered 301, and 200 is expected'])

@@ -3,11 +3,11 @@
  * client's retry, what the page must never do, and that everybody can use it.
  */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type { Page } from 'playwright-core'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { startChromium, type TestBrowser } from '../support/chromium.ts'
 import { stackOfTests } from '../support/during-tests.ts'
+import { listening } from '../support/listening.ts'
 import { writeLetters } from '../support/many-letters.ts'
 import { OPERATE_TOKEN, VIEW_TOKEN } from '../support/operator-caller.ts'
 import { accessibilityOf, findPayment, phone, preview, signIn } from '../support/operator-page.ts'
@@ -524,13 +524,10 @@ async function siteWith(html: string) {
   const server = createServer((_request, response) => {
     response.writeHead(200, { 'Content-Type': 'text/html' }).end(html)
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const served = await listening(server)
+  const { port } = served
   return {
     origin: `http://localhost:${port}`,
-    [Symbol.asyncDispose]: async () => {
-      server.closeAllConnections()
-      await new Promise((resolve) => server.close(resolve))
-    },
+    [Symbol.asyncDispose]: served[Symbol.asyncDispose],
   }
 }

@@ -1,6 +1,5 @@
 // The flood judges sidecars; here it is tested by tables, a real sidecar, and ones broken on purpose.
 import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { json } from 'node:stream/consumers'
 import { Server, ServerCredentials, type ServerDuplexStream, type sendUnaryData } from '@grpc/grpc-js'
 import { describe, expect, test } from 'vitest'
@@ -24,6 +23,7 @@ import {
 import { makeAuthority } from '../support/certificates.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { freePort } from '../support/free-port.ts'
+import { listening } from '../support/listening.ts'
 import { startFencepost } from '../support/processes.ts'
 import { seriesOf } from '../support/series.ts'
 import { PATIENT, startSidecar } from '../support/sidecar.ts'
@@ -491,9 +491,9 @@ async function brokenEnvoy({
 
 async function serverOf(listener: RequestListener): Promise<AsyncDisposable & { readonly url: string }> {
   const server = createServer(listener)
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const at = await listening(server)
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: at.origin,
     [Symbol.asyncDispose]: async () => {
       server.close()
       server.closeAllConnections()

@@ -1,11 +1,11 @@
-import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
+import { createServer } from 'node:net'
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { told } from '../../src/core/node-faults.ts'
 import { declareLoss } from '../../src/core/nodes/shown-nodes.ts'
 import { EPOCH_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import { eventually } from '../support/eventually.ts'
+import { listening } from '../support/listening.ts'
 import { joinCluster, keyOf, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, type RedisServersOptions, startRedisServers } from '../support/redis-servers.ts'
 import { scriptCalls } from '../support/script-calls.ts'
@@ -462,9 +462,9 @@ async function oldServer(): Promise<string> {
       }
     })
   })
-  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const served = await listening(server)
   onTestFinished(() => void server.close())
-  return `redis://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return `redis://127.0.0.1:${served.port}`
 }
 
 test('of two URLs of a voting server only one is used, also where both are inspected together', async () => {

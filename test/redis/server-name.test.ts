@@ -5,6 +5,7 @@ import { createRedisClient } from '../../src/redis/connect.ts'
 import { createNodeTls } from '../../src/redis/connector.ts'
 import { systemRandom } from '../../src/system/random.ts'
 import { makeAuthority } from '../support/certificates.ts'
+import { listening } from '../support/listening.ts'
 
 // Bug: no name was sent, so a proxy that finds the node by it (HAProxy, Envoy, an ingress of Redis Enterprise) had none, or took another's.
 test.each([
@@ -20,9 +21,8 @@ test.each([
       socket.destroy()
     }),
   )
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = await listening(server)
   onTestFinished(() => void server.close())
-  const { port } = server.address() as { port: number }
   const current = createNodeTls({ ca: authority.ca() })
   const client = createRedisClient(
     { url: `rediss://${host}:${port}`, tls: () => current },

@@ -6,6 +6,7 @@ import { openSagaKit, sagaGauges } from '@fencepost/saga/admin'
 import { expect, test } from 'vitest'
 import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
+import { listening } from '../support/listening.ts'
 import { startPostgres } from '../support/postgres-server.ts'
 import { requireProgram } from '../support/programs.ts'
 import { testKit } from '../support/saga-kit.ts'
@@ -71,8 +72,7 @@ test('the database goes away: the next look reports it once, and the first look 
 test('a database that accepts a connection and never answers: the backlog is unknown, no scrape waits', async () => {
   const sockets = new Set<{ destroy(): void }>()
   const silent = createServer((socket) => void sockets.add(socket))
-  await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
-  const { port } = silent.address() as { port: number }
+  const { port } = await listening(silent)
   const clock = new VirtualClock()
   const errors: unknown[] = []
   await using open = openSagaKit(`postgres://nobody@127.0.0.1:${port}/nothing`, 'fencepost')

@@ -1,6 +1,5 @@
 /** Sagas and dead letters over HTTP: who sees what, what is written down with what is decided, and what is refused. */
 import { createServer, type IncomingMessage, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { sagaHandler } from '@fencepost/saga/admin'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import express from 'express'
@@ -8,6 +7,7 @@ import { beforeAll, describe, expect, test } from 'vitest'
 import { calls } from '../../packages/saga/src/operations/calls.ts'
 import { operatorOf, problems } from '../../packages/saga/src/operations/operators.ts'
 import { stackOfTests } from '../support/during-tests.ts'
+import { listening } from '../support/listening.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 import { givenUpMessage, parkedSaga } from '../support/stuck-sagas.ts'
@@ -33,12 +33,12 @@ beforeAll(async () => {
 
 async function served(listener: RequestListener): Promise<string> {
   const http = createServer(listener)
-  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
+  const at = await listening(http)
   stack.defer(() => {
     http.closeAllConnections()
     http.close()
   })
-  return `http://127.0.0.1:${(http.address() as AddressInfo).port}`
+  return at.origin
 }
 
 async function ask(path: string, body?: unknown, token: string = OPERATE) {

@@ -1,9 +1,9 @@
 /** `npm run release -- audit` never takes a registry that did not answer for one that knows no vulnerability. */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { type AuditVerdict, acceptedIn, EXIT_CODES, verdictOnAudit } from '../../scripts/audit.ts'
+import { listening } from '../support/listening.ts'
 import { TestProcess } from '../support/processes.ts'
 
 const ID = 'GHSA-aaaa-bbbb-cccc'
@@ -84,9 +84,9 @@ test.each<[what: string, status: number, answer: string, kind: AuditVerdict['kin
       .resume()
       .on('end', () => response.writeHead(status, { 'content-type': 'application/json' }).end(answer))
   })
-  await new Promise<void>((resolve) => registry.listen(0, '127.0.0.1', resolve))
+  const at = await listening(registry)
   stack.defer(() => void registry.close())
-  const origin = `http://127.0.0.1:${(registry.address() as AddressInfo).port}/`
+  const origin = `http://127.0.0.1:${at.port}/`
   const command = stack.use(
     new TestProcess(process.execPath, [join(import.meta.dirname, '../../scripts/audit.ts')], {
       env: { npm_config_registry: origin, npm_config_fetch_retries: '0' },

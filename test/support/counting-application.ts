@@ -4,8 +4,8 @@
  */
 
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { eventually } from './eventually.ts'
+import { listening } from './listening.ts'
 
 type Execution = {
   readonly method: string
@@ -55,10 +55,9 @@ export async function startCountingApplication(): Promise<CountingApplication> {
       else answer(response, execution, number)
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const served = await listening(server)
   return {
-    url: `http://127.0.0.1:${port}`,
+    url: served.origin,
     executions,
     of: (key) => executions.filter((execution) => execution.key === key),
     hold: () => {
@@ -73,11 +72,7 @@ export async function startCountingApplication(): Promise<CountingApplication> {
         withinMs: 15_000,
       })
     },
-    [Symbol.asyncDispose]: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-      }),
+    [Symbol.asyncDispose]: served[Symbol.asyncDispose],
   }
 }
 

@@ -2,10 +2,10 @@
 import { execFile, spawn } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import { listening } from './listening.ts'
 import { requireProgram } from './programs.ts'
 
 export type GitServer = AsyncDisposable & {
@@ -67,9 +67,9 @@ export async function startGitServer(): Promise<GitServer> {
       response.writeHead(Number.parseInt(status, 10)).end(answer.subarray(end + 4))
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const at = await listening(server)
   return {
-    origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    origin: at.origin,
     folder,
     git,
     [Symbol.asyncDispose]: async () => {

@@ -2,13 +2,13 @@
 import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { fetchProgram } from './fetched-programs.ts'
 import { HELM_ENV } from './helm-charts.ts'
 import { type Manifest, manifestsIn } from './kubernetes-objects.ts'
+import { listening } from './listening.ts'
 
 const GROUPS: Readonly<Record<string, readonly string[]>> = {
   '/api/v1': ['Secret', 'ConfigMap'],
@@ -48,8 +48,7 @@ async function startApi(objects: readonly Manifest[], kubeconfig: string): Promi
       .writeHead(answer === undefined ? 404 : 200, { 'content-type': 'application/json' })
       .end(JSON.stringify(answer ?? MISSING))
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const { port } = await listening(server)
   const config = {
     apiVersion: 'v1',
     kind: 'Config',

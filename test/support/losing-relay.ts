@@ -1,5 +1,6 @@
 /** A connection that breaks after the request has arrived: the request takes effect, and the client gets no answer. */
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { connect, createServer } from 'node:net'
+import { listening } from './listening.ts'
 
 export type LosingRelay = AsyncDisposable & {
   readonly origin: string
@@ -12,7 +13,6 @@ export type LosingRelay = AsyncDisposable & {
 /** @param origin the target of requests: `http://127.0.0.1:…` */
 export async function startLosingRelay(origin: string): Promise<LosingRelay> {
   const { hostname: host, port } = new URL(origin)
-  const sockets = new Set<Socket>()
   let losing = false
   let lost = 0
   const server = createServer((asking) => {
@@ -21,12 +21,8 @@ export async function startLosingRelay(origin: string): Promise<LosingRelay> {
       [asking, asked],
       [asked, asking],
     ] as const) {
-      sockets.add(one)
       one.on('error', () => other.destroy())
-      one.on('close', () => {
-        sockets.delete(one)
-        other.destroy()
-      })
+      one.on('close', () => other.destroy())
     }
     asking.pipe(asked)
     asked.on('data', (answer: Buffer) => {
@@ -37,20 +33,14 @@ export async function startLosingRelay(origin: string): Promise<LosingRelay> {
       } else asking.write(answer)
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port: at } = server.address() as AddressInfo
+  const served = await listening(server)
   return {
-    origin: `http://127.0.0.1:${at}`,
+    ...served,
     get lost() {
       return lost
     },
     loseNextAnswer: () => {
       losing = true
     },
-    [Symbol.asyncDispose]: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        for (const socket of sockets) socket.destroy()
-      }),
   }
 }

@@ -1,9 +1,9 @@
 /** Receives traces as a collector does: OTLP over HTTP with JSON bodies, kept as they came and as flat spans. */
 
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { gunzipSync } from 'node:zlib'
 import { eventually } from './eventually.ts'
+import { listening } from './listening.ts'
 
 type Value = {
   readonly stringValue?: string
@@ -56,13 +56,12 @@ export async function startOtlpReceiver(): Promise<OtlpReceiver> {
       response.writeHead(200, { 'content-type': 'application/json' }).end('{}')
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const at = await listening(server)
   return {
     env: {
       FENCEPOST_TRACING: 'on',
       FENCEPOST_TRACE_SAMPLE_RATIO: '1',
-      OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${port}`,
+      OTEL_EXPORTER_OTLP_ENDPOINT: at.origin,
       OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
       OTEL_BSP_SCHEDULE_DELAY: '50',
     },
@@ -70,11 +69,7 @@ export async function startOtlpReceiver(): Promise<OtlpReceiver> {
     raw: () => bodies.join('\n'),
     until: (sentence, find) =>
       eventually(sentence, () => find(spans), { withinMs: 15_000 }) as Promise<never>,
-    [Symbol.asyncDispose]: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-      }),
+    [Symbol.asyncDispose]: at[Symbol.asyncDispose],
   }
 }
 

@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { expect, test } from 'vitest'
 import { eventually } from './eventually.ts'
+import { listening } from './listening.ts'
 import { TestProcess } from './processes.ts'
 
 const script = (source: string) => new TestProcess(process.execPath, ['-e', source], { name: 'a script' })
@@ -56,9 +56,9 @@ test('a wait for an address ends when it answers with the wanted status', async 
     asked += 1
     response.writeHead(asked < 3 ? 503 : 200).end()
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const at = await listening(server)
   await using child = script('setInterval(() => {}, 1000)')
-  await child.http(`http://127.0.0.1:${(server.address() as AddressInfo).port}/readyz`)
+  await child.http(`http://127.0.0.1:${at.port}/readyz`)
   // Once more where the third answer was too late for the poll.
   expect(asked).toBeGreaterThanOrEqual(3)
   server.closeAllConnections()

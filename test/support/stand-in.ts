@@ -1,7 +1,7 @@
 /** A server that speaks Redis' protocol and is none: for what is said of programs that no test can start. */
-import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
+import { createServer } from 'node:net'
 import { onTestFinished } from 'vitest'
+import { listening } from './listening.ts'
 
 /**
  * Until the test has finished.
@@ -16,7 +16,7 @@ export async function answering(answer: string): Promise<string> {
       for (const _command of text.matchAll(/^\*\d+\r$/gm)) socket.write(answer)
     })
   })
-  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const at = await listening(server)
   onTestFinished(() => void server.close())
-  return `redis://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return `redis://127.0.0.1:${at.port}`
 }

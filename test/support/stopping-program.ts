@@ -23,6 +23,7 @@ import { createRabbitMqPublisher, createRabbitMqSubscriber } from '@fencepost/sa
 import { createRedisStreamsPublisher, createRedisStreamsSubscriber } from '@fencepost/saga/redis-streams'
 import { createWebhookPublisher, createWebhookReceiver } from '@fencepost/saga/webhook'
 import pg from 'pg'
+import { listening } from './listening.ts'
 
 const [kind = '', broker = ''] = process.argv.slice(2)
 const url = process.env.DATABASE_URL ?? ''
@@ -80,8 +81,7 @@ switch (kind) {
   case 'webhook': {
     const subscriber = createWebhookReceiver({})
     const server = createServer(subscriber.listener)
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-    const { port } = server.address() as { port: number }
+    const { port } = await listening(server)
     await through(`http://127.0.0.1:${port}/`, createWebhookPublisher({}), subscriber)
     server.close()
     break

@@ -2,7 +2,8 @@
  * An application that reads HTTP/1.1 by the letter of RFC 9112 and without a library: its input is exactly one request
  * after another, or a fault. Keeps counts and no requests, so that it can take a hundred thousand of them.
  */
-import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { createServer } from 'node:net'
+import { listening } from './listening.ts'
 
 export type StrictApplication = AsyncDisposable & {
   readonly origin: string
@@ -19,13 +20,10 @@ const BODYLESS_ANSWER = 'HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n'
 
 export async function startStrictApplication(): Promise<StrictApplication> {
   const faults: string[] = []
-  const sockets = new Set<Socket>()
   let requests = 0
   const server = createServer((socket) => {
     let pending = ''
-    sockets.add(socket)
     socket.on('close', () => {
-      sockets.delete(socket)
       if (pending !== '') cutOff(pending)
     })
     socket.on('error', () => {})
@@ -46,18 +44,13 @@ export async function startStrictApplication(): Promise<StrictApplication> {
       }
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const served = await listening(server)
   return {
-    origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    ...served,
     get requests() {
       return requests
     },
     faults,
-    [Symbol.asyncDispose]: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        for (const socket of sockets) socket.destroy()
-      }),
   }
 
   /** On routes that stream, the body of a client that disconnects is cut; a head is never sent in part. */

@@ -3,6 +3,7 @@ import { createServer } from 'node:http'
 import { type CryptoKey, exportJWK, exportSPKI, generateKeyPair, type JWTPayload, SignJWT } from 'jose'
 import { parseJsonWebKeys } from '../../src/core/formats/json-web-keys.ts'
 import type { VerifiedJwt } from '../../src/core/routes/route.ts'
+import { listening } from './listening.ts'
 
 export const ISSUER = 'https://id.test/'
 export const AUDIENCE = 'payments'
@@ -85,7 +86,7 @@ export async function startIssuer(keySet: string | undefined): Promise<Issuer> {
     response.statusCode = published === undefined ? 503 : 200
     response.end(published)
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const at = await listening(server)
   const address = server.address()
   const port = typeof address === 'object' && address !== null ? address.port : 0
   return {
@@ -94,10 +95,7 @@ export async function startIssuer(keySet: string | undefined): Promise<Issuer> {
     publish: (next) => {
       published = next
     },
-    [Symbol.asyncDispose]: async () => {
-      server.closeAllConnections()
-      await new Promise((resolve) => server.close(resolve))
-    },
+    [Symbol.asyncDispose]: at[Symbol.asyncDispose],
   }
 }
 

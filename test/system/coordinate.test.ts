@@ -1,7 +1,6 @@
 // Different requests for one entity through two sidecars, each waiting for its turn: order, cost, and a sidecar that dies.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as takes } from 'node:timers/promises'
@@ -9,6 +8,7 @@ import { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
+import { listening } from '../support/listening.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
@@ -130,9 +130,9 @@ async function startSlowApplication() {
     atWork -= 1
     response.end('done')
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const at = await listening(server)
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: at.origin,
     mostAtOnce: () => most,
     [Symbol.asyncDispose]: async () => {
       server.closeAllConnections()

@@ -1,6 +1,6 @@
 /** The overview and single records as server-sent events, on a clock that the test moves: how often, for whom, and until when. */
 import { createServer } from 'node:http'
-import { type AddressInfo, connect } from 'node:net'
+import { connect } from 'node:net'
 import { Compile } from 'typebox/compile'
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import type { OperatorToken } from '../../../src/core/operator/operator-tokens.ts'
@@ -11,6 +11,7 @@ import {
   UNREAD_LOOKS_MAX,
 } from '../../../src/http/operator/event-streams.ts'
 import { eventually } from '../../support/eventually.ts'
+import { listening } from '../../support/listening.ts'
 import { startNginx } from '../../support/nginx.ts'
 import { startOperatorApi } from '../../support/operator-api.ts'
 import { OPERATE_TOKEN, VIEW_TOKEN } from '../../support/operator-caller.ts'
@@ -265,8 +266,8 @@ describe('a look', () => {
         isOpen = false
       })
     })
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-    const client = connect((server.address() as AddressInfo).port, '127.0.0.1')
+    const at = await listening(server)
+    const client = connect(at.port, '127.0.0.1')
     client.on('error', () => {}).pause()
     client.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
     onTestFinished(async () => {

@@ -5,11 +5,12 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
-import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { createServer, type Socket } from 'node:net'
 import { expect, test } from 'vitest'
 import { startApplication, startRawApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
+import { listening } from '../../support/listening.ts'
 import { hold, openWire, route, startProxy, type Wire } from '../../support/proxy.ts'
 
 /** Long enough for the pauses of a busy machine. */
@@ -350,9 +351,8 @@ test('the system looks for the client of a silent WebSocket', async () => {
 // Bug: the end of the application's connection cut the client's, with what was not written to it yet.
 test('what an application sends before it ends a WebSocket reaches a client that reads it later', async () => {
   const agrees = 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n'
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
+  const server = createServer()
+  const { port } = await listening(server)
   await using proxy = await startProxy(`http://127.0.0.1:${port}`)
   const accepted: Socket[] = []
   const onAccepted = (message: unknown): void => void accepted.push((message as { socket: Socket }).socket)
@@ -455,9 +455,8 @@ test('a client that keeps its side of an ended WebSocket is cut off, and a drain
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     applications.push(socket)
     socket.on('error', () => {}).once('data', () => socket.write(agrees))
-  }).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
+  })
+  const { port } = await listening(server)
   await using proxy = await startProxy(`http://127.0.0.1:${port}`, { limits: { readerIdleMs: 200 } })
   await using silent = await openWire(proxy.port)
   silent.send(HANDSHAKE)
@@ -483,9 +482,8 @@ test('a client that keeps its side of an ended WebSocket is cut off, and a drain
 test.each(['ends', 'resets'] as const)(
   'a client that %s its connection before the application agrees to the WebSocket ends the handshake',
   async (how) => {
-    const server = createServer().listen(0, '127.0.0.1')
-    await once(server, 'listening')
-    const { port } = server.address() as AddressInfo
+    const server = createServer()
+    const { port } = await listening(server)
     await using proxy = await startProxy(`http://127.0.0.1:${port}`, {
       options: { upstreamTimeoutMs: 300_000 },
     })

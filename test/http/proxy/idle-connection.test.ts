@@ -4,8 +4,9 @@
  *
  * Source: RFC 9110, section 9.2.2; RFC 9112, section 9.3.1.
  */
-import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { createServer, type Socket } from 'node:net'
 import { expect, test } from 'vitest'
+import { listening } from '../../support/listening.ts'
 import { TestProcess } from '../../support/processes.ts'
 import { openWire, route, startProxy, type TestProxy } from '../../support/proxy.ts'
 
@@ -36,15 +37,10 @@ async function startClosing(connections: readonly Connection[]) {
       else socket.resetAndDestroy()
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const at = await listening(server)
   return {
-    origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    ...at,
     seen,
-    [Symbol.asyncDispose]: () =>
-      new Promise<void>((resolve) => {
-        server.close(() => resolve())
-        for (const socket of sockets) socket.destroy()
-      }),
   }
 }
 

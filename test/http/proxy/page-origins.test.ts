@@ -4,12 +4,12 @@
  * Bug: nothing, whatever the application allowed. To the page a 409 with its `Retry-After` was a failed request without a status.
  */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { expect, test } from 'vitest'
 import { type Respond, startApplication } from '../../support/application.ts'
 import { startChromium } from '../../support/chromium.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
+import { listening } from '../../support/listening.ts'
 import { hold, startProxy } from '../../support/proxy.ts'
 
 const SHOP = 'https://shop.example'
@@ -63,8 +63,7 @@ test('a page in a browser reads why it was refused, and when to try again', asyn
   const page = createServer((_, response) => {
     response.setHeader('Content-Type', 'text/html').end('<title>shop</title>')
   })
-  await new Promise<void>((resolve) => page.listen(0, '127.0.0.1', resolve))
-  const origin = `http://127.0.0.1:${(page.address() as AddressInfo).port}`
+  const { origin } = await listening(page)
   const held = hold()
   const answer: Respond = async ({ method }, response) => {
     response.setHeader('Access-Control-Allow-Origin', origin)

@@ -6,10 +6,10 @@
  * and ended what it reserved; a page of any name let sagas go on, because that call has no body.
  */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { expect, test } from 'vitest'
 import { startChromium } from '../../support/chromium.ts'
 import { eventually } from '../../support/eventually.ts'
+import { listening } from '../../support/listening.ts'
 import { openWire } from '../../support/proxy.ts'
 import { startReservationApi, type TestApiOptions } from '../../support/reservation-api.ts'
 
@@ -66,7 +66,7 @@ test('a page in a browser reaches nothing, under a name that was led here and ac
   const { id, token } = await api.reserve({ session_id: 's', reserved_value: 'v' })
   await api.call(`/v1/reservations/${id}/complete`, { fencing_token: token, result: 'a secret' })
   const site = createServer((_, response) => response.setHeader('Content-Type', 'text/html').end('hello'))
-  await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve))
+  const at = await listening(site)
   await using browser = await startChromium({ 'evil.example': '127.0.0.1' })
   const { page } = await browser.open()
 
@@ -78,7 +78,7 @@ test('a page in a browser reaches nothing, under a name that was led here and ac
     body: '{"session_id":"page","reserved_value":"w"}' }).then((answer) => answer.status)`
   expect(await page.evaluate(reserve)).toBe(403)
 
-  await page.goto(`http://evil.example:${(site.address() as AddressInfo).port}`)
+  await page.goto(`http://evil.example:${at.port}`)
   // A simple request, which the browser sends without asking.
   const across = `fetch('${api.origin}/v1/reservations', { method: 'POST', mode: 'no-cors',
     body: '{"session_id":"page","reserved_value":"x"}' }).catch(String)`

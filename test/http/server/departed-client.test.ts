@@ -5,7 +5,7 @@
  * to the application.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import { type AddressInfo, connect, type Socket } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import { finished } from 'node:stream/promises'
 import { expect, test } from 'vitest'
 import { abandoned } from '../../../src/http/server/abandoned.ts'
@@ -13,6 +13,7 @@ import { createBodyMemory } from '../../../src/http/server/body-memory.ts'
 import { bodyStream, type Inbound, readBody } from '../../../src/http/server/inbound.ts'
 import { startApplication } from '../../support/application.ts'
 import { eventually } from '../../support/eventually.ts'
+import { listening } from '../../support/listening.ts'
 import { between, PATIENT, startSidecar } from '../../support/sidecar.ts'
 
 type Ended = (inbound: Inbound) => Promise<unknown>
@@ -39,8 +40,8 @@ test.each<[what: string, ended: Ended, how: unknown]>([
     )
     client.destroy()
   })
-  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening))
-  const client = connect((server.address() as AddressInfo).port, '127.0.0.1')
+  const served = await listening(server)
+  const client = connect(served.port, '127.0.0.1')
   client.write('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}')
   expect(await promise).toEqual(how)
   server.close()

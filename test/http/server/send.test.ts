@@ -1,10 +1,11 @@
 /** Answers on the wire: sent before their request was read, and byte for byte. */
 import { createServer } from 'node:http'
-import { type AddressInfo, connect } from 'node:net'
+import { connect } from 'node:net'
 import { buffer } from 'node:stream/consumers'
 import { expect, test } from 'vitest'
 import type { Answer } from '../../../src/http/message/answer.ts'
 import { send } from '../../../src/http/server/send.ts'
+import { listening } from '../../support/listening.ts'
 import { openWire, sendAllThenRead } from '../../support/proxy.ts'
 
 const BYTES = 1_000_000
@@ -26,9 +27,9 @@ test.each([
       const inbound = { req, res, expectsContinue: false, cut: new AbortController().signal }
       void send(inbound, answer, { readerIdleMs: 60_000, close: false }).then(whenSent)
     })
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const at = await listening(server)
     try {
-      await using wire = await openWire((server.address() as AddressInfo).port)
+      await using wire = await openWire(at.port)
       // It sends all that it has before it reads, as blocking clients do.
       wire.socket.pause()
       rest = () => wire.send(Buffer.alloc(900_000))
@@ -57,9 +58,9 @@ test('an answer reaches a client that sends 30 MB before it reads', async () => 
     const inbound = { req, res, expectsContinue: false, cut: new AbortController().signal }
     void send(inbound, answer, { readerIdleMs: 60_000, close: true })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const served = await listening(server)
   try {
-    await using wire = await openWire((server.address() as AddressInfo).port)
+    await using wire = await openWire(served.port)
     wire.send('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000000\r\n\r\n')
     await sendAllThenRead(wire, Buffer.alloc(30_000_000))
     await wire.ended
@@ -80,9 +81,9 @@ test.each([0, 1, 256, 1024, 1025, 70_000])(
       const inbound = { req, res, expectsContinue: false, cut: new AbortController().signal }
       void send(inbound, answer, { readerIdleMs: 60_000, close: true })
     })
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const served = await listening(server)
     try {
-      const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
+      const socket = connect(served.port, '127.0.0.1')
       socket.end('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
       const received = await buffer(socket)
       const headEnd = received.indexOf('\r\n\r\n') + 4

@@ -1,7 +1,7 @@
 // Webhooks on a real HTTP server: signed, confirmed by the consumer's commit, and patient with a receiver that is busy.
 import { EventEmitter } from 'node:events'
 import { createServer, type IncomingMessage, type RequestListener } from 'node:http'
-import { type AddressInfo, connect } from 'node:net'
+import { connect } from 'node:net'
 import { expect, test } from 'vitest'
 import {
   Bodies,
@@ -19,6 +19,7 @@ import {
 import type { InboundMessage, Verdict } from '../../../packages/saga/src/messages.ts'
 import { duringTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
+import { listening } from '../../support/listening.ts'
 import { startPostgres } from '../../support/postgres-server.ts'
 import { countOf, testKit } from '../../support/saga-kit.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
@@ -29,13 +30,10 @@ const postgres = duringTests(() => startPostgres())
 
 async function serving(listener: RequestListener) {
   const server = createServer(listener)
-  await new Promise<void>((resolve) => server.listen({ host: '127.0.0.1', port: 0 }, resolve))
+  const at = await listening(server)
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`,
-    async [Symbol.asyncDispose]() {
-      server.closeAllConnections()
-      await new Promise((resolve) => server.close(resolve))
-    },
+    url: `http://127.0.0.1:${at.port}/hook`,
+    [Symbol.asyncDispose]: at[Symbol.asyncDispose],
   }
 }
 const never = new AbortController().signal
