@@ -36,8 +36,7 @@ import { majorityOf } from './core/units.ts'
 import { createAdminServer } from './http/admin/server.ts'
 import { createBodyMemory } from './http/server/body-memory.ts'
 import type { NamingVariables } from './observe/tracing.ts'
-import { systemClock as clock } from './system/clock.ts'
-import { systemRandom as random } from './system/random.ts'
+import { systemClock as clock, systemRandom as random } from './system/clock.ts'
 
 const LOSSY =
   'the nodes may lack their last second where they are killed (`appendfsync` is not `always`, or they do not say): where more than a minority is at once, the cluster stays closed until an operator declares a loss. See docs/operations/nodes.md, "Nodes that are started again with their data"'

@@ -3,8 +3,7 @@ import { createLeases } from '../../src/core/claims/leases.ts'
 import type { Leases, Quorum } from '../../src/core/ports.ts'
 import { RedisNodes } from '../../src/redis/nodes.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
-import { systemClock as clock } from '../../src/system/clock.ts'
-import { systemRandom as random } from '../../src/system/random.ts'
+import { systemClock as clock, systemRandom as random } from '../../src/system/clock.ts'
 
 const events = { publish: () => {} }
 

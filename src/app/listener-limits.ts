@@ -8,7 +8,7 @@ import type { Clock } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
 import { policiesOf } from '../core/routes/route.ts'
 import { REQUESTS_SHARE } from '../http/server/body-memory.ts'
-import type { ConnectionLimit } from '../http/server/connection-limit.ts'
+import type { ConnectionLimit } from '../http/server/listening.ts'
 
 /** With the number of connections, whoever said it, and who hears of those beyond. */
 export type SizedConfig = Config & Required<ConnectionLimit>

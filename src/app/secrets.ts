@@ -16,7 +16,7 @@ import { rowOf } from '../config/settings.ts'
 import type { Clock } from '../core/clock.ts'
 import type { KeyRing } from '../core/nodes/key-ring.ts'
 import type { OperatorToken } from '../core/operator/operator-tokens.ts'
-import type { Certificates, ListenerTls } from '../http/server/tls.ts'
+import type { Certificates, ListenerTls } from '../http/server/listening.ts'
 import { createNodeTls, type NodeTls } from '../redis/connector.ts'
 import { watchFiles } from '../system/file-watch.ts'
 

@@ -1,7 +1,7 @@
 /**
  * Sets of peers, written as addresses and CIDR blocks.
  *
- * Owns their notation. `http/request/trusted-peers.ts` tests whether a peer belongs to a set.
+ * Owns their notation. `http/request/arrival.ts` tests whether a peer belongs to a set.
  */
 
 import { isIP } from 'node:net'

@@ -5,6 +5,8 @@
  * when the tab is closed or reloaded.
  */
 
+import type { Me } from '../http/operator/overview-schemas.ts'
+
 export class Refused extends Error {
   override readonly name = 'Refused'
   /** 0 where there was no answer. */
@@ -129,3 +131,6 @@ export function isInDoubt(error: unknown): boolean {
 export function sentenceOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
 }
+
+/** Who reads the page, and the calls that are made in that name; gone with the tab. */
+export type Session = { readonly api: Api; readonly operator: Me }

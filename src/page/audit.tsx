@@ -2,11 +2,9 @@
 
 import { useState } from 'preact/hooks'
 import type { Entry } from '../http/operator/schemas.ts'
-import { Pages, usePages } from './paging.tsx'
-import { Answer, Heading, Time } from './pieces.tsx'
-import { linkTo } from './route.ts'
-import type { Session } from './session.ts'
-import { visible } from './words.ts'
+import type { Session } from './api.ts'
+import { Answer, Heading, Pages, Time, usePages } from './pieces.tsx'
+import { linkTo, visible } from './words.ts'
 
 /** Of a page. */
 const ENTRIES = 500

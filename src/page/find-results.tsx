@@ -7,8 +7,7 @@
 
 import type { Found, Listed } from '../http/operator/schemas.ts'
 import { Badge, Failure, TableOf } from './pieces.tsx'
-import { linkTo } from './route.ts'
-import { duration, visible } from './words.ts'
+import { duration, linkTo, visible } from './words.ts'
 
 const SHOWN_MAX = 200
 

@@ -6,8 +6,8 @@
  */
 
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
+import type { Session } from './api.ts'
 import { Refused, sentenceOf } from './api.ts'
-import type { Session } from './session.ts'
 
 /** After a stream that ended; the sidecar ends each after 15 minutes. */
 const AGAIN_AFTER_MS = 2_000

@@ -1,11 +1,9 @@
 /** What is going on now: the nodes in their seats, the requests of this sidecar, and what is wrong. Live. */
 
-import type { Overview } from '../http/operator/overview-schemas.ts'
-import { Chart } from './chart.tsx'
+import type { Overview, SlowCommands } from '../http/operator/overview-schemas.ts'
+import type { Session } from './api.ts'
 import { useLive } from './live.ts'
-import { Badge, Facts, Failure, Heading, Time } from './pieces.tsx'
-import type { Session } from './session.ts'
-import { SlowCommandsOfNodes } from './slow-commands.tsx'
+import { Answer, Badge, Facts, Failure, Heading, TableOf, Time, useAnswer } from './pieces.tsx'
 import { duration, milliseconds, visible } from './words.ts'
 
 export function OverviewView({ session }: { readonly session: Session }) {
@@ -192,5 +190,75 @@ function Figure({ value, name, tone }: FigureProps) {
     <li>
       <strong class={tone ?? ''}>{value}</strong> <span>{name}</span>
     </li>
+  )
+}
+
+const WIDTH = 240
+const HEIGHT = 48
+
+/** A line over the last seconds, small enough to stand beside its number. Its text says what the line shows. */
+function Chart({ values, about }: { readonly values: readonly number[]; readonly about: string }) {
+  const most = Math.max(...values, 0)
+  const step = WIDTH / Math.max(1, values.length - 1)
+  const heightOf = (value: number) => HEIGHT - 1 - (most === 0 ? 0 : (value / most) * (HEIGHT - 4))
+  const line = values.map((value, at) => `${(at * step).toFixed(1)},${heightOf(value).toFixed(1)}`).join(' ')
+  return (
+    <svg
+      class="chart"
+      viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+      preserveAspectRatio="none"
+      role="img"
+      aria-label={`${about}: at most ${most}, now ${values.at(-1) ?? 0}`}
+    >
+      <polygon points={`0,${HEIGHT} ${line} ${WIDTH},${HEIGHT}`} />
+      <polyline points={line} />
+    </svg>
+  )
+}
+
+/** What the nodes themselves found slow, to be held against the timeline of a request. */
+function SlowCommandsOfNodes({ session: { api } }: { readonly session: Session }) {
+  const [loaded, again] = useAnswer(() => api.get<SlowCommands>('/slow-commands'), 'slow-commands')
+  return (
+    <section class="panel" aria-labelledby="slow-commands">
+      <h2 id="slow-commands">Slow commands</h2>
+      <p class="hint">
+        The ten newest entries of each node's slow log, with its own time in whole seconds. Where none is
+        beside a slow request, the node did not stand still: look at the network.
+      </p>
+      <Answer of={loaded}>{(known) => <Newest of={known} />}</Answer>
+      <p>
+        <button type="button" onClick={again}>
+          Look again
+        </button>
+      </p>
+    </section>
+  )
+}
+
+function Newest({ of: { commands, nodes } }: { readonly of: SlowCommands }) {
+  const silent = nodes.filter(({ known }) => !known).map(({ node }) => visible(node))
+  return (
+    <>
+      {commands.length === 0 ? (
+        <p>No slow log has an entry.</p>
+      ) : (
+        <TableOf caption="Slow commands, newest first" heads={['At', 'Node', 'Command', 'Took']}>
+          {commands.map(({ at, node, command, duration_ms: took }, index) => (
+            <tr key={`${node}-${at}-${index}`}>
+              <td>
+                <Time at={at} />
+              </td>
+              <td>{visible(node)}</td>
+              <td>{visible(command)}</td>
+              <td>{milliseconds(took)}</td>
+            </tr>
+          ))}
+        </TableOf>
+      )}
+      {silent.length === 0 ? undefined : (
+        <p>Not known of {silent.join(', ')}: no answer, or no right to ask.</p>
+      )}
+    </>
   )
 }

@@ -2,14 +2,14 @@
 
 import { useEffect, useState } from 'preact/hooks'
 import type { Me } from '../http/operator/overview-schemas.ts'
+import type { Session } from './api.ts'
 import { createApi, sentenceOf, TOKEN } from './api.ts'
 import { AuditView } from './audit.tsx'
 import { FindView } from './find.tsx'
 import { OverviewView } from './overview.tsx'
 import { Heading } from './pieces.tsx'
 import { RecordView } from './record.tsx'
-import { linkTo, type Route, routeIn } from './route.ts'
-import type { Session } from './session.ts'
+import { linkTo, type Route, routeIn } from './words.ts'
 
 export function Page() {
   const [session, setSession] = useState<Session>()

@@ -2,6 +2,8 @@
 
 import type { ComponentChildren } from 'preact'
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
+import type { Entries } from '../http/operator/overview-schemas.ts'
+import type { Session } from './api.ts'
 import { sentenceOf } from './api.ts'
 import { timeOf } from './words.ts'
 
@@ -75,7 +77,7 @@ export function Heading({
   )
 }
 
-export type Loaded<T> =
+type Loaded<T> =
   | { readonly kind: 'loading' }
   | { readonly kind: 'failed'; readonly error: unknown }
   /** `at`: when it came, by the clock of the reader's machine. */
@@ -153,5 +155,49 @@ export function TableOf({
         <tbody>{children}</tbody>
       </table>
     </section>
+  )
+}
+
+/** Entries of the audit log a page at a time, from the newest on. */
+type Paged = {
+  readonly loaded: Loaded<Entries>
+  readonly again: () => void
+  /** Undefined on the first page. */
+  readonly newest: (() => void) | undefined
+  /** Undefined on the last page. */
+  readonly older: (() => void) | undefined
+}
+
+export function usePages(session: Session, path: '/audit' | '/dead-letters', limit: number): Paged {
+  const [cursor, setCursor] = useState<string>()
+  const at = cursor === undefined ? '' : `&cursor=${cursor}`
+  const [loaded, again] = useAnswer(
+    () => session.api.get<Entries>(`${path}?limit=${limit}${at}`),
+    `${path}${at}`,
+  )
+  const next = loaded.kind === 'known' ? loaded.value.cursor : undefined
+  return {
+    loaded,
+    again,
+    newest: cursor === undefined ? undefined : () => setCursor(undefined),
+    older: next === undefined ? undefined : () => setCursor(next),
+  }
+}
+
+export function Pages({ newest, older }: Pick<Paged, 'newest' | 'older'>) {
+  if (newest === undefined && older === undefined) return undefined
+  return (
+    <p>
+      {newest === undefined ? undefined : (
+        <button type="button" onClick={newest}>
+          Newest
+        </button>
+      )}{' '}
+      {older === undefined ? undefined : (
+        <button type="button" onClick={older}>
+          Older
+        </button>
+      )}
+    </p>
   )
 }

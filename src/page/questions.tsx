@@ -2,12 +2,10 @@
 
 import { useState } from 'preact/hooks'
 import type { Entry } from '../http/operator/schemas.ts'
+import type { Session } from './api.ts'
 import { Decision } from './decision.tsx'
-import { Pages, usePages } from './paging.tsx'
-import { Answer, Time } from './pieces.tsx'
-import { linkTo } from './route.ts'
-import type { Session } from './session.ts'
-import { type AnyDecided, toldOf } from './words.ts'
+import { Answer, Pages, Time, usePages } from './pieces.tsx'
+import { type AnyDecided, linkTo, toldOf } from './words.ts'
 
 /** Of a page. */
 const QUESTIONS = 200

@@ -2,9 +2,9 @@
 
 import { useState } from 'preact/hooks'
 import type { Decided, Shown } from '../http/operator/schemas.ts'
-import { headersIn } from './answer-given.ts'
+import type { Session } from './api.ts'
 import { Decision } from './decision.tsx'
-import type { Session } from './session.ts'
+import { headersIn } from './words.ts'
 
 type Kind = 'end' | 'complete' | 'forget' | 'ask'
 

@@ -2,13 +2,12 @@
 
 import { useRef, useState } from 'preact/hooks'
 import type { Shown as RecordShown } from '../http/operator/schemas.ts'
+import type { Session } from './api.ts'
 import { History } from './audit.tsx'
 import { type Known, useLive } from './live.ts'
 import { Badge, Facts, Failure, Heading, Time, Verbatim } from './pieces.tsx'
 import { RecordDecisions, type RecordDecisionsProps } from './record-decisions.tsx'
-import { linkTo } from './route.ts'
-import type { Session } from './session.ts'
-import { asText, duration, visible } from './words.ts'
+import { asText, duration, linkTo, visible } from './words.ts'
 
 /** As docs/operations/one-key.md says it. */
 const MEANING: Readonly<Record<RecordShown['state'], string>> = {

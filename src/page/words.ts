@@ -1,4 +1,4 @@
-/** Numbers, times and texts as a person reads them. */
+/** Numbers, times, texts and addresses of the page, as a person reads and writes them. */
 
 import type { Decided, LetterDecided } from '../http/operator/schemas.ts'
 
@@ -54,4 +54,44 @@ export function toldOf(name: string, { decided, because }: Pick<AnyDecided, 'dec
 
 export function asText(value: unknown): string {
   return visible(typeof value === 'string' ? value : (JSON.stringify(value, undefined, 2) ?? ''))
+}
+
+/** Where the reader is: the part of the address behind `#`, which no browser sends to anybody. */
+export type Route =
+  | { readonly view: 'overview' | 'find' | 'audit' }
+  | { readonly view: 'record'; readonly record: string }
+
+export function routeIn(hash: string): Route {
+  const [view = '', ...rest] = hash.replace(/^#\/?/, '').split('/')
+  const name = decoded(rest.join('/'))
+  if (view === 'record' && name !== '') return { view, record: name }
+  if (view === 'overview' || view === 'audit') return { view }
+  return { view: 'find' }
+}
+
+export function linkTo(route: Route): string {
+  return route.view === 'record' ? `#/record/${encodeURIComponent(route.record)}` : `#/${route.view}`
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return ''
+  }
+}
+
+/** The headers of an answer that an operator types, one a line; a text is what is wrong with them. */
+export function headersIn(text: string): Readonly<Record<string, string>> | string {
+  const headers = new Map<string, string>()
+  for (const line of text.split('\n').map((one) => one.trim())) {
+    if (line === '') continue
+    const colon = line.indexOf(':')
+    if (!/^[^\s:]+:/.test(line)) return `A header is NAME: VALUE, and this line is not: ${line}`
+    const name = line.slice(0, colon).toLowerCase()
+    // Of two lines one would be lost without a word.
+    if (headers.has(name)) return `${name} is given twice; put its values into one line.`
+    headers.set(name, line.slice(colon + 1).trim())
+  }
+  return Object.fromEntries(headers)
 }

@@ -7,6 +7,8 @@
  * new content counts when two looks found it.
  */
 
+import { lstat, unlink } from 'node:fs/promises'
+import { connect } from 'node:net'
 import type { Clock } from '../core/clock.ts'
 
 /** Together within a second. */
@@ -49,4 +51,27 @@ export function watchFiles(
 
 function differ(contents: readonly unknown[], others: readonly unknown[]): boolean {
   return contents.some((content, index) => content !== others[index])
+}
+
+/**
+ * The file of a Unix socket outlives a process that was killed: nothing can listen there until it is removed, and the container that is
+ * started in its place has no shell. Nothing else is removed: a socket with a process behind it takes connections, or lets them wait; a file
+ * that is no socket is refused like an abandoned one, and is somebody's.
+ *
+ * @throws where the file is abandoned and can't be removed
+ */
+export async function removeAbandonedSocket(path: string): Promise<void> {
+  const stats = await lstat(path).catch(() => undefined)
+  if (stats?.isSocket() === true && (await isRefused(path))) await unlink(path)
+}
+
+function isRefused(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ path })
+    socket.once('connect', () => {
+      socket.destroy()
+      resolve(false)
+    })
+    socket.once('error', ({ code }: NodeJS.ErrnoException) => resolve(code === 'ECONNREFUSED'))
+  })
 }

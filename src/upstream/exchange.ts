@@ -15,8 +15,7 @@ import type { HeaderList } from '../core/header-list.ts'
 import { AnswerBody } from './answer-body.ts'
 import { type ConnectedHandler, type Connection, SecondTry } from './connection.ts'
 import { AnswerLate, AnswerMalformed, ClaimEnded, type Failure, failureOf } from './failure.ts'
-import type { Peer } from './own-connections.ts'
-import type { Dispatching } from './shares.ts'
+import type { Dispatching, Peer } from './shares.ts'
 
 export type ApplicationRequest = {
   readonly method: string

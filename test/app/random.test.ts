@@ -1,7 +1,7 @@
 /** What is drawn as owners, nonces and secrets. */
 import { randomFillSync } from 'node:crypto'
 import { expect, test } from 'vitest'
-import { createRandom, systemRandom } from '../../src/system/random.ts'
+import { createRandom, systemRandom } from '../../src/system/clock.ts'
 
 /** A process whose memory is a copy: the same bytes at the same draws. */
 function restored(monoMs: () => number, wallMs: () => number) {

@@ -1,9 +1,9 @@
 /** When the keys of an issuer are fetched, which of them are in force, and what is known while it does not answer. */
 import { createServer } from 'node:http'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { fetchKeys } from '../../src/jwt/fetch-keys.ts'
 import {
   createKeySet,
+  fetchKeys,
   KEYS_FETCH_EVERY_MS,
   KEYS_FRESH_MS,
   KEYS_STALE_MAX_MS,

@@ -1,7 +1,6 @@
 /** What the page says of a decision, and of the headers that its reader typed. */
 import { expect, test } from 'vitest'
-import { headersIn } from '../../src/page/answer-given.ts'
-import { toldOf } from '../../src/page/words.ts'
+import { headersIn, toldOf } from '../../src/page/words.ts'
 
 // Bug: the line above the list said "done", while the question was only dropped because its record had moved on.
 test.each([

@@ -1,4 +1,5 @@
 /** The adapter in front of one real server: every failure is an answer, never an exception, and never "free". */
+
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createLeases } from '../../src/core/claims/leases.ts'
@@ -12,8 +13,7 @@ import { EPOCH_KEY } from '../../src/redis/keys.ts'
 import { BATCH_MAX_BYTES, BATCH_MAX_COMMANDS, GATHER_MS, MAX_IN_FLIGHT_CALLS } from '../../src/redis/node.ts'
 import { loadBatchScript } from '../../src/redis/scripts.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
-import { systemClock } from '../../src/system/clock.ts'
-import { systemRandom } from '../../src/system/random.ts'
+import { systemClock, systemRandom } from '../../src/system/clock.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { type OpenNode, openRedisNode } from '../support/redis-node.ts'

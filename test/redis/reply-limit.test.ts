@@ -3,7 +3,7 @@
 import { createServer, type Server, type Socket } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
 import { createRedisClient, onDown } from '../../src/redis/connect.ts'
-import { systemRandom } from '../../src/system/random.ts'
+import { systemRandom } from '../../src/system/clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'

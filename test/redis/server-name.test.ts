@@ -3,7 +3,7 @@ import { createServer } from 'node:tls'
 import { expect, onTestFinished, test } from 'vitest'
 import { createRedisClient } from '../../src/redis/connect.ts'
 import { createNodeTls } from '../../src/redis/connector.ts'
-import { systemRandom } from '../../src/system/random.ts'
+import { systemRandom } from '../../src/system/clock.ts'
 import { makeAuthority } from '../support/certificates.ts'
 import { listening } from '../support/listening.ts'
 

@@ -1,4 +1,5 @@
 /** The names of sidecars on three real nodes: an operator learns who holds a record from any node that knows. */
+
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createLeases } from '../../src/core/claims/leases.ts'
@@ -7,8 +8,7 @@ import { sidecarMarkIn, sidecarMarkOf } from '../../src/core/operator/record-vie
 import { createEmbeddedNodes } from '../../src/embedded/node.ts'
 import { createSidecarNames } from '../../src/redis/sidecar-names.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
-import { systemClock } from '../../src/system/clock.ts'
-import { systemRandom } from '../../src/system/random.ts'
+import { systemClock, systemRandom } from '../../src/system/clock.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { fingerprintOf, keyOf } from '../support/redis-cluster.ts'

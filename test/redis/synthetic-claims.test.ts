@@ -1,10 +1,8 @@
-// The synthetic claims by which an idle sidecar judges its nodes, on real servers.
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { CoreEvent } from '../../src/core/events.ts'
 import { claimSynthetically } from '../../src/core/health/synthetic-claims.ts'
 import { PROBE_KEY } from '../../src/redis/keys.ts'
-import { systemClock } from '../../src/system/clock.ts'
-import { systemRandom } from '../../src/system/random.ts'
+import { systemClock, systemRandom } from '../../src/system/clock.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { joinCluster, type Sidecar } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'

@@ -21,7 +21,7 @@ import type { Handler, InboundMessage, TransactionalHandler } from '../../packag
 import { outsideTransactions } from '../../packages/saga/src/open-transactions.ts'
 import { newMessageId } from '../../packages/saga/src/outbox.ts'
 import { hashOfText } from '../../packages/saga/src/request-hash.ts'
-import { systemRandom } from '../../src/system/random.ts'
+import { systemRandom } from '../../src/system/clock.ts'
 import { openDoor } from '../support/door.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'

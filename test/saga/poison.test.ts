@@ -1,4 +1,3 @@
-// A message or an error that PostgreSQL cannot store as it is: dead-lettered like any other, not retried for ever.
 import { beforeEach, expect, test } from 'vitest'
 import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
 import { listDeadLetters, replayDeadLetters } from '../../packages/saga/src/dead-letters.ts'
@@ -11,7 +10,7 @@ import { defineSaga } from '../../packages/saga/src/saga-definition.ts'
 import { getSaga } from '../../packages/saga/src/saga-instances.ts'
 import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
 import { runIdempotentStep } from '../../packages/saga/src/step.ts'
-import { systemRandom } from '../../src/system/random.ts'
+import { systemRandom } from '../../src/system/clock.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { startPostgres } from '../support/postgres-server.ts'
 import { type TestKit, testKit } from '../support/saga-kit.ts'

@@ -12,8 +12,7 @@ import { createGateway, type GatewayOptions } from '../../src/http/gateway/serve
 import { trackOutstanding } from '../../src/http/request/outstanding.ts'
 import { createBodyMemory } from '../../src/http/server/body-memory.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
-import { systemClock } from '../../src/system/clock.ts'
-import { systemRandom } from '../../src/system/random.ts'
+import { systemClock, systemRandom } from '../../src/system/clock.ts'
 import { route, TEST_LIMITS, TEST_SCOPE } from './proxy.ts'
 
 export type GatewayListenerOptions = {

@@ -21,8 +21,7 @@ import { createEmbeddedNodes, createEmbeddedWaitQueues, type StoppableNode } fro
 import { createProxy, type ProxyOptions, type ProxyServer } from '../../src/http/proxy/server.ts'
 import { createBodyMemory } from '../../src/http/server/body-memory.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
-import { systemClock } from '../../src/system/clock.ts'
-import { systemRandom } from '../../src/system/random.ts'
+import { systemClock, systemRandom } from '../../src/system/clock.ts'
 import { createApplication } from '../../src/upstream/application.ts'
 
 const loaded = loadConfig(

@@ -11,8 +11,7 @@ import { majorityOf } from '../../src/core/units.ts'
 import type { RedisNodesOptions } from '../../src/redis/nodes.ts'
 import { RedisNodes } from '../../src/redis/nodes.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
-import { systemClock } from '../../src/system/clock.ts'
-import { systemRandom } from '../../src/system/random.ts'
+import { systemClock, systemRandom } from '../../src/system/clock.ts'
 import { eventually } from './eventually.ts'
 
 /** Short, but long enough for a process that shares the machine with other tests. */

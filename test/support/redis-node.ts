@@ -7,8 +7,7 @@ import { createRedisClient, type RedisAddress } from '../../src/redis/connect.ts
 import { EPOCH_KEY } from '../../src/redis/keys.ts'
 import { RedisNode } from '../../src/redis/node.ts'
 import { loadBatchScript } from '../../src/redis/scripts.ts'
-import { systemClock } from '../../src/system/clock.ts'
-import { systemRandom } from '../../src/system/random.ts'
+import { systemClock, systemRandom } from '../../src/system/clock.ts'
 import { VIRTUAL_START_WALL_MS } from './virtual-clock.ts'
 
 export type OpenNode = AsyncDisposable & { readonly node: RedisNode; readonly client: Redis }

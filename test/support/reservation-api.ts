@@ -16,8 +16,7 @@ import { createEmbeddedNodes, type StoppableNode } from '../../src/embedded/node
 import { trackOutstanding } from '../../src/http/request/outstanding.ts'
 import { createReservationApi, type ReservationApiOptions } from '../../src/http/reservations/server.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
-import { systemClock } from '../../src/system/clock.ts'
-import { systemRandom } from '../../src/system/random.ts'
+import { systemClock, systemRandom } from '../../src/system/clock.ts'
 
 export type TestApiOptions = {
   readonly options?: Partial<Omit<ReservationApiOptions, 'limits'>>

@@ -10,8 +10,7 @@
  */
 
 import { CompletionUndecidedError, DuplicateError, FencepostError, LeaseLostError } from './errors.ts'
-import { duration } from './times.ts'
-import { type Answered, call, nowMs, type TransportOptions } from './transport.ts'
+import { type Answered, call, duration, nowMs, type TransportOptions } from './transport.ts'
 
 /** Share of the lease: how long before its end the holder is warned, and the least time. */
 const WARNING_FRACTION = 0.05

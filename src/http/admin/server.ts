@@ -10,9 +10,9 @@
 
 import type { FastifyInstance } from 'fastify'
 import type { NodeStatus } from '../../core/node-status.ts'
-import { oldestGivesWay } from '../server/oldest-gives-way.ts'
-import { createRoutedListener, type RoutedLimits } from '../server/routed-listener.ts'
-import type { ListenerTls } from '../server/tls.ts'
+import { createRoutedListener, type RoutedLimits } from '../server/json-listener.ts'
+import type { ListenerTls } from '../server/listening.ts'
+import { oldestGivesWay } from '../server/listening.ts'
 
 export type Readiness = {
   readonly ready: boolean

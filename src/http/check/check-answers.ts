@@ -20,10 +20,14 @@ import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import { otherSpellings, sidecarHeaderNames } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
-import { inProgress, KEY_REUSED, RECORD_DAMAGED, undecided } from '../message/record-problems.ts'
-import { whyUnavailable } from '../message/unavailable.ts'
-import type { Checked, Decided, Granted } from './check.ts'
-import type { Dialect, Original } from './original-request.ts'
+import {
+  inProgress,
+  KEY_REUSED,
+  RECORD_DAMAGED,
+  undecided,
+  whyUnavailable,
+} from '../message/record-problems.ts'
+import type { Checked, Decided, Dialect, Granted, Original } from './check.ts'
 
 /** Headers of a granted request for the application. A client's own lines of these names must not reach it. */
 const UPSTREAM_HEADERS = [
@@ -189,4 +193,12 @@ const NONE_COUNTED = { answered: 0, required: NOT_COUNTED }
 
 function originalStatus(outcome: StoredOutcome): { originalStatus: number } | Record<string, never> {
   return outcome.kind === 'result' ? {} : { originalStatus: outcome.status }
+}
+
+/** The token of a gateway, where the configuration requires one. */
+export const TOKEN_HEADER = 'fencepost-gateway-token'
+
+export const TOKEN_REQUIRED: Problem = {
+  code: 'token-required',
+  detail: 'Send the token as Fencepost-Gateway-Token.',
 }

@@ -28,15 +28,16 @@ import {
 } from '../../core/reservations/reservations.ts'
 import { type ReserveResult, reserve } from '../../core/reservations/reserve.ts'
 import { matchRoute, type ProtectedRoute, protects, type Route, termsOf } from '../../core/routes/route.ts'
-import type { Tracing } from '../../core/tracing.ts'
+import type { TracedRequest, Tracing } from '../../core/tracing.ts'
+import type { Answer } from '../message/answer.ts'
 import type { KeysForApplication } from '../message/headers.ts'
 import { type Problem, quotaProblem } from '../message/problems.ts'
+import type { AdmittedRequest } from '../request/admission.ts'
 import { type Identification, identify, type ScopeRules, type Subject, scopeOf } from '../request/identify.ts'
 import { unseen } from '../request/observe.ts'
 import type { Outstanding } from '../request/outstanding.ts'
 import { isNoCommand } from '../request/protect.ts'
 import type { Body } from '../server/inbound.ts'
-import type { Original } from './original-request.ts'
 
 export type CheckOptions = { readonly routes: readonly Route[]; readonly scope: ScopeRules }
 
@@ -233,4 +234,40 @@ function keyedOnly(route: ProtectedRoute): ProtectedRoute {
   const known = keyed.get(route) ?? { ...route, mode: 'header' as const }
   keyed.set(route, known)
   return known
+}
+
+/** How a gateway describes a request and expects the answer. */
+export type Dialect = 'ext-authz' | 'auth-request' | 'forward-auth'
+
+/** The request that a check is about: `gateway/dialects.ts` reads it from HTTP, `envoy/authorization.ts` from a message of Envoy. */
+export type Original = {
+  readonly dialect: Dialect
+  readonly request: AdmittedRequest
+  readonly hopId: string | undefined
+  /** Whether the check has the whole body, a part of it, or does not show whether there is one. */
+  readonly body: 'whole' | 'partial' | 'unknown'
+}
+
+/**
+ * A gateway's call in the trace of the request that it is about: the check is a span of the trace that the gateway hands on, like
+ * the application's own, and what it does on the nodes stands below it.
+ *
+ * Owns where the span begins and ends. Its name has the method and the route of the request in question.
+ */
+export async function tracedCheck<T extends { readonly answer: Answer } | undefined>(
+  traced: TracedRequest,
+  tracing: Tracing,
+  work: () => Promise<T>,
+): Promise<T> {
+  const trace = tracing.request(traced)
+  return trace.run(async () => {
+    let status: number | undefined
+    try {
+      const done = await work()
+      status = done?.answer.status
+      return done
+    } finally {
+      trace.ended(status)
+    }
+  })
 }

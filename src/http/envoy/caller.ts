@@ -16,7 +16,7 @@ import {
   type ServiceError,
 } from '@grpc/grpc-js'
 import type { HeaderList } from '../../core/header-list.ts'
-import { TOKEN_HEADER } from '../check/gateway-token.ts'
+import { TOKEN_HEADER } from '../check/check-answers.ts'
 import {
   AUTHORIZATION,
   BODY_MODES,

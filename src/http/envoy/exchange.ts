@@ -19,20 +19,23 @@ import type { Answer } from '../message/answer.ts'
 import { otherSpellings, STATUS_HEADER, sidecarHeaderNames } from '../message/headers.ts'
 import type { HeldBody } from '../server/body-memory.ts'
 import { type Body, memoryFull, tooLarge } from '../server/inbound.ts'
-import { type AnsweredBy, answeredBy } from './answered-by.ts'
 import type { Conversation } from './conversation.ts'
-import { towardsGrpc } from './grpc-refusal.ts'
-import { type HeldMessage, heldMessage } from './held-message.ts'
+import { inTrailers, towardsGrpc } from './grpc-refusal.ts'
 import {
+  type Attribute,
   BODY_MODES,
   BODY_PASSES_BY,
   EVERYTHING,
+  type HeaderMutation,
   type HttpBody,
   linesFrom,
   NOTHING_MORE,
   ONLY_TRAILERS,
   ordinaryLines,
+  type Phase,
+  type ProcessingMode,
   type ProcessingRequest,
+  type ProcessingResponse,
   pseudoHeader,
   setting,
 } from './messages.ts'
@@ -251,3 +254,107 @@ const NOT_WHOLE = {
   code: 'malformed-request',
   detail: 'The body is not as long as the request states. Nothing was carried out.',
 } as const
+
+type AnsweredBy =
+  | { readonly kind: 'application' }
+  /** Envoy answered by itself and sent nothing: no route, a redirect, another filter that refused. */
+  | { readonly kind: 'envoy' }
+  /** No connection to the application. */
+  | { readonly kind: 'never_sent'; readonly detail: string }
+  | { readonly kind: 'no_answer'; readonly cause: 'reset' | 'timeout' | 'malformed'; readonly detail: string }
+
+const NOTHING_TO_SEND =
+  /^(direct_response|route_not_found|cluster_not_found|maintenance_mode|response_payload_too_large_for_request|request_payload_too_large)$/
+const NO_CONNECTION =
+  /^(no_healthy_upstream|upstream_reset_before_response_started\{(remote_connection_failure|local_connection_failure|connection_failure|connection_timeout|overflow)\b.*)$/
+
+/**
+ * Whether the application answered, or Envoy in its place, whose answers look alike: its 503 may mean that nothing was sent, or that the answer
+ * was lost. After an unknown reason the request may have been executed.
+ *
+ * Source: Envoy, "Response Code Details"; its stream reset reasons in envoy/http/codec.h.
+ */
+export function answeredBy(attributes: Readonly<Record<string, Attribute>>): AnsweredBy {
+  const detail = attributes['response.code_details']?.stringValue
+  if (detail === 'via_upstream') return { kind: 'application' }
+  if (detail === undefined)
+    return {
+      kind: 'no_answer',
+      cause: 'malformed',
+      detail: 'Envoy does not say who answered: response_attributes has to name response.code_details',
+    }
+  if (NOTHING_TO_SEND.test(detail)) return { kind: 'envoy' }
+  // A failed last attempt says nothing of earlier attempts.
+  const attempts = attributes['upstream.request_attempt_count']?.numberValue
+  if (NO_CONNECTION.test(detail) && attempts === 1) return { kind: 'never_sent', detail }
+  const cause = /timeout/.test(detail) ? 'timeout' : /protocol_error/.test(detail) ? 'malformed' : 'reset'
+  return { kind: 'no_answer', cause, detail }
+}
+
+/** The message that Envoy holds until it gets a reply: it is let go on, or replaced. It knows the phase, so that none gets two replies. */
+interface HeldMessage {
+  readonly isOfAnswer: boolean
+  /** Waits for the next message; undefined if Envoy has ended the stream. */
+  next(): Promise<ProcessingRequest | undefined>
+  /** Lets the message go on, if Envoy holds one. */
+  goOn(mutation: Partial<HeaderMutation>, modeOverride?: ProcessingMode): void
+  replace(answer: Answer): void
+}
+
+/** @param conversation has begun with the head of a request */
+function heldMessage(conversation: Conversation): HeldMessage {
+  let phase: Phase | undefined = 'requestHeaders'
+
+  return {
+    get isOfAnswer() {
+      return phase?.startsWith('response') === true
+    },
+    next: async () => {
+      const message = await conversation.next()
+      phase = message?.request
+      return message
+    },
+    goOn: ({ setHeaders = [], removeHeaders = [] }, modeOverride) => {
+      const held = phase
+      phase = undefined
+      if (held === undefined) return
+      const headerMutation = { setHeaders, removeHeaders }
+      conversation.answer({
+        [held]: held.endsWith('Trailers') ? { headerMutation } : { response: { headerMutation } },
+        ...(modeOverride === undefined ? {} : { modeOverride }),
+      })
+    },
+    replace: (answer) => {
+      const held = phase
+      phase = undefined
+      conversation.answer(
+        // Its head and its messages have gone to the client: what is left to change is how the call ends.
+        held === 'responseTrailers'
+          ? {
+              [held]: {
+                headerMutation: { setHeaders: setting(inTrailers(answer), 'bytes'), removeHeaders: [] },
+              },
+            }
+          : { immediateResponse: immediateResponse(answer) },
+      )
+    },
+  }
+}
+
+function immediateResponse({
+  status,
+  headers,
+  body,
+  detail,
+}: Answer): NonNullable<ProcessingResponse['immediateResponse']> {
+  const kept = headers.filter(([name]) => name.toLowerCase() !== 'content-length')
+  // Envoy would call it text otherwise.
+  const typed = kept.some(([name]) => name.toLowerCase() === 'content-type')
+  return {
+    status: { code: status },
+    headers: { setHeaders: setting(kept, 'bytes'), removeHeaders: typed ? [] : ['content-type'] },
+    // What is replaced is never a stream: those are passed on.
+    body: Buffer.isBuffer(body) ? body : Buffer.alloc(0),
+    details: `fencepost_${detail}`,
+  }
+}

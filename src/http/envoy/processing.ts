@@ -10,11 +10,10 @@ import { linesOf } from '../../core/formats/header-lines.ts'
 import type { HeaderLine, HeaderList } from '../../core/header-list.ts'
 import { matchRoute, protects, type Route } from '../../core/routes/route.ts'
 import type { Tracing } from '../../core/tracing.ts'
-import { type Answer, problemAnswer } from '../message/answer.ts'
+import { type Answer, decidedEvent, problemAnswer } from '../message/answer.ts'
 import { type Claimed, claimedLines } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
 import { type AdmissionRules, type AdmittedRequest, admit } from '../request/admission.ts'
-import { decidedEvent } from '../request/decided-event.ts'
 import { unseen } from '../request/observe.ts'
 import {
   type About,

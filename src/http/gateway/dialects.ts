@@ -14,7 +14,7 @@
  */
 
 import { linesOf } from '../../core/formats/header-lines.ts'
-import type { Dialect, Original } from '../check/original-request.ts'
+import type { Dialect, Original } from '../check/check.ts'
 import { type AdmittedRequest, forHost } from '../request/admission.ts'
 
 /** The gateway's own id of a request: a second check with it is a retry of the check, not a duplicate of the request. */

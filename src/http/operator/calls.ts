@@ -5,9 +5,9 @@
 
 import type { TSchema } from 'typebox'
 import type { OperatorRole } from '../../core/operator/operator-tokens.ts'
+import { problemResponses, queryParameters } from '../message/openapi.ts'
 import type { ProblemCode } from '../message/problems.ts'
-import { EntriesQuery } from './entries-schemas.ts'
-import { FindBody } from './find-schemas.ts'
+import { EntriesQuery, FindBody } from './find-schemas.ts'
 import { Entries, Me, Overview, SlowCommands } from './overview-schemas.ts'
 import {
   CompleteBody,
@@ -36,7 +36,7 @@ export type OperatorCall = {
   readonly problems: readonly ProblemCode[]
 }
 
-export const PROBLEMS_OF_ALL_OPERATOR_CALLS: readonly ProblemCode[] = [
+const PROBLEMS_OF_ALL_OPERATOR_CALLS: readonly ProblemCode[] = [
   'malformed-request',
   'token-required',
   'role-required',
@@ -206,3 +206,41 @@ export const OPERATOR_CALLS = {
 } as const satisfies Record<string, OperatorCall>
 
 export type OperatorCallName = keyof typeof OPERATOR_CALLS
+
+/** The part of `/openapi.json` about the operator API, made from the table that serves it. */
+export function operatorPaths(): Record<string, Record<string, unknown>> {
+  const paths: Record<string, Record<string, unknown>> = {}
+  for (const [name, call] of Object.entries(OPERATOR_CALLS) as [string, OperatorCall][])
+    paths[call.path] = { ...paths[call.path], [call.method.toLowerCase()]: operation(name, call) }
+  return paths
+}
+
+function operation(
+  name: string,
+  { path, summary, role, body, query, success, streamed, problems }: OperatorCall,
+) {
+  const type = streamed === true ? 'text/event-stream' : 'application/json'
+  const parameters = [
+    ...[...path.matchAll(/\{(\w+)\}/g)].map(([, parameter]) => ({
+      name: parameter,
+      in: 'path',
+      required: true,
+      schema: { type: 'string' },
+    })),
+    ...(query === undefined ? [] : queryParameters(query)),
+  ]
+  return {
+    operationId: name,
+    summary,
+    description: `On the operator listener (FENCEPOST_OPERATOR_LISTEN), with a token of the role \`${role}\`.`,
+    security: [{ bearer: [] }],
+    ...(parameters.length === 0 ? {} : { parameters }),
+    ...(body === undefined
+      ? {}
+      : { requestBody: { required: true, content: { 'application/json': { schema: body } } } }),
+    responses: {
+      200: { description: 'Done.', content: { [type]: { schema: success } } },
+      ...problemResponses([...PROBLEMS_OF_ALL_OPERATOR_CALLS, ...problems]),
+    },
+  }
+}

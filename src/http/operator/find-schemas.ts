@@ -2,6 +2,7 @@
 
 import type { Static } from 'typebox'
 import * as Type from 'typebox'
+import { CURSOR_PATTERN } from '../../core/coordination/audit-log.ts'
 import { DescribedRequest, VALUE_BYTES_MAX } from '../request/described-request.ts'
 import { CURSOR, OPERATOR_LIMITS } from './schemas.ts'
 
@@ -84,3 +85,24 @@ export const FindBody = Type.Object(
 )
 
 export type FindInput = Static<typeof FindBody>
+
+/** What operators send for a page of the audit log or of dead letters, from the newest on. */
+export const EntriesQuery = Type.Object(
+  {
+    limit: Type.Optional(
+      Type.String({
+        pattern: '^[1-9][0-9]{0,3}$',
+        description: `Newest entries, at most ${OPERATOR_LIMITS.deadLettersMax}; default ${OPERATOR_LIMITS.listMax}.`,
+      }),
+    ),
+    cursor: Type.Optional(
+      Type.String({
+        pattern: CURSOR_PATTERN,
+        description: 'Of an answer that has older ones: goes on with them.',
+      }),
+    ),
+  },
+  closed,
+)
+
+export type EntriesInput = Static<typeof EntriesQuery>

@@ -6,7 +6,7 @@
  */
 
 import type { RecentDecisions } from '../../core/operator/recent-decisions.ts'
-import { json, type OperatorAnswer, problem, refusal, unavailable } from './answers.ts'
+import { json, type OperatorAnswer, problem, refusal, unavailable } from './access.ts'
 import type { FindInput } from './find-schemas.ts'
 import { type LocatingOptions, locate } from './locating.ts'
 import { type ListInput, OPERATOR_LIMITS } from './schemas.ts'

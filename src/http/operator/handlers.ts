@@ -19,14 +19,14 @@ import type { OperatorToken } from '../../core/operator/operator-tokens.ts'
 import type { RecentDecisions } from '../../core/operator/recent-decisions.ts'
 import type { RecordView } from '../../core/operator/record-view.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
+import { storedHeadersOf } from '../../core/routes/settlement.ts'
+import type { Problem } from '../message/problems.ts'
 import { RETRY_SOON_MS } from '../request/refusals.ts'
-import { json, type OperatorAnswer, problem, refusal, unavailable } from './answers.ts'
-import type { EntriesInput } from './entries-schemas.ts'
+import { json, type OperatorAnswer, problem, refusal, unavailable } from './access.ts'
 import type { Topic } from './event-streams.ts'
-import type { FindInput } from './find-schemas.ts'
+import type { EntriesInput, FindInput } from './find-schemas.ts'
 import { type FindingPorts, find, list } from './finding.ts'
 import type { LocatingOptions } from './locating.ts'
-import { outcomeGiven } from './outcome-given.ts'
 import { type OverviewFacts, type OverviewOptions, overviewOf } from './overview.ts'
 import {
   type CompleteInput,
@@ -239,5 +239,44 @@ function recentOf({
     ...(lockId === undefined ? {} : { lock_id: lockId }),
     ...(attempt === undefined ? {} : { attempt }),
     ...(instance === undefined ? {} : { instance }),
+  }
+}
+
+const EXECUTED_STATUS = 200
+
+/** The outcome that an operator records by hand, checked as strictly as it will be read. */
+function outcomeGiven(
+  { answer, result, not_kept: notKept }: CompleteInput,
+  completedAtWallMs: number,
+  storedBytesMax: number,
+): StoredOutcome | Problem {
+  if (notKept) return { kind: 'tombstone', status: EXECUTED_STATUS, completedAtWallMs }
+  if (answer === undefined) {
+    const bytes = Buffer.byteLength(JSON.stringify(result ?? null))
+    return bytes > storedBytesMax
+      ? tooLarge(bytes, storedBytesMax)
+      : { kind: 'result', result, completedAtWallMs }
+  }
+  const body =
+    answer.body_base64 === undefined
+      ? Buffer.from(answer.body ?? '')
+      : Buffer.from(answer.body_base64, 'base64')
+  if (body.length > storedBytesMax) return tooLarge(body.length, storedBytesMax)
+  const given = Object.entries(answer.headers ?? {})
+  const headers = storedHeadersOf(given, { storedHeaders: [], omittedHeaders: [] })
+  const dropped = given.filter(([name]) => !headers.some(([kept]) => kept === name)).map(([name]) => name)
+  // Silently left out, the client would get another answer than the operator gave.
+  if (dropped.length > 0)
+    return {
+      code: 'request-invalid',
+      detail: `These headers are never stored with an answer: ${dropped.join(', ')}. Nothing was decided; leave them out.`,
+    }
+  return { kind: 'response', status: answer.status, headers, body, completedAtWallMs }
+}
+
+function tooLarge(bytes: number, max: number): Problem {
+  return {
+    code: 'body-too-large',
+    detail: `The answer has ${bytes} bytes, at most ${max} are stored. Nothing was decided; give "not_kept" instead.`,
   }
 }

@@ -10,10 +10,11 @@ import { keysOfHash, parseReference } from '../../core/operator/locate.ts'
 import { parseIdempotencyKey } from '../../core/request/idempotency-key.ts'
 import { recordKey, type Scope } from '../../core/request/identity.ts'
 import { keyOf } from '../../core/request/key-parts.ts'
-import type { PrincipalRules } from '../../core/request/principal.ts'
+import { type PrincipalRules, principalOfRequest } from '../../core/request/principal.ts'
 import { openReservationId, WHY_LOST, whyForeign } from '../../core/reservations/reservation-id.ts'
 import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'
 import {
+  type PrincipalSource,
   type ProtectedRoute,
   policiesOf,
   possibleRoutes,
@@ -21,10 +22,10 @@ import {
   type Route,
 } from '../../core/routes/route.ts'
 import type { Problem } from '../message/problems.ts'
-import { ID_UNCHECKED } from '../message/unavailable.ts'
+import { ID_UNCHECKED } from '../message/record-problems.ts'
 import { type Describing, identifiedAs, intentOfName, scopeOf } from '../request/described-request.ts'
+import { tokenProblem } from '../request/identify.ts'
 import type { FindInput } from './find-schemas.ts'
-import { principalGiven } from './named-client.ts'
 
 export type Located =
   /** Any of them; `certain`: shown even where no node has a record. `otherwise`: what is then answered instead of that there is none. */
@@ -186,3 +187,65 @@ function certain(keys: readonly string[]): Located {
 function refused(problem: Problem): Located {
   return { kind: 'refused', problem }
 }
+
+/** Whose request it was, from what support has: the hash, the client's Authorization line, or what names the client. */
+type Whose = {
+  readonly principal?: string
+  readonly authorization?: string
+  readonly client?: string
+}
+
+/**
+ * The principal, by the code of the proxy: of the header, or the token with the claim, in which the route looks for a named client. Nothing given
+ * is an anonymous request.
+ */
+async function principalGiven(
+  { principal, authorization, client }: Whose,
+  source: PrincipalSource,
+  rules: PrincipalRules,
+): Promise<string | Problem> {
+  if (client !== undefined && (principal ?? authorization) !== undefined)
+    return invalid('"client" says whose request it was, and so does another member. Leave one of them out.')
+  if (principal !== undefined) return principal
+  const headers = client === undefined ? authorized(authorization) : headersNaming(client, source, rules)
+  if ('code' in headers) return headers
+  const whose = await principalOfRequest(source, headers, rules)
+  return whose.kind === 'principal' ? whose.principal : tokenProblem(whose)
+}
+
+function authorized(line: string | undefined): HeaderList {
+  return line === undefined ? [] : [['Authorization', line]]
+}
+
+function headersNaming(client: string, source: PrincipalSource, rules: PrincipalRules): HeaderList | Problem {
+  switch (source.kind) {
+    case 'header':
+      return [[source.name, client]]
+    case 'authorization':
+      return rules.trusted ? [[rules.clientHeader, client]] : BY_AUTHORIZATION
+    case 'jwt':
+      return rules.trusted ? tokenOf(source.claim, client) : BY_AUTHORIZATION
+    case 'verified_jwt': {
+      const [claim, ...more] = source.claims
+      if (claim === undefined || more.length > 0)
+        return invalid(
+          `The route identifies clients by several claims (${source.claims.join(', ')}). Give "authorization" or "principal".`,
+        )
+      return tokenOf(claim, client)
+    }
+  }
+}
+
+/** In the form of a signed token. Nobody verifies it here, and it is sent nowhere: it only says whose record is looked for. */
+function tokenOf(claim: string, client: string): HeaderList {
+  const part = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
+  return [['Authorization', `Bearer ${part({ alg: 'none' })}.${part({ [claim]: client })}.none`]]
+}
+
+function invalid(detail: string): Problem {
+  return { code: 'request-invalid', detail }
+}
+
+const BY_AUTHORIZATION = invalid(
+  'The route identifies clients by their Authorization line. Give "authorization", or "principal", the hash of it.',
+)

@@ -5,10 +5,10 @@
  */
 
 import type { ReadinessReason } from '../../core/health/readiness.ts'
-import type { Quantiles, TrafficView } from '../../core/health/traffic.ts'
-import { TRAFFIC_SECONDS } from '../../core/health/traffic.ts'
+import { type Quantiles, TRAFFIC_SECONDS, type TrafficView } from '../../core/health/traffic.ts'
 import { type Trouble, wrongNow } from '../../core/health/wrong-now.ts'
 import type { NodeStatus } from '../../core/node-status.ts'
+import type { NodeLook } from '../../core/nodes/node-stats.ts'
 
 export type OverviewFacts = {
   readonly ready: boolean
@@ -114,4 +114,29 @@ function quantilesOf({ count, p50Ms, p95Ms }: Quantiles) {
 /** To three digits after the point; JSON has no infinity, which a quantile above every class is. */
 function rounded(value: number): number {
   return Number.isFinite(value) ? Math.round(value * 1_000) / 1_000 : 60_000
+}
+
+/** `look`: undefined where the node did not answer. */
+export type NodeSlowLog = { readonly node: string; readonly look: NodeLook | undefined }
+
+/** Of every node, as they are at that moment. */
+export type SlowLogs = { readonly slowLogs: () => Promise<readonly NodeSlowLog[]> }
+
+/** `/v1/operator/slow-commands`: a command is its name, its time and its node, never its arguments, which are keys and owners. */
+export function slowCommandsOf(logs: readonly NodeSlowLog[]) {
+  return {
+    commands: logs
+      .flatMap(({ node, look }) => (look?.slowCommands ?? []).map((one) => ({ node, ...one })))
+      .sort((a, b) => b.atWallMs - a.atWallMs)
+      .map(({ node, command, durationMs, atWallMs }) => ({
+        at: new Date(atWallMs).toISOString(),
+        node,
+        command,
+        duration_ms: durationMs,
+      })),
+    nodes: logs.map(({ node, look }) => {
+      const entries = look?.stats.slowlogLength ?? Number.NaN
+      return { node, ...(Number.isNaN(entries) ? { known: false } : { known: true, entries }) }
+    }),
+  }
 }

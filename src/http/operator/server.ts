@@ -11,12 +11,11 @@ import type { OperatorToken } from '../../core/operator/operator-tokens.ts'
 import type { Problem } from '../message/problems.ts'
 import { RETRY_SOON_MS } from '../request/refusals.ts'
 import { trackInFlight } from '../server/in-flight.ts'
+import type { RoutedLimits } from '../server/json-listener.ts'
 import { createJsonListener, type JsonListenerPorts, sendProblem } from '../server/json-listener.ts'
-import type { ListenAt } from '../server/listen-address.ts'
-import type { RoutedLimits } from '../server/routed-listener.ts'
-import type { ListenerTls } from '../server/tls.ts'
+import type { ListenAt, ListenerTls } from '../server/listening.ts'
+import type { OperatorAnswer } from './access.ts'
 import { admitOperators, allows, roleRequired } from './access.ts'
-import type { OperatorAnswer } from './answers.ts'
 import { OPERATOR_CALLS, type OperatorCall, type OperatorCallName } from './calls.ts'
 import { createEventStreams, type EventStreams, STREAMS_MAX, type Topic } from './event-streams.ts'
 import {
@@ -25,8 +24,8 @@ import {
   type OperatorOptions,
   type OperatorPorts,
 } from './handlers.ts'
+import { type SlowLogs, slowCommandsOf } from './overview.ts'
 import { type PageFiles, servePage } from './page.ts'
-import { type SlowLogs, slowCommandsOf } from './slow-commands.ts'
 
 export type OperatorApiOptions = OperatorOptions & {
   readonly tokens: () => readonly OperatorToken[]

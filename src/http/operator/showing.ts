@@ -10,8 +10,7 @@ import type { AuditLog } from '../../core/coordination/audit-log.ts'
 import type { OperatorRole } from '../../core/operator/operator-tokens.ts'
 import type { RecordView } from '../../core/operator/record-view.ts'
 import type { Topic } from './event-streams.ts'
-import { historyOf, type RecordHistory } from './history.ts'
-import { shownRecord } from './shown.ts'
+import { historyOf, type RecordHistory, shownRecord } from './shown.ts'
 
 export type ShowingPorts = {
   readonly inspect: (recordKey: string) => Promise<RecordView>

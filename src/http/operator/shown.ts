@@ -6,7 +6,7 @@
  */
 
 import { lockIdOf, lockIdStartOf } from '../../core/claims/lease.ts'
-import type { AuditEntry } from '../../core/coordination/audit-log.ts'
+import type { AuditEntry, AuditLog } from '../../core/coordination/audit-log.ts'
 import { decodeUtf8 } from '../../core/formats/framing.ts'
 import { DECISIONS, type Ruling, rulingOn } from '../../core/operator/decision-rules.ts'
 import { sortOfRecord } from '../../core/operator/locate.ts'
@@ -14,7 +14,7 @@ import type { OperatorRole } from '../../core/operator/operator-tokens.ts'
 import type { NodeRow, RecordView } from '../../core/operator/record-view.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import { tenantOf } from '../../core/request/identity.ts'
-import type { RecordHistory } from './history.ts'
+import { OPERATOR_LIMITS } from './schemas.ts'
 
 export type Summary = ReturnType<typeof summaryOf>
 
@@ -140,4 +140,32 @@ function whole(ms: number | undefined): number | undefined {
 /** Without the members that are not known. */
 function defined<T extends Record<string, unknown>>(members: T): T {
   return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined)) as T
+}
+
+/** What the audit log has about one record, and how far back it was searched. */
+export type RecordHistory = {
+  /** Oldest first. */
+  readonly entries: readonly AuditEntry[]
+  /** The log reaches further back, and was searched from here on; undefined where all of it was. */
+  readonly sinceWallMs: number | undefined
+}
+
+/** Undefined where too few nodes told it. */
+export async function historyOf(recordKey: string, auditLog: AuditLog): Promise<RecordHistory | undefined> {
+  const max = OPERATOR_LIMITS.historyMax
+  const reads = await Promise.all(
+    (['audit', 'dead-letters'] as const).map((stream) => auditLog.read(stream, max)),
+  )
+  const found: AuditEntry[] = []
+  const since: number[] = []
+  for (const read of reads) {
+    if (read.kind === 'unavailable') return undefined
+    const [oldest] = read.entries
+    if (oldest !== undefined && read.entries.length >= max) since.push(oldest.atWallMs)
+    found.push(...read.entries.filter((entry) => entry.recordKey === recordKey))
+  }
+  return {
+    entries: found.sort((a, b) => a.atWallMs - b.atWallMs),
+    sinceWallMs: since.length === 0 ? undefined : Math.max(...since),
+  }
 }

@@ -9,9 +9,8 @@ import type { Tracing } from '../../core/tracing.ts'
 import { type Claimed, type ForwardedHeaders, type Hop, towardsApplication } from '../message/headers.ts'
 import type { AdmittedRequest } from '../request/admission.ts'
 import type { ProtectedCall } from '../request/protect.ts'
-import { abandoned } from '../server/abandoned.ts'
 import type { HeldBody } from '../server/body-memory.ts'
-import { type Inbound, readBody } from '../server/inbound.ts'
+import { abandoned, type Inbound, readBody } from '../server/inbound.ts'
 import type { Application } from './application.ts'
 
 export type ForwardPorts = { readonly application: Application; readonly tracing: Tracing }

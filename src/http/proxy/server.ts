@@ -6,22 +6,20 @@
  */
 
 import type { IncomingMessage } from 'node:http'
+import type { HeaderList } from '../../core/header-list.ts'
 import type { Route } from '../../core/routes/route.ts'
 import type { RequestTrace } from '../../core/tracing.ts'
-import type { Answer } from '../message/answer.ts'
-import { headerPairs } from '../message/headers.ts'
-import { type Arrived, createArrival } from '../request/arrival.ts'
-import { decidedEvent } from '../request/decided-event.ts'
+import { type Answer, decidedEvent } from '../message/answer.ts'
+import { CREATED_AT_HEADER, headerPairs, REPLAYED_HEADER, STATUS_HEADER } from '../message/headers.ts'
+import { type Arrived, createArrival, type Peers } from '../request/arrival.ts'
 import { createObserver } from '../request/observe.ts'
 import { type About, waitersByRoute } from '../request/protect.ts'
 import { type FailurePorts, failureAnswer } from '../request/refusals.ts'
 import { forwardedScheme, tracedRequest } from '../request/traced-request.ts'
-import type { Peers } from '../request/trusted-peers.ts'
 import type { Inbound } from '../server/inbound.ts'
-import type { ListenAt } from '../server/listen-address.ts'
 import type { ListenerLimits } from '../server/listener.ts'
+import type { ListenAt, ListenerTls } from '../server/listening.ts'
 import { createRequestServer } from '../server/request-server.ts'
-import type { ListenerTls } from '../server/tls.ts'
 import {
   type Dispatched,
   type DispatchOptions,
@@ -30,7 +28,6 @@ import {
   type Load,
   passesThrough,
 } from './dispatch.ts'
-import { readableBy } from './page-origins.ts'
 import { createTunnels } from './tunnels.ts'
 
 export type ProxyOptions = DispatchOptions & {
@@ -144,5 +141,31 @@ export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServ
     inFlight: () => server.inFlight.count,
     leave: server.inFlight.leave,
     close: (graceMs) => server.close(graceMs, tunnels.cut),
+  }
+}
+
+/** Of what problems carry, a page sees the others without this. */
+const EXPOSED = [STATUS_HEADER, REPLAYED_HEADER, CREATED_AT_HEADER, 'Retry-After', 'Location'].join(', ')
+
+/**
+ * Which pages of other origins may read what the proxy says in its own words. A browser shows a page no answer of another origin unless the
+ * answer allows it. One of the application does so itself, and a replay as it did; of a problem of the proxy's own only the proxy can. Without
+ * it a page sees a failed request: neither the status nor when to try again. No answer of the application is touched, and no preflight answered
+ * in its place. Source: Fetch, section 3.3 (CORS protocol).
+ */
+function readableBy(origins: readonly string[]): (answer: Answer, req: IncomingMessage) => Answer {
+  if (origins.length === 0) return (answer) => answer
+  const allowed = new Set(origins)
+  return (answer, { headers: { origin } }) => {
+    if (answer.instance === undefined) return answer
+    const lines: HeaderList =
+      origin !== undefined && allowed.has(origin)
+        ? [
+            ['Access-Control-Allow-Origin', origin],
+            ['Access-Control-Allow-Credentials', 'true'],
+            ['Access-Control-Expose-Headers', EXPOSED],
+          ]
+        : []
+    return { ...answer, headers: [...answer.headers, ...lines, ['Vary', 'Origin']] }
   }
 }

@@ -2,15 +2,16 @@
  * What a request is when it arrives: admitted or refused, with the headers that its peer may set, and its route.
  *
  * Owns the order of the three: framing and target first (`admission.ts`), then headers that an untrusted peer may not set are
- * removed (`trusted-peers.ts`), and only what is left selects a route and an identity.
+ * removed, and only what is left selects a route and an identity.
  */
 
 import type { IncomingMessage } from 'node:http'
+import { BlockList, isIP } from 'node:net'
+import { readName } from '../../core/formats/header-lines.ts'
 import { matchRoute, protects, type Route, type RouteMatchResult } from '../../core/routes/route.ts'
-import { headerPairs } from '../message/headers.ts'
+import { headerPairs, isForwarding } from '../message/headers.ts'
 import { type Admission, ALWAYS_END_TO_END, admit, type RawRequest } from './admission.ts'
 import type { ScopeRules } from './identify.ts'
-import { type Peers, statesOrigin, trustedPeers } from './trusted-peers.ts'
 
 export type Arrived = { readonly admission: Admission; readonly matched?: RouteMatchResult }
 
@@ -75,4 +76,38 @@ export function endToEndHeaders({
   })
   const { tenantHeader, versionHeader, clientHeader } = scope
   return new Set([...ALWAYS_END_TO_END, tenantHeader, versionHeader, clientHeader, ...names])
+}
+
+/** The same as the setting's (`config/networks.ts`). */
+export type Peers =
+  | { readonly kind: 'any' }
+  | {
+      readonly kind: 'blocks'
+      readonly blocks: readonly {
+        readonly address: string
+        readonly prefix: number
+        readonly family: 'ipv4' | 'ipv6'
+      }[]
+    }
+
+/** Trusted peers state for whom a request is made, and its origin. One on a Unix socket is trusted: the file system controls who connects. */
+export function trustedPeers(peers: Peers): (address: string | undefined) => boolean {
+  if (peers.kind === 'any') return () => true
+  const list = new BlockList()
+  for (const { address, prefix, family } of peers.blocks) list.addSubnet(address, prefix, family)
+  return (address) => {
+    if (address === undefined) return true
+    // Node knows that ::ffff:10.0.0.1 is 10.0.0.1; a zone (fe80::1%eth0) is not part of the address.
+    const plain = address.replace(/%.*$/, '')
+    return isIP(plain) !== 0 && list.check(plain, isIP(plain) === 4 ? 'ipv4' : 'ipv6')
+  }
+}
+
+/** Whether a header, by its name, states tenant, version or client (`scopeHeaders`) or origin. */
+function statesOrigin(scopeHeaders: readonly string[]): (name: string) => boolean {
+  const names = new Set(scopeHeaders.map(readName))
+  return (name) => {
+    const read = readName(name)
+    return names.has(read) || isForwarding(read)
+  }
 }

@@ -13,8 +13,13 @@ import { OMITTED_HEADER } from '../../core/routes/settlement.ts'
 import { type Answer, type IdempotencyStatus, type ProblemContext, problemAnswer } from '../message/answer.ts'
 import { CREATED_AT_HEADER, REPLAYED_HEADER, STATUS_HEADER, towardsClient } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
-import { inProgress, KEY_REUSED, RECORD_DAMAGED, undecided } from '../message/record-problems.ts'
-import { whyUnavailable } from '../message/unavailable.ts'
+import {
+  inProgress,
+  KEY_REUSED,
+  RECORD_DAMAGED,
+  undecided,
+  whyUnavailable,
+} from '../message/record-problems.ts'
 
 /** @param answerWithinMs the application's time limit; undefined if a gateway sets it */
 export function answerFor(

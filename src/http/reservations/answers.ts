@@ -11,7 +11,7 @@ import type { Token } from '../../core/record/token.ts'
 import type { Waited } from '../../core/reservations/reservation-wait.ts'
 import type { EndResult, ExtendResult, Reservation, Validity } from '../../core/reservations/reservations.ts'
 import type { Problem } from '../message/problems.ts'
-import { whyUnavailable } from '../message/unavailable.ts'
+import { whyUnavailable } from '../message/record-problems.ts'
 import type { ExtendedOutput, IntentStatusOutput, ReservedOutput } from './schemas.ts'
 
 export type ApiAnswer =

@@ -15,7 +15,7 @@ import {
 import { complete, extend, type Reservation, read, release } from '../../core/reservations/reservations.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import type { Problem } from '../message/problems.ts'
-import { ID_UNCHECKED } from '../message/unavailable.ts'
+import { ID_UNCHECKED } from '../message/record-problems.ts'
 import { intentOfName, scopeOf } from '../request/described-request.ts'
 import {
   type ApiAnswer,

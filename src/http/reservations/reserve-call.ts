@@ -4,23 +4,26 @@
  * Owns its answer. `reserve.ts` decides about the reservation; `heartbeat.ts` is the stream.
  */
 
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { lockIdOf } from '../../core/claims/lease.ts'
 import type { Keeping } from '../../core/claims/lease-renewer.ts'
 import type { Clock } from '../../core/clock.ts'
 import type { DecidedEvent } from '../../core/decision.ts'
 import type { Events } from '../../core/events.ts'
+import type { Token } from '../../core/record/token.ts'
 import { tenantOf } from '../../core/request/identity.ts'
-import type { Tracing } from '../../core/tracing.ts'
+import type { ClaimShown, Tracing } from '../../core/tracing.ts'
+import { headerPairs } from '../message/headers.ts'
 import { instanceOf, PROBLEMS } from '../message/problems.ts'
 import { RETRY_SOON_MS } from '../request/refusals.ts'
-import { abandoned } from '../server/abandoned.ts'
+import { tracedRequest } from '../request/traced-request.ts'
 import type { InFlight } from '../server/in-flight.ts'
+import { abandoned } from '../server/inbound.ts'
 import { type ApiAnswer, decisionOf, problem, type ReservedNow } from './answers.ts'
 import { overloaded } from './call-admission.ts'
 import type { Handlers } from './handlers.ts'
 import type { Heartbeats } from './heartbeat.ts'
 import type { ReserveInput } from './schemas.ts'
-import { giveBaggage, lockOf } from './traced.ts'
 
 export type ReserveCallOptions = Keeping & { readonly limits: { readonly inFlightMax: number } }
 
@@ -103,3 +106,32 @@ function decided(
 const DRAINING = problem('draining', 'This sidecar is shutting down and reserves nothing new. Ask again.', {
   retryAfterMs: RETRY_SOON_MS,
 })
+
+/** Must be added before all other hooks: their work and the handlers' belongs to the call. */
+export function traceCalls(app: FastifyInstance, tracing: Tracing): void {
+  app.addHook('onRequest', (request, reply, next) => {
+    const { raw, routeOptions } = request
+    const trace = tracing.request(tracedRequest(raw, headerPairs(raw.rawHeaders), routeOptions.url))
+    reply.raw.once('close', () => trace.ended(reply.raw.headersSent ? reply.raw.statusCode : undefined))
+    trace.run(next)
+  })
+}
+
+/** The id in logs and traces: that of its first record. */
+function lockOf(made: {
+  readonly reservation: { readonly token: Token }
+  readonly recordKey: string
+}): string {
+  return lockIdOf({ key: made.recordKey, token: made.reservation.token })
+}
+
+/** The sidecar can't change its caller's context: the caller gets the merged baggage and propagates it itself. */
+function giveBaggage(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  claim: ClaimShown,
+  tracing: Tracing,
+): void {
+  const baggage = tracing.baggage(request.headers.baggage?.toString(), claim)
+  if (baggage !== undefined) reply.header('Baggage', baggage)
+}

@@ -3,10 +3,10 @@
  *
  * Owns reading the body within a limit. Where a connection delivers malformed bytes or stalls in the middle of a body, Node does
  * not fail the request; `connection-faults.ts` cuts it, with the problem to answer. A request waits for its turn
- * (`request-scheduler.ts`), and its client may leave before it: then nothing tells of that any more, and it is looked for.
+ * (`in-flight.ts`), and its client may leave before it: then nothing tells of that any more, and it is looked for.
  */
 
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import { IncomingMessage, type ServerResponse } from 'node:http'
 import { PassThrough, type Readable } from 'node:stream'
 import { BodyParts } from '../../core/body-parts.ts'
 import type { Problem } from '../message/problems.ts'
@@ -120,4 +120,73 @@ export function bodyStream(inbound: Inbound, begun?: Buffer): Readable {
   if (req.destroyed) fail()
   else req.pipe(stream)
   return stream
+}
+
+/**
+ * A signal that aborts when the client disconnects before its answer is sent in full. One that ends only its side of the
+ * connection counts as disconnected: both look the same, and Node's `httpAllowHalfOpen`, which would answer it, would hide the others.
+ *
+ * A response that was sent in full closes as well, without an abort: no code listens any more, and each abort creates
+ * an error with its stack.
+ */
+export function abandoned(res: ServerResponse): AbortSignal {
+  const gone = new AbortController()
+  // It may have left before its request's turn.
+  if (res.destroyed) gone.abort()
+  else
+    res.on('close', () => {
+      if (!res.writableFinished) gone.abort()
+    })
+  return gone.signal
+}
+
+/** Whether a request offers to change its connection to a WebSocket. Other protocols are never accepted. */
+export function asksForWebSocket(req: IncomingMessage): boolean {
+  return req.method === 'GET' && offersWebSocket(req)
+}
+
+export function offersWebSocket({ headers }: IncomingMessage): boolean {
+  return headers.upgrade?.trim().toLowerCase() === 'websocket'
+}
+
+/** A longer one is more than what it costs besides, and is not copied. */
+const SHORT_BYTES = 1024
+
+/**
+ * A request whose body may come in chunks as short as its client likes. Each is an object of some hundred bytes, and a stream limits bytes and
+ * not objects: where the application does not read, 64 KiB that wait in chunks of one byte took 80 MB. So the short chunks of one read of the
+ * connection are one part.
+ */
+export class JoinedParts extends IncomingMessage {
+  #short: BodyParts | undefined
+  #shortBytes = 0
+
+  /** Node's parser calls it for each chunk, and stops reading where the answer is false. */
+  override push(part: Buffer | null): boolean {
+    if (part === null || part.length >= SHORT_BYTES || !this.#isChunked()) {
+      this.#passOn()
+      return super.push(part)
+    }
+    if (this.#short === undefined) {
+      this.#short = new BodyParts()
+      // Ticks run between two chunks of one read, immediates after it.
+      setImmediate(() => this.#passOn())
+    }
+    this.#short.add(part)
+    this.#shortBytes += part.length
+    return this.readableLength + this.#shortBytes < this.readableHighWaterMark
+  }
+
+  /** Otherwise a read gives one part. */
+  #isChunked(): boolean {
+    return this.headers['transfer-encoding'] !== undefined
+  }
+
+  #passOn(): void {
+    if (this.#short === undefined) return
+    const joined = this.#short.whole()
+    this.#short = undefined
+    this.#shortBytes = 0
+    if (!this.destroyed) super.push(joined)
+  }
 }

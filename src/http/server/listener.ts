@@ -14,12 +14,16 @@ import Fastify, { type FastifyInstance } from 'fastify'
 import { problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
 import { type ConnectionFaults, createConnectionFaults, timeoutCheckMs } from './connection-faults.ts'
-import { type ConnectionLimit, limitConnections } from './connection-limit.ts'
 import type { Inbound } from './inbound.ts'
-import { JoinedParts } from './joined-parts.ts'
+import { asksForWebSocket, JoinedParts } from './inbound.ts'
+import {
+  type ConnectionLimit,
+  keepTlsFresh,
+  type ListenerTls,
+  limitConnections,
+  tlsOptions,
+} from './listening.ts'
 import { send } from './send.ts'
-import { keepTlsFresh, type ListenerTls, tlsOptions } from './tls.ts'
-import { asksForWebSocket } from './websocket-offer.ts'
 
 export type ListenerLimits = ConnectionLimit & {
   readonly headerBytesMax: number
@@ -78,7 +82,7 @@ export function createListener(
   server.timeout = 0
 
   // Node caches an address that was read while the connection was open. A peer that has reset it has none, and would look like a
-  // peer on a Unix socket, which is trusted (`request/trusted-peers.ts`).
+  // peer on a Unix socket, which is trusted (`request/arrival.ts`).
   server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
     if (socket.remoteAddress === undefined && typeof server.address() !== 'string') socket.destroy()
   })

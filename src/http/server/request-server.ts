@@ -11,13 +11,12 @@ import type { Duplex } from 'node:stream'
 import type { Clock } from '../../core/clock.ts'
 import type { Answer } from '../message/answer.ts'
 import { closesConnection } from '../message/problems.ts'
-import { type InFlight, trackInFlight } from './in-flight.ts'
+import { createRequestScheduler, type InFlight, trackInFlight } from './in-flight.ts'
 import type { Inbound } from './inbound.ts'
-import { type ListenAt, whereListening } from './listen-address.ts'
 import { createListener, type ListenerLimits } from './listener.ts'
-import { createRequestScheduler } from './request-scheduler.ts'
+import type { ListenerTls } from './listening.ts'
+import { type ListenAt, whereListening } from './listening.ts'
 import { send } from './send.ts'
-import type { ListenerTls } from './tls.ts'
 
 export type RequestServerOptions = {
   readonly limits: ListenerLimits

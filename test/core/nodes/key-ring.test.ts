@@ -7,7 +7,7 @@ import { encryptedNode, open, parseKeyRing, seal } from '../../../src/core/nodes
 import { decodeOutcome } from '../../../src/core/record/stored-outcome.ts'
 import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
 import { createRedlockQuorum } from '../../../src/redlock/rounds.ts'
-import { systemRandom } from '../../../src/system/random.ts'
+import { systemRandom } from '../../../src/system/clock.ts'
 import { encodeOutcome } from '../../support/encoded-outcome.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 

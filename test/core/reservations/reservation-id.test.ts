@@ -21,7 +21,7 @@ import type { Reservation } from '../../../src/core/reservations/reservations.ts
 import { createEmbeddedNodes } from '../../../src/embedded/node.ts'
 import { LIMITS } from '../../../src/http/reservations/schemas.ts'
 import { createRedlockQuorum } from '../../../src/redlock/rounds.ts'
-import { systemRandom } from '../../../src/system/random.ts'
+import { systemRandom } from '../../../src/system/clock.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
 const SECRET = Buffer.alloc(32, 7)

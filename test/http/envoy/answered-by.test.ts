@@ -1,6 +1,6 @@
 /** Who answered, in Envoy's words, and what that says about the request. */
 import { expect, test } from 'vitest'
-import { answeredBy } from '../../../src/http/envoy/answered-by.ts'
+import { answeredBy } from '../../../src/http/envoy/exchange.ts'
 
 test.each<[details: string | undefined, attempts: number | undefined, known: string]>([
   ['via_upstream', 1, 'application'],

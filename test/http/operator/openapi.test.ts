@@ -1,9 +1,14 @@
 /** What `/openapi.json` says of the operator API is what it answers; its examples are true. */
+
 import { Compile } from 'typebox/compile'
 import { expect, test } from 'vitest'
 import { PROBLEM_CODES } from '../../../src/http/message/problems.ts'
-import { OPERATOR_CALLS, type OperatorCall, type OperatorCallName } from '../../../src/http/operator/calls.ts'
-import { operatorPaths } from '../../../src/http/operator/openapi.ts'
+import {
+  OPERATOR_CALLS,
+  type OperatorCall,
+  type OperatorCallName,
+  operatorPaths,
+} from '../../../src/http/operator/calls.ts'
 import { duringTests } from '../../support/during-tests.ts'
 import { startOperatorApi } from '../../support/operator-api.ts'
 

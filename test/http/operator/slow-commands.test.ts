@@ -1,7 +1,7 @@
 /** The slow logs of the nodes as one list for an operator: newest first, and a node that is silent is not one without entries. */
 import { expect, test } from 'vitest'
 import type { NodeLook } from '../../../src/core/nodes/node-stats.ts'
-import { slowCommandsOf } from '../../../src/http/operator/slow-commands.ts'
+import { slowCommandsOf } from '../../../src/http/operator/overview.ts'
 import { startOperatorApi } from '../../support/operator-api.ts'
 
 const look = (slowlogLength: number, atWallMs: readonly number[] = []): NodeLook => ({

@@ -3,7 +3,7 @@
  */
 import { execFileSync } from 'node:child_process'
 import { expect, test } from 'vitest'
-import { trustedPeers } from '../../../src/http/request/trusted-peers.ts'
+import { trustedPeers } from '../../../src/http/request/arrival.ts'
 import { startApplication } from '../../support/application.ts'
 import { route, startProxy } from '../../support/proxy.ts'
 

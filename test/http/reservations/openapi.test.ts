@@ -2,7 +2,7 @@
 import { Compile } from 'typebox/compile'
 import { expect, test } from 'vitest'
 import { PROBLEMS, type ProblemCode } from '../../../src/http/message/problems.ts'
-import { operatorPaths } from '../../../src/http/operator/openapi.ts'
+import { operatorPaths } from '../../../src/http/operator/calls.ts'
 import { CALL_NAMES, CALLS, type Call, PROBLEMS_OF_ALL } from '../../../src/http/reservations/calls.ts'
 import type { Schema } from '../../../src/http/reservations/schemas.ts'
 import { startReservationApi, type TestApiOptions } from '../../support/reservation-api.ts'

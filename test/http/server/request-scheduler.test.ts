@@ -1,6 +1,6 @@
 // A burst of requests is spread over turns of the event loop, so that other work gets its turn.
 import { expect, test } from 'vitest'
-import { createRequestScheduler } from '../../../src/http/server/request-scheduler.ts'
+import { createRequestScheduler } from '../../../src/http/server/in-flight.ts'
 
 function schedulerAt() {
   let nowMs = 0
