@@ -8,8 +8,7 @@ import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { fencepostSaga } from '../packages/saga/src/command/command.ts'
 import type { Io } from '../src/cli/command.ts'
-import { COMMANDS } from '../src/cli/commands.ts'
-import { program } from '../src/cli/program.ts'
+import { COMMANDS, program } from '../src/cli/program.ts'
 
 const INTRODUCTION = `You run these commands with the settings of the sidecar ([configuration.md](configuration.md)), so the simplest place is its pod. The
 image has neither a shell nor a \`fencepost\` on its path:

@@ -9,9 +9,8 @@ import process from 'node:process'
 import { isatty } from 'node:tty'
 import { fileURLToPath } from 'node:url'
 import { EXIT, type Io, type StopSignal } from './cli/command.ts'
-import { logFile } from './cli/log-file.ts'
+import { logFile, textOf } from './cli/files.ts'
 import { program } from './cli/program.ts'
-import { textOf } from './cli/text-file.ts'
 import { lastWords } from './core/fault.ts'
 
 /** SIGHUP, too: whoever sends it to have files read again, or closes the terminal, must not cut off what is under way. */

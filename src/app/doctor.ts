@@ -55,9 +55,9 @@ export async function installation(
     certificates: certificatesIn(config).map(({ path, ...lifetime }) => ({ name: path, ...lifetime })),
     wallMs: systemClock.wallMs(),
     application: await applicationOf(config),
-    versions: { own: version, admin, sidecar: await versionAt(admin) },
-    atSidecar: await nodesAt(admin),
-    nearMisses: await nearMissesAt(admin),
+    versions: { own: version, admin, sidecar: await shownAt(admin, '/metrics', versionIn) },
+    atSidecar: await shownAt(admin, '/readyz', nodesIn),
+    nearMisses: await shownAt(admin, '/observed', nearMissesIn),
     rules: { names: guarded.map(({ name }) => name), builtIn },
   }
 }
@@ -71,37 +71,34 @@ async function applicationOf(config: Config): Promise<Installation['application'
   }
 }
 
-async function versionAt(admin: string): Promise<string | undefined> {
+/** Undefined where nothing answers there, or another program. */
+async function shownAt<T>(
+  admin: string,
+  path: string,
+  read: (answer: Response) => Promise<T | undefined>,
+): Promise<T | undefined> {
   try {
-    const answer = await fetch(new URL('/metrics', admin), { signal: AbortSignal.timeout(ADMIN_WITHIN_MS) })
-    return /^fencepost_build_info\{[^}]*\bversion="([^"]+)"/m.exec(await answer.text())?.[1]
+    return await read(await fetch(new URL(path, admin), { signal: AbortSignal.timeout(ADMIN_WITHIN_MS) }))
   } catch {
     return undefined
   }
+}
+
+async function versionIn(metrics: Response): Promise<string | undefined> {
+  return /^fencepost_build_info\{[^}]*\bversion="([^"]+)"/m.exec(await metrics.text())?.[1]
 }
 
 /** As its readiness shows them, with 200 or 503. */
-async function nodesAt(admin: string): Promise<Installation['atSidecar']> {
-  try {
-    const answer = await fetch(new URL('/readyz', admin), { signal: AbortSignal.timeout(ADMIN_WITHIN_MS) })
-    const { nodes } = (await answer.json()) as { readonly nodes?: unknown }
-    return Array.isArray(nodes) && nodes.every(isNodeStatus) ? nodes : undefined
-  } catch {
-    return undefined
-  }
+async function nodesIn(readiness: Response): Promise<Installation['atSidecar']> {
+  const { nodes } = (await readiness.json()) as { readonly nodes?: unknown }
+  return Array.isArray(nodes) && nodes.every(isNodeStatus) ? nodes : undefined
 }
 
-async function nearMissesAt(admin: string): Promise<Installation['nearMisses']> {
-  try {
-    const answer = await fetch(new URL('/observed', admin), { signal: AbortSignal.timeout(ADMIN_WITHIN_MS) })
-    const { near_misses: all } = (await answer.json()) as Partial<ObservationsView>
-    return Array.isArray(all) ? all.map(({ says }) => String(says)) : undefined
-  } catch {
-    return undefined
-  }
+async function nearMissesIn(observed: Response): Promise<Installation['nearMisses']> {
+  const { near_misses: all } = (await observed.json()) as Partial<ObservationsView>
+  return Array.isArray(all) ? all.map(({ says }) => String(says)) : undefined
 }
 
-/** Another program may answer there. */
 function isNodeStatus(node: Partial<NodeStatus> | null): node is NodeStatus {
   return typeof node?.name === 'string' && typeof node.state === 'string'
 }

@@ -1,14 +1,15 @@
 /**
  * A command of the command line: a function of its arguments and its environment to an exit code.
  *
- * A command lives in its own file `cli/<name>.ts`, exports such a function, and has one line in `commands.ts`. It reads
+ * A command lives in its own file `cli/<name>.ts`, exports such a function, and has one line in `program.ts`. It reads
  * its arguments with commander through `withArguments`, and never touches `process`: `Io` has what it needs.
  */
 
 import type { Writable } from 'node:stream'
 import { CommanderError, Command as Parser } from 'commander'
 import type { AppEnvironment } from '../app.ts'
-import type { Environment } from '../config/load.ts'
+import { describeErrors } from '../config/errors.ts'
+import type { Environment, LoadedConfig } from '../config/load.ts'
 import type { ReadFile } from '../config/value.ts'
 
 export type Io = {
@@ -53,6 +54,22 @@ export type StopSignal = 'SIGTERM' | 'SIGINT' | 'SIGHUP'
 export const EXIT = { ok: 0, failure: 1, usage: 64, unavailable: 69, configuration: 78 } as const
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
 
+/** Why a command can't go on, and its exit code. */
+export function refused(io: Pick<Io, 'stderr'>, sentence: string, code: ExitCode = EXIT.usage): ExitCode {
+  io.stderr.write(`${sentence}\n`)
+  return code
+}
+
+/** How every command reports a refused configuration. */
+export function refusedConfig({ errors }: LoadedConfig & { readonly kind: 'invalid' }, io: Io): ExitCode {
+  return refused(io, describeErrors(errors), EXIT.configuration)
+}
+
+/** For the audit log and the trail on the nodes. */
+export function whoDecides(by: string | undefined, { env, hostname }: Io): string {
+  return by ?? `${env.USER ?? 'somebody'}@${hostname}`
+}
+
 /** A file has several tokens while they are rotated, and any of them works: the first is sent. */
 export function tokenIn(content: string): string {
   return content.trim().split(/\s*\n/)[0] ?? ''
@@ -64,11 +81,13 @@ export function faultOfToken(token: string | undefined): string | undefined {
   return 'the token (its file, first line) has a character that no header takes; it is not shown here'
 }
 
-/** For an option: the file's first token, or a sentence if the file cannot be read. */
+/** For an option: the file's first token, or a sentence if the file cannot be read, or no header takes the token. */
 export function tokenAt(path: string | undefined, io: Io): { token: string | undefined } | { fault: string } {
   if (path === undefined) return { token: undefined }
   try {
-    return { token: tokenIn(io.readFile(path)) }
+    const token = tokenIn(io.readFile(path))
+    const fault = faultOfToken(token)
+    return fault === undefined ? { token } : { fault }
   } catch (cause) {
     const { code, message } = cause as { code?: string; message?: string }
     return { fault: `--token-file ${path} cannot be read: ${code ?? message}` }

@@ -2,13 +2,12 @@
  * `fencepost config check | print | schema`: the configuration as `serve` would see it.
  */
 
-import { describeErrors } from '../config/errors.ts'
 import { fileSchema } from '../config/file-schema.ts'
 import { hintsFor } from '../config/hints.ts'
 import { type LoadedConfig, loadConfig } from '../config/load.ts'
 import { printedConfig, textOfConfig } from '../config/print.ts'
 import { CONFIG_FILE_ENV } from '../config/settings.ts'
-import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
+import { type Command, EXIT, type ExitCode, type Io, refusedConfig, withArguments } from './command.ts'
 
 type FileOption = { readonly file?: string }
 
@@ -43,21 +42,15 @@ function load(options: FileOption, io: Io): LoadedConfig {
 }
 
 function check(loaded: LoadedConfig, io: Io): ExitCode {
-  if (loaded.kind === 'invalid') return refuse(loaded, io)
+  if (loaded.kind === 'invalid') return refusedConfig(loaded, io)
   io.stdout.write('The configuration is accepted.\n')
   for (const hint of hintsFor(loaded.config)) io.stdout.write(`Warning: ${hint}\n`)
   return EXIT.ok
 }
 
 function print(loaded: LoadedConfig, asJson: boolean, io: Io): ExitCode {
-  if (loaded.kind === 'invalid') return refuse(loaded, io)
+  if (loaded.kind === 'invalid') return refusedConfig(loaded, io)
   const printed = printedConfig(loaded)
   io.stdout.write(asJson ? `${JSON.stringify(printed, undefined, 2)}\n` : textOfConfig(printed))
   return EXIT.ok
-}
-
-/** How every command reports a refused configuration. */
-export function refuse(loaded: LoadedConfig & { readonly kind: 'invalid' }, io: Io): ExitCode {
-  io.stderr.write(`${describeErrors(loaded.errors)}\n`)
-  return EXIT.configuration
 }

@@ -6,17 +6,22 @@
  * states that it was.
  */
 
-import { type OpenClusters, openClusters } from '../app/redis-groups.ts'
-import { loadConfig } from '../config/load.ts'
+import type { OpenClusters } from '../app/redis-groups.ts'
 import { type AuditEntry, type AuditStream, NEWEST, pageOf, placeOf } from '../core/coordination/audit-log.ts'
 import { SILENT } from '../core/events.ts'
 import { decideLetter, LETTERS_MAX, type LetterDecided } from '../core/operator/dead-letters.ts'
-import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
-import { refuse } from './config.ts'
-import { type Deciding, printed, reasoned, reasonGiven } from './operator-answer.ts'
-import { CallRefused, type Reply } from './operator-client.ts'
-import { printable } from './printable.ts'
-import { letterDecided } from './record-letters.ts'
+import { type Command, EXIT, type ExitCode, type Io, refused, whoDecides, withArguments } from './command.ts'
+import { onClusters } from './nodes.ts'
+import {
+  CallRefused,
+  type Deciding,
+  letterDecided,
+  printed,
+  type Reply,
+  reasoned,
+  reasonGiven,
+} from './operator-client.ts'
+import { printable } from './terminal.ts'
 
 const LIST_MAX = 1_000
 
@@ -64,36 +69,23 @@ export const deadLetters: Command = (args, io) =>
     }
   })
 
-async function onCluster<T>(io: Io, act: (cluster: OpenClusters) => Promise<T>): Promise<T | ExitCode> {
-  const loaded = loadConfig(io.env, io.readFile)
-  if (loaded.kind === 'invalid') return refuse(loaded, io)
-  await using cluster = openClusters(loaded.config, SILENT, true)
-  if (cluster === undefined) {
-    io.stderr.write(
-      'FENCEPOST_REDIS_NODES is `embedded`: nothing outlives the sidecar, so there are no dead letters.\n',
-    )
-    return EXIT.usage
-  }
-  await cluster.connect()
-  return await act(cluster)
-}
+const onCluster = <T>(io: Io, act: (cluster: OpenClusters) => Promise<T>) =>
+  onClusters(io, SILENT, true, act, 'nothing outlives the sidecar, so there are no dead letters')
 
 const list = (io: Io, stream: AuditStream, options: ListOptions) =>
   onCluster(io, async ({ auditLog }) => {
     const limit = Number(options.limit)
-    if (!Number.isInteger(limit) || limit < 1 || limit > LIST_MAX) {
-      io.stderr.write(
-        `--limit ${options.limit} is not accepted; accepted is a whole number from 1 to ${LIST_MAX}\n`,
+    if (!Number.isInteger(limit) || limit < 1 || limit > LIST_MAX)
+      return refused(
+        io,
+        `--limit ${options.limit} is not accepted; accepted is a whole number from 1 to ${LIST_MAX}`,
       )
-      return EXIT.usage
-    }
     const before = options.before === undefined ? NEWEST : placeOf(options.before)
-    if (before === undefined) {
-      io.stderr.write(
-        `--before ${options.before} is not accepted; accepted is what a list before ended with\n`,
+    if (before === undefined)
+      return refused(
+        io,
+        `--before ${options.before} is not accepted; accepted is what a list before ended with`,
       )
-      return EXIT.usage
-    }
     const read = await auditLog.read(stream, limit + 1, before)
     if (read.kind === 'unavailable') return unavailable(io, read)
     const { entries, cursor } = pageOf(read.entries, limit)
@@ -117,7 +109,7 @@ const show = (io: Io, id: string) =>
 const decide = (io: Io, id: string, act: 'requeue' | 'discard', options: ActOptions) =>
   printed(options, io, async () => {
     const reason = reasonGiven(options)
-    const by = options.by ?? `${io.env.USER ?? 'somebody'}@${io.hostname}`
+    const by = whoDecides(options.by, io)
     const request = { act, id, by, reason, completed: options.completed === true }
     return onCluster(io, (cluster) =>
       letterDecided(act, options, async (dryRun) =>
@@ -155,8 +147,7 @@ async function find(io: Io, { auditLog }: OpenClusters, id: string): Promise<Aud
   if (read.kind === 'unavailable') return unavailable(io, read)
   const entry = read.entries.find((one) => one.id === id)
   if (entry !== undefined) return entry
-  io.stderr.write(`${unknownLetter(id)}\n`)
-  return EXIT.failure
+  return refused(io, unknownLetter(id), EXIT.failure)
 }
 
 function unknownLetter(id: string): string {
@@ -167,10 +158,11 @@ function unavailable(
   io: Io,
   { answered, required, why }: { answered: number; required: number; why?: string },
 ): ExitCode {
-  io.stderr.write(
-    `${answered} nodes answered and ${required} are needed${why === undefined ? '' : `: ${why}`}.\n`,
+  return refused(
+    io,
+    `${answered} nodes answered and ${required} are needed${why === undefined ? '' : `: ${why}`}.`,
+    EXIT.unavailable,
   )
-  return EXIT.unavailable
 }
 
 function lineOf({ id, kind, atWallMs, recordKey, fields }: AuditEntry): string {

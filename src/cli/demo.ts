@@ -12,8 +12,8 @@ import {
 import { report, residentMemoryBytes } from '../demo/report.ts'
 import { SidecarNotReady, startSidecar } from '../demo/sidecar-process.ts'
 import { runStorm } from '../demo/storm.ts'
-import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
-import { type LiveLine, liveLine } from './live-line.ts'
+import { type Command, EXIT, type ExitCode, type Io, refused, withArguments } from './command.ts'
+import { type LiveLine, liveLine } from './terminal.ts'
 
 const NODES = 5
 const PAYMENTS = 50
@@ -40,8 +40,7 @@ export const demo: Command = (args, io) =>
 function notReady(io: Io): (cause: unknown) => ExitCode {
   return (cause) => {
     if (!(cause instanceof SidecarNotReady)) throw cause
-    io.stderr.write(`${cause.message}\n`)
-    return EXIT.failure
+    return refused(io, cause.message, EXIT.failure)
   }
 }
 

@@ -3,9 +3,17 @@
 import { installation } from '../app/doctor.ts'
 import { loadConfig } from '../config/load.ts'
 import { checkup, type Finding, failed } from '../core/health/checkup.ts'
-import { type Command, EXIT, type ExitCode, faultOfAddress, type Io, withArguments } from './command.ts'
-import { refuse } from './config.ts'
-import { printable } from './printable.ts'
+import {
+  type Command,
+  EXIT,
+  type ExitCode,
+  faultOfAddress,
+  type Io,
+  refused,
+  refusedConfig,
+  withArguments,
+} from './command.ts'
+import { printable } from './terminal.ts'
 
 type Options = { readonly json?: true; readonly admin?: string }
 
@@ -24,16 +32,11 @@ export const doctor: Command = (args, io) =>
 
 async function run({ json, admin = DEFAULT_ADMIN }: Options, io: Io): Promise<ExitCode> {
   const fault = faultOfAddress('--admin', [admin])
-  if (fault !== undefined) {
-    io.stderr.write(`${fault}\n`)
-    return EXIT.usage
-  }
+  if (fault !== undefined) return refused(io, fault)
   const loaded = loadConfig(io.env, io.readFile)
-  if (loaded.kind === 'invalid') return refuse(loaded, io)
-  if (loaded.config.redisNodes.kind === 'embedded') {
-    io.stderr.write('FENCEPOST_REDIS_NODES is `embedded`: there are no nodes outside the sidecar.\n')
-    return EXIT.usage
-  }
+  if (loaded.kind === 'invalid') return refusedConfig(loaded, io)
+  if (loaded.config.redisNodes.kind === 'embedded')
+    return refused(io, 'FENCEPOST_REDIS_NODES is `embedded`: there are no nodes outside the sidecar.')
   const builtIn = loaded.origins.routes === 'default'
   const findings = checkup(await installation(loaded.config, { admin, version: io.version, builtIn }))
   io.stdout.write(json === true ? `${JSON.stringify({ findings }, undefined, 2)}\n` : linesOf(findings))

@@ -6,7 +6,7 @@ import { placeOf } from '../core/node-status.ts'
 import { looksNew } from '../core/nodes/enrolment-rules.ts'
 import { printDuration } from '../core/quantity.ts'
 import { majorityOf } from '../core/units.ts'
-import { printableLines } from './printable.ts'
+import { printableLines } from './terminal.ts'
 
 export function hasMajority(cluster: OpenCluster): boolean {
   const states = cluster.states()

@@ -9,12 +9,20 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { type OpenCluster, type OpenClusters, openClusters } from '../app/redis-groups.ts'
 import { loadConfig } from '../config/load.ts'
-import type { CoreEvent, Events } from '../core/events.ts'
+import { type CoreEvent, type Events, SILENT } from '../core/events.ts'
 import { placeOf } from '../core/node-status.ts'
-import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
-import { refuse } from './config.ts'
+import {
+  type Command,
+  EXIT,
+  type ExitCode,
+  type Io,
+  refused,
+  refusedConfig,
+  whoDecides,
+  withArguments,
+} from './command.ts'
 import { described, hasMajority, isNew, lossDeclared, table } from './node-table.ts'
-import { printable, printableLines } from './printable.ts'
+import { printable, printableLines } from './terminal.ts'
 
 type DeclareOptions = ChangeOptions & { readonly wait: boolean }
 
@@ -67,29 +75,29 @@ export const nodes: Command = (args, io) =>
 type ChangeOptions = { readonly confirm?: string; readonly by?: string; readonly group?: string }
 type GroupsOptions = { readonly confirm?: string; readonly by?: string; readonly to?: string }
 
-type OnClusters = (clusters: OpenClusters) => Promise<ExitCode>
-
-async function onClusters(io: Io, events: Events, watchOnly: boolean, act: OnClusters): Promise<ExitCode> {
+/** On the nodes of the configuration, without a running sidecar. */
+export async function onClusters<T>(
+  io: Io,
+  events: Events,
+  watchOnly: boolean,
+  act: (clusters: OpenClusters) => Promise<T>,
+  ofEmbedded = 'there are no nodes outside the sidecar',
+): Promise<T | ExitCode> {
   const loaded = loadConfig(io.env, io.readFile)
-  if (loaded.kind === 'invalid') return refuse(loaded, io)
+  if (loaded.kind === 'invalid') return refusedConfig(loaded, io)
   await using clusters = openClusters(loaded.config, events, watchOnly)
-  if (clusters === undefined) {
-    io.stderr.write('FENCEPOST_REDIS_NODES is `embedded`: there are no nodes outside the sidecar.\n')
-    return EXIT.usage
-  }
+  if (clusters === undefined) return refused(io, `FENCEPOST_REDIS_NODES is \`embedded\`: ${ofEmbedded}.`)
   await clusters.connect()
   // Awaited here, because leaving this function closes the connections.
   return await act(clusters)
 }
-
-type OnCluster = (cluster: OpenCluster) => Promise<ExitCode>
 
 /** Acts on one group, which the operator must name if there are several. */
 function onCluster(
   io: Io,
   group: string | undefined,
   { events, watchOnly }: { readonly events: Events; readonly watchOnly: boolean },
-  act: OnCluster,
+  act: (cluster: OpenCluster) => Promise<ExitCode>,
 ): Promise<ExitCode> {
   return onClusters(io, events, watchOnly, async ({ groups }) => {
     const [only] = groups
@@ -105,8 +113,6 @@ function onCluster(
     return EXIT.usage
   })
 }
-
-const SILENT: Events = { publish: () => {} }
 
 const status = (io: Io, asJson: boolean) =>
   onClusters(io, SILENT, true, async ({ groups }) => {
@@ -126,24 +132,25 @@ const MAY_HEAL =
 function declare(io: Io, { confirm, by, wait, group }: DeclareOptions): Promise<ExitCode> {
   const progress = progressOn(io)
   return onCluster(io, group, { events: progress, watchOnly: false }, async (cluster) => {
-    const who = by ?? `${io.env.USER ?? 'somebody'}@${io.hostname}`
+    const who = whoDecides(by, io)
     const declared = await cluster.declareLoss(confirm, who)
     switch (declared.kind) {
       case 'no_loss':
-        io.stderr.write(
-          `Nothing to declare: ${declared.voting} nodes vote, ${declared.required} are needed; the others are enrolled by themselves.\n`,
+        return refused(
+          io,
+          `Nothing to declare: ${declared.voting} nodes vote, ${declared.required} are needed; the others are enrolled by themselves.`,
         )
-        return EXIT.usage
       case 'too_few':
-        io.stderr.write(
-          `Only ${declared.answering} nodes answer, ${declared.required} must: those that are silent may remember everything. Bring them back first.\n`,
+        return refused(
+          io,
+          `Only ${declared.answering} nodes answer, ${declared.required} must: those that are silent may remember everything. Bring them back first.`,
+          EXIT.unavailable,
         )
-        return EXIT.unavailable
       case 'not_confirmed':
-        io.stderr.write(
-          `${table([cluster])}\n${declared.isCertain ? 'Too many nodes forgot.' : MAY_HEAL} Going on means that requests which only they knew may be carried out a second time.\nTo decide so, repeat the command with --confirm ${declared.expected}\n`,
+        return refused(
+          io,
+          `${table([cluster])}\n${declared.isCertain ? 'Too many nodes forgot.' : MAY_HEAL} Going on means that requests which only they knew may be carried out a second time.\nTo decide so, repeat the command with --confirm ${declared.expected}`,
         )
-        return EXIT.usage
       case 'declared':
         io.stdout.write(
           `${who} declared the loss on ${declared.nodes.join(', ')} of cluster ${declared.clusterId}. This is kept on the nodes (dedup::cluster); sidecars that wait for these nodes log it (loss_declared).\n`,
@@ -155,7 +162,7 @@ function declare(io: Io, { confirm, by, wait, group }: DeclareOptions): Promise<
 
 function change(io: Io, { confirm, by, group }: ChangeOptions): Promise<ExitCode> {
   return onCluster(io, group, { events: SILENT, watchOnly: true }, async (cluster) => {
-    const who = by ?? `${io.env.USER ?? 'somebody'}@${io.hostname}`
+    const who = whoDecides(by, io)
     const changed = await cluster.changeMembers(confirm, who)
     const say = sayingOn(io)
     switch (changed.kind) {
@@ -213,7 +220,7 @@ function change(io: Io, { confirm, by, group }: ChangeOptions): Promise<ExitCode
 
 function changeTheGroups(io: Io, { confirm, by, to }: GroupsOptions): Promise<ExitCode> {
   return onClusters(io, SILENT, true, async (clusters) => {
-    const who = by ?? `${io.env.USER ?? 'somebody'}@${io.hostname}`
+    const who = whoDecides(by, io)
     const changed = await clusters.changeGroups(
       to?.split(',').map((name) => name.trim()),
       confirm,

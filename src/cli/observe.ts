@@ -5,9 +5,17 @@ import { loadConfig } from '../config/load.ts'
 import { textOfRoutes } from '../config/print.ts'
 import { CONFIG_FILE_ENV, SETTINGS } from '../config/settings.ts'
 import { createObservations, type ObservationsView, observedSays } from '../core/health/observations.ts'
-import { type Command, EXIT, type ExitCode, faultOfAddress, type Io, withArguments } from './command.ts'
-import { refuse } from './config.ts'
-import { printable } from './printable.ts'
+import {
+  type Command,
+  EXIT,
+  type ExitCode,
+  faultOfAddress,
+  type Io,
+  refused,
+  refusedConfig,
+  withArguments,
+} from './command.ts'
+import { printable } from './terminal.ts'
 
 type Options = { readonly file?: string; readonly json?: true }
 
@@ -32,13 +40,10 @@ export const observe: Command = (args, io) =>
 
 async function report(admins: readonly string[], { file, json }: Options, io: Io): Promise<ExitCode> {
   const fault = faultOfAddress('the admin address', admins)
-  if (fault !== undefined) {
-    io.stderr.write(`${fault}\n`)
-    return EXIT.usage
-  }
+  if (fault !== undefined) return refused(io, fault)
   const env = file === undefined ? io.env : { ...io.env, [CONFIG_FILE_ENV]: file }
   const loaded = loadConfig(env, io.readFile)
-  if (loaded.kind === 'invalid') return refuse(loaded, io)
+  if (loaded.kind === 'invalid') return refusedConfig(loaded, io)
   const answers = await Promise.all(admins.map(async (admin) => ({ admin, seen: await observedAt(admin) })))
   const silent = answers.flatMap(({ admin, seen }) => (seen === undefined ? [admin] : []))
   for (const admin of silent) io.stderr.write(`${printable(admin)} did not answer as a sidecar does.\n`)

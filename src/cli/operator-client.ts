@@ -4,8 +4,9 @@
  * Owns what a refusal looks like on a terminal.
  */
 
-import { EXIT, type ExitCode, faultOfAddress, faultOfToken, type Io, tokenAt } from './command.ts'
-import { printable } from './printable.ts'
+import type { Command as Parser } from 'commander'
+import { EXIT, type ExitCode, faultOfAddress, type Io, refused, tokenAt } from './command.ts'
+import { printable } from './terminal.ts'
 
 /** A dry run, the decision and its two looks at five nodes; far above any healthy answer. */
 const TIMEOUT_MS = 30_000
@@ -37,20 +38,12 @@ export function operatorClient({ operator, tokenFile }: Where, io: Io): Operator
   const address = operator ?? ownListener(io)
   if (address === undefined || tokenFile === undefined) {
     const missing = address === undefined ? '--operator http://127.0.0.1:8083' : '--token-file PATH'
-    io.stderr.write(`Which listener, and as whom? Give ${missing}.\n`)
-    return EXIT.usage
+    return refused(io, `Which listener, and as whom? Give ${missing}.`)
   }
   const fault = faultOfAddress('--operator', [address])
-  if (fault !== undefined) {
-    io.stderr.write(`${fault}\n`)
-    return EXIT.usage
-  }
+  if (fault !== undefined) return refused(io, fault)
   const read = tokenAt(tokenFile, io)
-  const unusable = 'fault' in read ? read.fault : faultOfToken(read.token)
-  if ('fault' in read || unusable !== undefined) {
-    io.stderr.write(`${unusable}\n`)
-    return EXIT.configuration
-  }
+  if ('fault' in read) return refused(io, read.fault, EXIT.configuration)
   const base = address.replace(/\/+$/, '')
   return { call: (method, path, body) => call(base + path, read.token ?? '', method, body) }
 }
@@ -124,4 +117,73 @@ function documentIn(text: string): Reply | undefined {
   } catch {
     return undefined
   }
+}
+
+/** What a command prints, and its exit code. */
+export type Printed = { readonly exit: ExitCode; readonly reply: unknown; readonly text: string }
+
+export type Deciding = { readonly reason?: string; readonly yes?: true; readonly json?: true }
+
+/** As the operator API takes it. */
+export const REASON_CHARS = { min: 3, max: 500 } as const
+
+export function reasoned(parser: Parser): Parser {
+  return parser
+    .option('--reason <text>', 'why, for the audit log; required')
+    .option('--yes', 'do it; without it the command says what would happen')
+}
+
+/** @throws CallRefused without one that the audit log takes */
+export function reasonGiven({ reason }: Deciding): string {
+  if (reason === undefined) throw new CallRefused('Why? Give --reason "ticket 4711: …".', EXIT.usage)
+  const { min, max } = REASON_CHARS
+  const chars = [...reason].length
+  if (chars >= min && chars <= max) return reason
+  throw new CallRefused(`--reason has ${chars} characters; accepted are ${min} to ${max}.`, EXIT.usage)
+}
+
+/** @param act gives what is printed, or an exit code where everything is said */
+export async function printed(
+  { json }: Pick<Deciding, 'json'>,
+  io: Io,
+  act: () => Promise<Printed | ExitCode>,
+): Promise<ExitCode> {
+  try {
+    const answer = await act()
+    if (typeof answer === 'number') return answer
+    io.stdout.write(json ? `${JSON.stringify(answer.reply)}\n` : answer.text)
+    return answer.exit
+  } catch (cause) {
+    if (!(cause instanceof CallRefused)) throw cause
+    if (json && cause.document.code !== undefined) io.stdout.write(`${JSON.stringify(cause.document)}\n`)
+    io.stderr.write(`${cause.message}\n`)
+    return cause.exitCode
+  }
+}
+
+/**
+ * A dead letter is decided as a record is: shown first, and done with --yes alone.
+ *
+ * @param decide makes the decision, or with `dryRun` says what it would mean; the reply is that of the operator API
+ * @throws CallRefused
+ */
+export async function letterDecided(
+  act: 'requeue' | 'discard',
+  { yes }: Pick<Deciding, 'yes'>,
+  decide: (dryRun: boolean) => Promise<Reply>,
+): Promise<Printed> {
+  const plan = await decide(true)
+  const lines = (plan.effects as readonly string[]).map((effect) => `  ${effect}\n`).join('')
+  if (!yes) {
+    const text = `${act} would mean:\n${lines}Nothing was decided. To do it, add --yes.\n`
+    return { exit: EXIT.usage, reply: plan, text }
+  }
+  const reply = await decide(false)
+  return reply.decided === true
+    ? { exit: EXIT.ok, reply, text: `${act}: done\n${lines}` }
+    : {
+        exit: EXIT.failure,
+        reply,
+        text: `${act}: not decided, its record has moved on (${String(reply.because)}). The entry is dropped.\n`,
+      }
 }

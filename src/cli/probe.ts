@@ -5,7 +5,6 @@
  */
 
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import { openEnvoyCaller } from '../app/envoy-caller.ts'
 import { withoutBrackets } from '../config/addresses.ts'
@@ -13,7 +12,13 @@ import { parseDuration } from '../core/quantity.ts'
 import type { EnvoyCaller, FloodOptions } from '../probe/call.ts'
 import { checkVolley } from '../probe/checks.ts'
 import { fingerprintVolley } from '../probe/fingerprints.ts'
-import { type ProbedApplication, processVolley, proxyVolley, startApplication } from '../probe/proxied.ts'
+import {
+  listenAt,
+  type ProbedApplication,
+  processVolley,
+  proxyVolley,
+  startApplication,
+} from '../probe/proxied.ts'
 import { reservationVolley } from '../probe/reservations.ts'
 import { createTally, type Tally } from '../probe/tally.ts'
 import { type ProbedEntrypoint, type Volley, wrongOnes } from '../probe/verdict.ts'
@@ -22,12 +27,12 @@ import {
   EXIT,
   type ExitCode,
   faultOfAddress,
-  faultOfToken,
   type Io,
+  refused,
   tokenAt,
   withArguments,
 } from './command.ts'
-import { liveLine } from './live-line.ts'
+import { liveLine } from './terminal.ts'
 
 type Options = {
   readonly api?: string[]
@@ -88,16 +93,9 @@ export const probe: Command = (args, io) =>
 
 async function run(options: Options, io: Io): Promise<ExitCode> {
   const wrong = faultOf(options)
-  if (wrong !== undefined) {
-    io.stderr.write(`${wrong}\n`)
-    return EXIT.usage
-  }
+  if (wrong !== undefined) return refused(io, wrong)
   const read = tokenAt(options.tokenFile, io)
-  const fault = 'fault' in read ? read.fault : faultOfToken(read.token)
-  if ('fault' in read || fault !== undefined) {
-    io.stderr.write(`${fault}\n`)
-    return EXIT.configuration
-  }
+  if ('fault' in read) return refused(io, read.fault, EXIT.configuration)
   await using stack = new AsyncDisposableStack()
   const entrypoints = entrypointsOf(options)
   const copies = Number(options.copies)
@@ -110,8 +108,7 @@ async function run(options: Options, io: Io): Promise<ExitCode> {
     stack.use(application)
     envoy = options.gatewayGrpc && stack.use(await openEnvoyCaller(read.token))
   } catch (cause) {
-    io.stderr.write(`${(cause as Error).message}\n`)
-    return EXIT.configuration
+    return refused(io, (cause as Error).message, EXIT.configuration)
   }
   const fire = volleysOf(options, { token: read.token, io, application, envoy })
   let stopped = false
@@ -181,7 +178,7 @@ type Fire = (entrypoint: ProbedEntrypoint, number: number) => Promise<Volley>
 function volleysOf(options: Options, { token, io, application, envoy }: FireWith): Fire {
   const { copies, tenant, retention, path, timeout } = options
   const run = crypto.randomUUID()
-  const over = (urls: readonly string[]): FloodOptions => ({
+  const over = (urls: readonly string[] = []): FloodOptions => ({
     urls,
     copies: Number(copies),
     token,
@@ -192,10 +189,10 @@ function volleysOf(options: Options, { token, io, application, envoy }: FireWith
     timeoutMs: parseDuration(timeout) as number,
   })
   const api = over(options.api ?? [io.env.FENCEPOST_URL ?? DEFAULT_URL])
-  const proxy = over(options.proxy ?? [])
+  const proxy = over(options.proxy)
   const reportUrls = options.gateway ?? []
   const gateway = { ...over(reportUrls), reportUrls }
-  const grpc = { ...over(options.gatewayGrpc ?? []), reportUrls }
+  const grpc = { ...over(options.gatewayGrpc), reportUrls }
   return (entrypoint, number) => {
     switch (entrypoint) {
       case 'api':
@@ -263,9 +260,7 @@ async function send(
 async function applicationAt(at: string | undefined, io: Io): Promise<ProbedApplication | undefined> {
   if (at === undefined) return undefined
   const { host, port } = hostAndPort('--application', at)
-  const application = await startApplication(host, port).catch((cause: Error) => {
-    throw new Error(`--application ${at}: ${cause.message}`, { cause })
-  })
+  const application = await named('--application', at, startApplication(host, port))
   io.stderr.write(`application on ${application.url}\n`)
   return application
 }
@@ -278,18 +273,16 @@ async function servedAt(at: string | undefined, tally: Tally, io: Io): Promise<A
       .writeHead(200, { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' })
       .end(tally.exposition())
   })
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', (cause) => reject(new Error(`--prometheus ${at}: ${cause.message}`, { cause })))
-    server.listen(port, host, resolve)
+  const served = await named('--prometheus', at, listenAt(server, host, port))
+  io.stderr.write(`metrics on ${served.url}/metrics\n`)
+  return served
+}
+
+/** An error names the option. */
+function named<T>(option: string, at: string, listening: Promise<T>): Promise<T> {
+  return listening.catch((cause: Error) => {
+    throw new Error(`${option} ${at}: ${cause.message}`, { cause })
   })
-  io.stderr.write(`metrics on http://${host}:${(server.address() as AddressInfo).port}/metrics\n`)
-  return {
-    [Symbol.asyncDispose]: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-      }),
-  }
 }
 
 function hostAndPort(option: string, at: string): { host: string; port: number } {

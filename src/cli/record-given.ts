@@ -6,7 +6,7 @@
  */
 
 import { EXIT, type Io } from './command.ts'
-import { CallRefused, type Where } from './operator-client.ts'
+import { CallRefused, type Deciding as Reasoned, type Where } from './operator-client.ts'
 
 export type Which = Where & {
   readonly tenant?: string
@@ -24,18 +24,17 @@ export type Which = Where & {
   readonly json?: true
 }
 
-export type Deciding = Which & {
-  readonly reason?: string
-  readonly yes?: true
-  readonly evenThough?: string
-  readonly fencingToken?: number
-  readonly status?: string
-  readonly header?: readonly string[]
-  readonly bodyFile?: string
-  readonly resultFile?: string
-  readonly notKept?: true
-  readonly completed?: true
-}
+export type Deciding = Which &
+  Reasoned & {
+    readonly evenThough?: string
+    readonly fencingToken?: number
+    readonly status?: string
+    readonly header?: readonly string[]
+    readonly bodyFile?: string
+    readonly resultFile?: string
+    readonly notKept?: true
+    readonly completed?: true
+  }
 
 export function locator(reference: string | undefined, options: Which, io: Io): Record<string, unknown> {
   const { tenant, apiVersion, path, key, method, principal, client, authorizationFile } = options

@@ -2,7 +2,7 @@
 
 import { printDuration } from '../core/quantity.ts'
 import type { Reply } from './operator-client.ts'
-import { printable } from './printable.ts'
+import { printable } from './terminal.ts'
 
 const SECOND_MS = 1_000
 

@@ -8,11 +8,19 @@
 
 import { InvalidArgumentError, type Command as Parser } from 'commander'
 import { type Command, EXIT, type Io, withArguments } from './command.ts'
-import { type Printed, printed, reasoned, reasonGiven } from './operator-answer.ts'
-import { CallRefused, type OperatorClient, operatorClient, type Reply } from './operator-client.ts'
+import {
+  CallRefused,
+  letterDecided,
+  type OperatorClient,
+  operatorClient,
+  type Printed,
+  printed,
+  type Reply,
+  reasoned,
+  reasonGiven,
+} from './operator-client.ts'
 import { type Deciding, locator, outcomeOf, type Which } from './record-given.ts'
-import { entriesListed, letterDecided } from './record-letters.ts'
-import { recordLines, recordPage } from './record-table.ts'
+import { decisionLines, letterLines, recordLines, recordPage } from './record-table.ts'
 
 const RECORDS = '/v1/operator/records'
 
@@ -210,6 +218,28 @@ async function listed(client: OperatorClient, state: string): Promise<Printed> {
     const text = recordLines(inOrder) + INCOMPLETE
     return { exit: EXIT.unavailable, reply: { records: inOrder, incomplete: true }, text }
   }
+}
+
+async function entriesListed(
+  client: OperatorClient,
+  what: 'dead-letters' | 'decisions',
+  before: string | undefined,
+): Promise<Printed> {
+  if (what === 'decisions') {
+    const reply = await client.call('GET', '/v1/operator/decisions')
+    const decisions = reply.decisions as readonly Reply[]
+    const note = reply.sampled === true ? 'Of those that went well only a sample is kept.\n' : ''
+    return entriesPrinted(decisions, reply, `${decisionLines(decisions)}${note}`)
+  }
+  const cursor = before === undefined ? '' : `?cursor=${encodeURIComponent(before)}`
+  const reply = await client.call('GET', `/v1/operator/dead-letters${cursor}`)
+  const entries = reply.entries as readonly Reply[]
+  const more = reply.cursor === undefined ? '' : `There are older ones: --before ${String(reply.cursor)}\n`
+  return entriesPrinted(entries, reply, `${letterLines(entries)}${more}`)
+}
+
+function entriesPrinted(all: readonly Reply[], reply: Reply, text: string): Printed {
+  return all.length === 0 ? { exit: EXIT.failure, reply, text: 'nothing\n' } : { exit: EXIT.ok, reply, text }
 }
 
 async function pathOf(

@@ -19,11 +19,12 @@ import {
   faultOfAddress,
   faultOfToken,
   type Io,
+  refused,
+  refusedConfig,
   tokenAt,
   tokenIn,
   withArguments,
 } from './command.ts'
-import { refuse } from './config.ts'
 
 type Options = {
   readonly url?: string
@@ -54,20 +55,14 @@ async function run(options: Options, io: Io): Promise<ExitCode> {
   const { url, admin, tokenFile } = options
   if (url !== undefined) {
     const fault = faultOfAddress('--url', [url]) ?? faultOfAddress('--admin', [admin])
-    if (fault !== undefined) {
-      io.stderr.write(`${fault}\n`)
-      return EXIT.usage
-    }
+    if (fault !== undefined) return refused(io, fault)
     const read = tokenAt(tokenFile, io)
-    if ('fault' in read) {
-      io.stderr.write(`${read.fault}\n`)
-      return EXIT.configuration
-    }
+    if ('fault' in read) return refused(io, read.fault, EXIT.configuration)
     const api = url.replace(/\/+$/, '')
     return check({ api, admin: admin?.replace(/\/+$/, ''), token: read.token }, options, io)
   }
   const loaded = loadConfig({ ...io.env, ...OWN_LISTENERS }, io.readFile)
-  if (loaded.kind === 'invalid') return refuse(loaded, io)
+  if (loaded.kind === 'invalid') return refusedConfig(loaded, io)
   try {
     const { version, nodeVersion, hostname, readFile, stderr: logTo } = io
     await using app = await createApp(loaded.config, { version, nodeVersion, hostname, readFile, logTo })
@@ -79,8 +74,7 @@ async function run(options: Options, io: Io): Promise<ExitCode> {
     return await check(target, options, io)
   } catch (cause) {
     if (!(cause instanceof StartRefused)) throw cause
-    io.stderr.write(`${cause.message}\n`)
-    return EXIT.unavailable
+    return refused(io, cause.message, EXIT.unavailable)
   }
 }
 
@@ -103,10 +97,7 @@ class StepFailed extends Error {
 
 async function check(target: Target, { majority }: Options, io: Io): Promise<ExitCode> {
   const fault = faultOfToken(target.token)
-  if (fault !== undefined) {
-    io.stderr.write(`${fault}\n`)
-    return EXIT.configuration
-  }
+  if (fault !== undefined) return refused(io, fault, EXIT.configuration)
   const say = (line: string) => void io.stdout.write(`${line}\n`)
   const value = `selftest-${randomUUID()}`
   const reserve = (expected: number) =>

@@ -4,9 +4,16 @@
 
 import { StartRefused } from '../app/start-refused.ts'
 import { type App, createApp } from '../app.ts'
-import { describeErrors } from '../config/errors.ts'
 import { loadConfig } from '../config/load.ts'
-import { type Command, EXIT, type ExitCode, type Io, withArguments } from './command.ts'
+import {
+  type Command,
+  EXIT,
+  type ExitCode,
+  type Io,
+  refused,
+  refusedConfig,
+  withArguments,
+} from './command.ts'
 
 export const serve: Command = (args, io) =>
   withArguments('serve', args, io, (parser, done) => {
@@ -20,10 +27,7 @@ const WRITES_MEMORY = /^--(heapsnapshot|heap-prof|inspect|abort-on-uncaught-exce
 
 async function run(io: Io): Promise<ExitCode> {
   const loaded = loadConfig(io.env, io.readFile)
-  if (loaded.kind === 'invalid') {
-    io.stderr.write(`${describeErrors(loaded.errors)}\n`)
-    return EXIT.configuration
-  }
+  if (loaded.kind === 'invalid') return refusedConfig(loaded, io)
   for (const option of io.nodeOptions.filter((one) => WRITES_MEMORY.test(one)))
     io.stderr.write(
       `${option.replace(/=.*$/, '')} is given: Node may write its memory out, secrets included (docs/operations/security.md)\n`,
@@ -53,8 +57,7 @@ async function run(io: Io): Promise<ExitCode> {
     })
   } catch (cause) {
     if (!(cause instanceof StartRefused)) throw cause
-    io.stderr.write(`${cause.message}\n`)
-    return EXIT.configuration
+    return refused(io, cause.message, EXIT.configuration)
   }
   await using running = app
   io.onParentMessage((message) => {

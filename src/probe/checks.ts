@@ -19,43 +19,30 @@ import {
   saidBy,
   statusOf,
 } from './call.ts'
-import { race } from './race.ts'
-import { type Copy, type Finding, finding, judge, type Result, type Volley } from './verdict.ts'
+import { type Asked, claimingVolley } from './race.ts'
+import { type Copy, type Finding, finding, type Result, type Volley } from './verdict.ts'
 
-export type CheckDialect = 'http_check' | 'ext_authz' | 'ext_authz_grpc'
+type CheckDialect = 'http_check' | 'ext_authz' | 'ext_authz_grpc'
 
 /** `reportUrls`: listeners over HTTP that take the report about a claim. */
-export type CheckOptions = FloodOptions & { readonly reportUrls: readonly string[] }
+type CheckOptions = FloodOptions & { readonly reportUrls: readonly string[] }
 
 /** @param envoy where the dialect is over gRPC */
-export async function checkVolley(
+export function checkVolley(
   dialect: CheckDialect,
   number: number,
   options: CheckOptions,
   envoy?: EnvoyCaller,
 ): Promise<Volley> {
   const asking: Asking = { dialect, number, options, envoy }
-  const { asked, result, detail, durationMs } = await race(
-    options.copies,
-    (copy) => check(asking, copy, 'first'),
-    (all) => judge(all.map(({ copy }) => copy)),
-  )
-  const failed = asked.find(({ copy }) => copy === 'failed')
-  const findings = [finding('one', result, detail ?? (failed && refusalOf(failed, options)))]
-  const granted = asked.filter(({ copy }) => copy === 'granted')
-  const [winner] = granted
-  let requests = asked.length
-  if (result === 'ok' && winner !== undefined) {
-    const completed = await end('complete', winner, asking)
-    if (statusOf(completed.reply) !== 204)
-      findings.push(finding('replay', 'error', saidBy(completed.url, completed.reply)))
-    else findings.push(...(await further(asking)))
-    requests += 3
-  } else {
-    await Promise.all(granted.map((one) => end('release', one, asking)))
-    requests += granted.length
-  }
-  return { entrypoint: dialect, findings, requests, durationMs }
+  return claimingVolley({
+    entrypoint: dialect,
+    copies: options.copies,
+    ask: (copy) => check(asking, copy, 'first'),
+    whyFailed: (failed) => refusalOf(failed, options),
+    further: async (winner) => ({ findings: await furtherOf(winner, asking), requests: 3 }),
+    release: (granted) => end('release', granted, asking),
+  })
 }
 
 type Asking = {
@@ -64,9 +51,11 @@ type Asking = {
   readonly options: CheckOptions
   readonly envoy: EnvoyCaller | undefined
 }
-type Asked = { readonly url: string; readonly reply: Reply; readonly copy: Copy }
 
-async function further(asking: Asking): Promise<Finding[]> {
+async function furtherOf(winner: Asked, asking: Asking): Promise<Finding[]> {
+  const completed = await end('complete', winner, asking)
+  if (statusOf(completed.reply) !== 204)
+    return [finding('replay', 'error', saidBy(completed.url, completed.reply))]
   const [again, other] = await Promise.all([
     check(asking, asking.options.copies, 'first'),
     check(asking, asking.options.copies + 1, 'other'),

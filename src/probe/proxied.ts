@@ -5,7 +5,7 @@
  * same volley goes through Envoy's ext_proc, where the probe is Envoy, too, and executed is what the sidecar lets go on.
  */
 
-import { createServer } from 'node:http'
+import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import {
   type EnvoyAnswer,
@@ -198,16 +198,28 @@ export async function startApplication(host: string, port: number): Promise<Prob
       response.writeHead(201, { 'content-type': 'application/json' }).end(`{"execution":${executions}}`)
     })
   })
+  const listening = await listenAt(server, host, port)
+  return {
+    ...listening,
+    expect: (key) => {
+      counted.set(key, 0)
+      return { executions: () => counted.get(key) ?? 0, forget: () => void counted.delete(key) }
+    },
+  }
+}
+
+/** A server of the probe itself. */
+export async function listenAt(
+  server: Server,
+  host: string,
+  port: number,
+): Promise<AsyncDisposable & { readonly url: string }> {
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
     server.listen(port, host, resolve)
   })
   return {
     url: `http://${host}:${(server.address() as AddressInfo).port}`,
-    expect: (key) => {
-      counted.set(key, 0)
-      return { executions: () => counted.get(key) ?? 0, forget: () => void counted.delete(key) }
-    },
     [Symbol.asyncDispose]: () =>
       new Promise((resolve) => {
         server.close(() => resolve())

@@ -6,9 +6,10 @@
  * treated as a duplicate.
  */
 
-import type { Copy, Result } from './verdict.ts'
+import type { Reply } from './call.ts'
+import { type Copy, type Finding, finding, judge, type Result, type Volley } from './verdict.ts'
 
-export type Race<A> = {
+type Race<A> = {
   /** In the order in which they were sent. */
   readonly asked: readonly A[]
   readonly result: Result
@@ -34,4 +35,37 @@ export async function race<A extends { readonly copy: Copy }>(
   if (next.copy !== 'granted') return { asked, result: judge(asked), durationMs }
   const detail = 'no copy was granted before its budget ended, and the next one was'
   return { asked, result: 'error', detail, durationMs }
+}
+
+export type Asked = { readonly url: string; readonly reply: Reply; readonly copy: Copy }
+
+type Claiming = Pick<Volley, 'entrypoint'> & {
+  readonly copies: number
+  /** Sends one copy. */
+  readonly ask: (copy: number) => Promise<Asked>
+  readonly whyFailed: (failed: Asked) => string
+  /** What follows the one that was granted: its completion, and what is asked after it. */
+  readonly further: (
+    winner: Asked,
+  ) => Promise<{ readonly findings: readonly Finding[]; readonly requests: number }>
+  readonly release: (granted: Asked) => Promise<unknown>
+}
+
+/** A volley of copies that claim, of which the one that is granted is completed. */
+export async function claimingVolley(claiming: Claiming): Promise<Volley> {
+  const { entrypoint, copies, ask, whyFailed, further, release } = claiming
+  const { asked, result, detail, durationMs } = await race(copies, ask, (all) =>
+    judge(all.map(({ copy }) => copy)),
+  )
+  const failed = asked.find(({ copy }) => copy === 'failed')
+  const one = finding('one', result, detail ?? (failed && whyFailed(failed)))
+  const granted = asked.filter(({ copy }) => copy === 'granted')
+  const [winner] = granted
+  if (result === 'ok' && winner !== undefined) {
+    const { findings, requests } = await further(winner)
+    return { entrypoint, findings: [one, ...findings], requests: asked.length + requests, durationMs }
+  }
+  // If a release fails, the lease runs out.
+  await Promise.all(granted.map(release))
+  return { entrypoint, findings: [one], requests: asked.length + granted.length, durationMs }
 }

@@ -6,33 +6,20 @@
  */
 
 import { type FloodOptions, listenerOf, memberOf, post, type Reply, saidBy, statusOf } from './call.ts'
-import { race } from './race.ts'
-import { type Copy, type Finding, finding, judge, type Result, type Volley } from './verdict.ts'
+import { type Asked, claimingVolley } from './race.ts'
+import { type Copy, type Finding, finding, type Result, type Volley } from './verdict.ts'
 
-export async function reservationVolley(number: number, options: FloodOptions): Promise<Volley> {
+export function reservationVolley(number: number, options: FloodOptions): Promise<Volley> {
   const value = `__probe__:${options.run}:${number}`
-  const { asked, result, detail, durationMs } = await race(
-    options.copies,
-    (copy) => reserve(value, number, copy, options),
-    (all) => judge(all.map(({ copy }) => copy)),
-  )
-  const failed = asked.find(({ copy }) => copy === 'failed')
-  const findings = [finding('one', result, detail ?? (failed && saidBy(failed.url, failed.reply)))]
-  const granted = asked.filter(({ copy }) => copy === 'granted')
-  const [winner] = granted
-  let requests = asked.length
-  if (result === 'ok' && winner !== undefined) {
-    findings.push(await replayed(value, number, winner, options))
-    requests += 2
-  } else {
-    // If a release fails, the lease runs out.
-    await Promise.all(granted.map((one) => end('release', one, {}, options)))
-    requests += granted.length
-  }
-  return { entrypoint: 'api', findings, requests, durationMs }
+  return claimingVolley({
+    entrypoint: 'api',
+    copies: options.copies,
+    ask: (copy) => reserve(value, number, copy, options),
+    whyFailed: ({ url, reply }) => saidBy(url, reply),
+    further: async (winner) => ({ findings: [await replayed(value, number, winner, options)], requests: 2 }),
+    release: (granted) => end('release', granted, {}, options),
+  })
 }
-
-type Asked = { readonly url: string; readonly reply: Reply; readonly copy: Copy }
 
 async function reserve(value: string, number: number, copy: number, options: FloodOptions): Promise<Asked> {
   const { run, tenant, retention, timeoutMs } = options

@@ -2,7 +2,7 @@
 import { Compile } from 'typebox/compile'
 import { beforeAll, expect, test } from 'vitest'
 import { deadLetters } from '../../src/cli/dead-letters.ts'
-import { REASON_CHARS } from '../../src/cli/operator-answer.ts'
+import { REASON_CHARS } from '../../src/cli/operator-client.ts'
 import type { AuditEntry, AuditLog } from '../../src/core/coordination/audit-log.ts'
 import { DeadLetterBody, LetterDecided } from '../../src/http/operator/schemas.ts'
 import { createRedisAuditLog } from '../../src/redis/audit-log.ts'

@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream'
 import { expect, test } from 'vitest'
-import { liveLine } from '../../src/cli/live-line.ts'
+import { liveLine } from '../../src/cli/terminal.ts'
 
 test.each([
   ['a terminal', true, '\r\u001b[2Ka\r\u001b[2Kaside\n\r\u001b[2Kb\n'],

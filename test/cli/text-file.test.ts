@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { textOf } from '../../src/cli/text-file.ts'
+import { textOf } from '../../src/cli/files.ts'
 
 describe('the text of a file', () => {
   test('is UTF-8, whatever its letters', () => {

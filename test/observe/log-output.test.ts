@@ -1,6 +1,6 @@
 // What the log does while standard output takes nothing: lines are lost and counted, and nothing else happens.
 import { describe, expect, test } from 'vitest'
-import { logFile } from '../../src/cli/log-file.ts'
+import { logFile } from '../../src/cli/files.ts'
 import { createLog, type LogTarget } from '../../src/observe/log.ts'
 
 const MIB = 1024 * 1024

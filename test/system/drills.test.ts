@@ -1,6 +1,6 @@
 /** docs/operations/drills.md in its parts. `test/system/drills.long.test.ts` runs its commands. */
 import { describe, expect, test } from 'vitest'
-import { COMMANDS } from '../../src/cli/commands.ts'
+import { COMMANDS } from '../../src/cli/program.ts'
 import { DRILL_STEPS, KUBERNETES_STEPS, missingIn } from '../support/drills-page.ts'
 
 test('the page drills a node in four ways, a zone in two, and all nodes in three', () => {

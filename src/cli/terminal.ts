@@ -1,6 +1,18 @@
-/** A status line: overwritten on a terminal, and a new line each time elsewhere. */
+/**
+ * What is written on a terminal: what others chose (clients, nodes, other sidecars), whose control characters would be commands to the
+ * terminal, which can hide what is said; and a line that is overwritten.
+ */
 
 import type { Writable } from 'node:stream'
+
+export function printable(text: string): string {
+  return text.replace(/[\p{Cc}\p{Cf}]/gu, '?')
+}
+
+/** The same for lines. */
+export function printableLines(text: string): string {
+  return text.split('\n').map(printable).join('\n')
+}
 
 export type LiveLine = {
   readonly onTerminal: boolean
