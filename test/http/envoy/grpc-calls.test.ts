@@ -8,6 +8,7 @@ import { createServer, type IncomingHttpHeaders, type ServerHttp2Stream } from '
 import type { AddressInfo } from 'node:net'
 import { Client, credentials, Metadata, type ServiceError, status } from '@grpc/grpc-js'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { closing } from '../../support/closing.ts'
 import { stackOfTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../../support/fetched-programs.ts'
@@ -169,12 +170,8 @@ test.each<[where: string, fails: Respond]>([
 test('a client that sends again by itself what is UNAVAILABLE gets its call executed', async () => {
   respond = (stream, execution) =>
     (execution < 3 ? alone(status.UNAVAILABLE) : behind(status.OK, 'paid'))(stream, execution)
-  const by = retrying()
-  try {
-    expect(await charge(randomUUID(), { by })).toMatchObject({ code: status.OK, text: 'paid' })
-  } finally {
-    by.close()
-  }
+  await using by = closing(retrying())
+  expect(await charge(randomUUID(), { by })).toMatchObject({ code: status.OK, text: 'paid' })
   expect(seen).toHaveLength(3)
 })
 
@@ -227,22 +224,18 @@ test('a client that sends again by itself what is UNAVAILABLE comes back when th
   const end = Promise.withResolvers<void>()
   respond = (stream, execution) =>
     void end.promise.then(() => alone(status.INVALID_ARGUMENT)(stream, execution))
-  const by = retrying()
-  try {
-    const first = charge(key)
-    await eventually('the application has the call', () => seen.length === 1)
-    const refused = await charge(key)
-    expect([refused.code, refused.said['grpc-retry-pushback-ms']]).toEqual([status.UNAVAILABLE, '1000'])
-    const duplicate = charge(key, { by })
-    end.resolve()
-    expect((await first).code).toBe(status.INVALID_ARGUMENT)
-    expect(await duplicate).toMatchObject({
-      code: status.INVALID_ARGUMENT,
-      said: { 'idempotency-status': 'replayed' },
-    })
-  } finally {
-    by.close()
-  }
+  await using by = closing(retrying())
+  const first = charge(key)
+  await eventually('the application has the call', () => seen.length === 1)
+  const refused = await charge(key)
+  expect([refused.code, refused.said['grpc-retry-pushback-ms']]).toEqual([status.UNAVAILABLE, '1000'])
+  const duplicate = charge(key, { by })
+  end.resolve()
+  expect((await first).code).toBe(status.INVALID_ARGUMENT)
+  expect(await duplicate).toMatchObject({
+    code: status.INVALID_ARGUMENT,
+    said: { 'idempotency-status': 'replayed' },
+  })
   expect(seen).toHaveLength(1)
 })
 

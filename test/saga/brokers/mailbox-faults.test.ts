@@ -8,6 +8,7 @@ import {
 } from '../../../packages/saga/src/brokers/mailbox.ts'
 import { BrokerUnavailableError } from '../../../packages/saga/src/errors.ts'
 import type { SagaKit } from '../../../packages/saga/src/kit.ts'
+import { closing } from '../../support/closing.ts'
 import { duringTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
 import { startPostgres } from '../../support/postgres-server.ts'
@@ -60,19 +61,17 @@ test('the only consumer is killed in a handler: what is behind its message waits
   const got: number[] = []
   const subscriber = createMailboxSubscriber({ kit, queue: 'orders', pollIntervalMs: 10, visibilityMs })
   // One at a time: the message that becomes visible again must not wait for a place behind later ones.
-  const subscription = await subscriber.subscribe(
-    async ({ body }) => {
-      got.push(JSON.parse(String(body)).n)
-      return { kind: 'ack' }
-    },
-    { concurrency: 1, onError: () => {} },
+  await using _subscription = closing(
+    await subscriber.subscribe(
+      async ({ body }) => {
+        got.push(JSON.parse(String(body)).n)
+        return { kind: 'ack' }
+      },
+      { concurrency: 1, onError: () => {} },
+    ),
   )
-  try {
-    await eventually('all messages', () => got.length === 5)
-    expect(got).toEqual([5, 1, 2, 3, 4])
-  } finally {
-    await subscription.close()
-  }
+  await eventually('all messages', () => got.length === 5)
+  expect(got).toEqual([5, 1, 2, 3, 4])
 })
 
 test('a poll leaves nothing behind, also while a handler takes its time', async () => {

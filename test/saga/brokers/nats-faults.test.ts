@@ -8,6 +8,7 @@ import {
   PublishDeferredError,
   PublishRefusedError,
 } from '../../../packages/saga/src/errors.ts'
+import { closing } from '../../support/closing.ts'
 import { openDoor } from '../../support/door.ts'
 import { duringTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -22,44 +23,36 @@ test.each([
 ])('a message %s is refused, and one after it is not', async (_, more) => {
   const connection = { servers: server.url }
   const options = { connection, stream: 'orders', subjects: ['orders'], durable: 'test' }
-  const subscription = await createNatsSubscriber(options).subscribe(async () => ({ kind: 'ack' }), {
-    concurrency: 1,
-    onError: () => {},
-  })
-  const publisher = createNatsPublisher({ connection })
+  await using _subscription = closing(
+    await createNatsSubscriber(options).subscribe(async () => ({ kind: 'ack' }), {
+      concurrency: 1,
+      onError: () => {},
+    }),
+  )
+  await using publisher = closing(createNatsPublisher({ connection }))
   const { signal } = new AbortController()
-  try {
-    const sent = publisher.publish(outbound('orders', 1, more), signal)
-    await expect(sent).rejects.toBeInstanceOf(PublishRefusedError)
-    await publisher.publish(outbound('orders', 2), signal)
-  } finally {
-    await publisher.close()
-    await subscription.close()
-  }
+  const sent = publisher.publish(outbound('orders', 1, more), signal)
+  await expect(sent).rejects.toBeInstanceOf(PublishRefusedError)
+  await publisher.publish(outbound('orders', 2), signal)
 })
 
 // Bug: a stream that was full, or had no leader, refused each message ten times within minutes, and they became dead letters.
 test('a full stream takes a message later: it costs no attempt', async () => {
   const connection = { servers: server.url }
-  const admin = await connect(connection)
+  await using admin = closing(await connect(connection))
   const manager = await jetstreamManager(admin)
   await manager.streams.add({
     ...{ name: 'full', subjects: ['full'] },
     ...{ max_msgs: 1, max_msg_size: 10_000, discard: DiscardPolicy.New },
   })
-  const publisher = createNatsPublisher({ connection })
+  await using publisher = closing(createNatsPublisher({ connection }))
   const send = (n: number, body = '{}') =>
     publisher.publish(outbound('full', n, { body }), new AbortController().signal)
-  try {
-    await send(1)
-    await expect(send(2)).rejects.toBeInstanceOf(PublishDeferredError)
-    await manager.streams.purge('full')
-    await expect(send(3, JSON.stringify('x'.repeat(10_000)))).rejects.toBeInstanceOf(PublishRefusedError)
-    await send(4)
-  } finally {
-    await publisher.close()
-    await admin.close()
-  }
+  await send(1)
+  await expect(send(2)).rejects.toBeInstanceOf(PublishDeferredError)
+  await manager.streams.purge('full')
+  await expect(send(3, JSON.stringify('x'.repeat(10_000)))).rejects.toBeInstanceOf(PublishRefusedError)
+  await send(4)
 })
 
 // Bug: the server says it with a 400, so each message was refused ten times within minutes, and became a dead letter.
@@ -67,25 +60,20 @@ test('an account that has no storage left takes a message later: it costs no att
   const account = `accounts { A { jetstream { max_file: 4096 }, users: [{ user: a, password: a }] } }`
   await using limited = await startNats({ config: [account] })
   const connection = { servers: limited.url, user: 'a', pass: 'a' }
-  const admin = await connect(connection)
+  await using admin = closing(await connect(connection))
   const manager = await jetstreamManager(admin)
   await manager.streams.add({ name: 'limited', subjects: ['limited'] })
-  const publisher = createNatsPublisher({ connection })
+  await using publisher = closing(createNatsPublisher({ connection }))
   const send = (n: number) =>
     publisher.publish(
       outbound('limited', n, { body: JSON.stringify('x'.repeat(2_000)) }),
       new AbortController().signal,
     )
-  try {
-    await send(1)
-    await expect(send(2)).rejects.toBeInstanceOf(PublishDeferredError)
-    await expect(send(3)).rejects.toThrow('resource limits exceeded for account')
-    await manager.streams.purge('limited')
-    await send(4)
-  } finally {
-    await publisher.close()
-    await admin.close()
-  }
+  await send(1)
+  await expect(send(2)).rejects.toBeInstanceOf(PublishDeferredError)
+  await expect(send(3)).rejects.toThrow('resource limits exceeded for account')
+  await manager.streams.purge('limited')
+  await send(4)
 })
 
 // Bug: as long as JetStream was not enabled for the account, each message cost its attempts, and became a dead letter.
@@ -93,21 +81,17 @@ test('a server without JetStream is away: it refuses no message', async () => {
   const accounts = `accounts { A { users: [{ user: a, password: a }] } }`
   await using without = await startNats({ config: [accounts] })
   const connection = { servers: without.url, user: 'a', pass: 'a' }
-  const publisher = createNatsPublisher({ connection })
-  try {
-    const sent = publisher.publish(outbound('orders', 1), new AbortController().signal)
-    await expect(sent).rejects.toBeInstanceOf(BrokerUnavailableError)
-    await expect(sent).rejects.toThrow('JetStream did not answer: it is not enabled')
-    // Bug: the consumer was told to create the stream.
-    const begun = createNatsSubscriber({ connection, stream: 'orders', durable: 'orders' }).subscribe(
-      async () => ({ kind: 'ack' }),
-      { concurrency: 1, onError: () => {} },
-    )
-    await expect(begun).rejects.toMatchObject({ code: 'broker_unavailable' })
-    await expect(begun).rejects.toThrow('JetStream did not answer: it is not enabled')
-  } finally {
-    await publisher.close()
-  }
+  await using publisher = closing(createNatsPublisher({ connection }))
+  const sent = publisher.publish(outbound('orders', 1), new AbortController().signal)
+  await expect(sent).rejects.toBeInstanceOf(BrokerUnavailableError)
+  await expect(sent).rejects.toThrow('JetStream did not answer: it is not enabled')
+  // Bug: the consumer was told to create the stream.
+  const begun = createNatsSubscriber({ connection, stream: 'orders', durable: 'orders' }).subscribe(
+    async () => ({ kind: 'ack' }),
+    { concurrency: 1, onError: () => {} },
+  )
+  await expect(begun).rejects.toMatchObject({ code: 'broker_unavailable' })
+  await expect(begun).rejects.toThrow('JetStream did not answer: it is not enabled')
 })
 
 // Bug: NATS was called out of reach, and one message for such a subject stopped the relay for good.
@@ -117,20 +101,15 @@ test('a message for a subject that the user may not publish to is refused, and o
     config: [`accounts { A { jetstream: enabled, users: [${users}] } }`],
   })
   const connection = { servers: strict.url, user: 'a', pass: 'a' }
-  const admin = await connect(connection)
+  await using admin = closing(await connect(connection))
   const manager = await jetstreamManager(admin)
   await manager.streams.add({ name: 'open', subjects: ['open', 'secret'] })
-  const publisher = createNatsPublisher({ connection })
+  await using publisher = closing(createNatsPublisher({ connection }))
   const { signal } = new AbortController()
-  try {
-    const sent = publisher.publish(outbound('secret', 1), signal)
-    await expect(sent).rejects.toBeInstanceOf(PublishRefusedError)
-    await expect(sent).rejects.toThrow(/permissions violation/i)
-    await publisher.publish(outbound('open', 2), signal)
-  } finally {
-    await publisher.close()
-    await admin.close()
-  }
+  const sent = publisher.publish(outbound('secret', 1), signal)
+  await expect(sent).rejects.toBeInstanceOf(PublishRefusedError)
+  await expect(sent).rejects.toThrow(/permissions violation/i)
+  await publisher.publish(outbound('open', 2), signal)
 })
 
 // No one responds there, and the server may not say whether a stream does later.
@@ -139,20 +118,17 @@ test('where the user may not ask for the stream, a message for a subject that no
   await using strict = await startNats({
     config: [`accounts { A { jetstream: enabled, users: [${users}] } }`],
   })
-  const admin = await connect({ servers: strict.url, user: 'b', pass: 'b' })
+  await using admin = closing(await connect({ servers: strict.url, user: 'b', pass: 'b' }))
   const manager = await jetstreamManager(admin)
   await manager.streams.add({ name: 'there', subjects: ['there'] })
-  const publisher = createNatsPublisher({ connection: { servers: strict.url, user: 'a', pass: 'a' } })
+  await using publisher = closing(
+    createNatsPublisher({ connection: { servers: strict.url, user: 'a', pass: 'a' } }),
+  )
   const { signal } = new AbortController()
-  try {
-    const sent = publisher.publish(outbound('nobody', 1), signal)
-    await expect(sent).rejects.toBeInstanceOf(PublishDeferredError)
-    await expect(sent).rejects.toThrow('which the user may not ask')
-    await publisher.publish(outbound('there', 2), signal)
-  } finally {
-    await publisher.close()
-    await admin.close()
-  }
+  const sent = publisher.publish(outbound('nobody', 1), signal)
+  await expect(sent).rejects.toBeInstanceOf(PublishDeferredError)
+  await expect(sent).rejects.toThrow('which the user may not ask')
+  await publisher.publish(outbound('there', 2), signal)
 })
 
 test.each<[string, string | undefined]>([
@@ -161,22 +137,17 @@ test.each<[string, string | undefined]>([
   ['a service that answers with no JSON', 'thanks'],
 ])('a message for a subject without a stream is refused, also where there is %s', async (_, reply) => {
   const connection = { servers: server.url }
-  const other = await connect(connection)
+  await using other = closing(await connect(connection))
   other.subscribe('notes', {
     callback: (_error, message) => {
       if (reply !== undefined) message.respond(reply)
     },
   })
   await other.flush()
-  const publisher = createNatsPublisher({ connection, timeoutMs: 300 })
-  try {
-    const sent = publisher.publish(outbound('notes', 1), new AbortController().signal)
-    await expect(sent).rejects.toBeInstanceOf(PublishRefusedError)
-    await expect(sent).rejects.toThrow('no stream takes the subject notes')
-  } finally {
-    await publisher.close()
-    await other.close()
-  }
+  await using publisher = closing(createNatsPublisher({ connection, timeoutMs: 300 }))
+  const sent = publisher.publish(outbound('notes', 1), new AbortController().signal)
+  await expect(sent).rejects.toBeInstanceOf(PublishRefusedError)
+  await expect(sent).rejects.toThrow('no stream takes the subject notes')
 })
 
 // The last: the server stands still afterwards.
@@ -193,27 +164,22 @@ test('a durable consumer that is there with another ackWaitMs gets the new one, 
       },
       { concurrency: 1, onError: () => {} },
     )
-  const publisher = createNatsPublisher({ connection })
+  await using publisher = closing(createNatsPublisher({ connection }))
   const send = (n: number) => publisher.publish(outbound('changed', n), new AbortController().signal)
   const arrived = (count: number) => eventually(`${count} messages`, () => got.length === count)
-  const admin = await connect(connection)
-  try {
-    const first = await consume(30_000)
-    await send(1)
-    await arrived(1)
-    await first.close()
-    const second = await consume(60_000)
-    await send(2)
-    await arrived(2)
-    await second.close()
-    expect(got).toEqual(['{"n":1}', '{"n":2}'])
-    const manager = await jetstreamManager(admin)
-    const { config } = await manager.consumers.info('changed', 'changed')
-    expect(config.ack_wait).toBe(60_000 * 1_000_000)
-  } finally {
-    await publisher.close()
-    await admin.close()
-  }
+  await using admin = closing(await connect(connection))
+  const first = await consume(30_000)
+  await send(1)
+  await arrived(1)
+  await first.close()
+  const second = await consume(60_000)
+  await send(2)
+  await arrived(2)
+  await second.close()
+  expect(got).toEqual(['{"n":1}', '{"n":2}'])
+  const manager = await jetstreamManager(admin)
+  const { config } = await manager.consumers.info('changed', 'changed')
+  expect(config.ack_wait).toBe(60_000 * 1_000_000)
 })
 
 // Bug: the client waited for the consumer to come back, without a word; then it said so, and still nothing was handled until a restart.
@@ -226,37 +192,33 @@ test.each([
   const got: string[] = []
   const name = `deleted-${what}`
   const options = { connection, stream: name, subjects: [name], durable: name }
-  const subscription = await createNatsSubscriber(options).subscribe(
-    async ({ body }) => {
-      got.push(body)
-      return { kind: 'ack' }
-    },
-    { concurrency: 2, onError: (error) => errors.push(String(error)) },
+  await using _subscription = closing(
+    await createNatsSubscriber(options).subscribe(
+      async ({ body }) => {
+        got.push(body)
+        return { kind: 'ack' }
+      },
+      { concurrency: 2, onError: (error) => errors.push(String(error)) },
+    ),
   )
-  const publisher = createNatsPublisher({ connection })
-  const admin = await connect(connection)
+  await using publisher = closing(createNatsPublisher({ connection }))
+  await using admin = closing(await connect(connection))
   const arrived = (n: number) => eventually(`message ${n}`, () => got.includes(`{"n":${n}}`))
   const send = (n: number) =>
     publisher.publish(outbound(name, n), new AbortController().signal).then(
       () => true,
       () => false,
     )
-  try {
-    await send(1)
-    await arrived(1)
-    const manager = await jetstreamManager(admin)
-    if (what === 'consumer') await manager.consumers.delete(name, name)
-    else await manager.streams.delete(name)
-    await eventually('an error that says so', () =>
-      errors.some((text) => /was gone, and begins anew/.test(text)),
-    )
-    await send(2)
-    await arrived(2)
-  } finally {
-    await publisher.close()
-    await admin.close()
-    await subscription.close()
-  }
+  await send(1)
+  await arrived(1)
+  const manager = await jetstreamManager(admin)
+  if (what === 'consumer') await manager.consumers.delete(name, name)
+  else await manager.streams.delete(name)
+  await eventually('an error that says so', () =>
+    errors.some((text) => /was gone, and begins anew/.test(text)),
+  )
+  await send(2)
+  await arrived(2)
 })
 
 // Bug: NATS was called out of reach, though it had answered what is wrong.
@@ -300,43 +262,38 @@ test('users that are refused for a while (a reload, a rotation) are let in again
   const connection = { servers: `nats://127.0.0.1:${door.port}` }
   const got: string[] = []
   const options = { connection, stream: 'rotated', subjects: ['rotated'], durable: 'rotated' }
-  const subscription = await createNatsSubscriber(options).subscribe(
-    async ({ body }) => {
-      got.push(body)
-      return { kind: 'ack' }
-    },
-    { concurrency: 1, onError: () => {} },
+  await using _subscription = closing(
+    await createNatsSubscriber(options).subscribe(
+      async ({ body }) => {
+        got.push(body)
+        return { kind: 'ack' }
+      },
+      { concurrency: 1, onError: () => {} },
+    ),
   )
-  const publisher = createNatsPublisher({ connection })
+  await using publisher = closing(createNatsPublisher({ connection }))
   const send = (n: number) => publisher.publish(outbound('rotated', n), new AbortController().signal)
-  try {
-    await send(1)
-    refusing = true
-    const before = door.attempts()
-    door.turn('shut')
-    door.turn('open')
-    await eventually('each to be refused twice', () => door.attempts() >= before + 4)
-    // Bug: the publisher called NATS out of reach, though it had answered what is wrong.
-    const newcomer = createNatsPublisher({ connection })
-    await expect(
-      newcomer.publish(outbound('rotated', 1), new AbortController().signal),
-    ).rejects.toMatchObject({
-      code: 'broker_access_refused',
-    })
-    await newcomer.close()
-    await eventually('the door is empty', () => door.inside() === 0)
-    refusing = false
-    await eventually('another message', () =>
-      send(2).then(
-        () => true,
-        () => false,
-      ),
-    )
-    await eventually('it at the consumer', () => got.includes('{"n":2}'))
-  } finally {
-    await publisher.close()
-    await subscription.close()
-  }
+  await send(1)
+  refusing = true
+  const before = door.attempts()
+  door.turn('shut')
+  door.turn('open')
+  await eventually('each to be refused twice', () => door.attempts() >= before + 4)
+  // Bug: the publisher called NATS out of reach, though it had answered what is wrong.
+  const newcomer = createNatsPublisher({ connection })
+  await expect(newcomer.publish(outbound('rotated', 1), new AbortController().signal)).rejects.toMatchObject({
+    code: 'broker_access_refused',
+  })
+  await newcomer.close()
+  await eventually('the door is empty', () => door.inside() === 0)
+  refusing = false
+  await eventually('another message', () =>
+    send(2).then(
+      () => true,
+      () => false,
+    ),
+  )
+  await eventually('it at the consumer', () => got.includes('{"n":2}'))
 })
 
 // Bug: a try to connect took as long as the relay waits for a confirm, or longer, so it counted against the message.

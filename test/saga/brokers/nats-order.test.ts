@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest'
 import { createNatsPublisher, createNatsSubscriber } from '../../../packages/saga/src/brokers/nats.ts'
 import type { Verdict } from '../../../packages/saga/src/messages.ts'
+import { closing } from '../../support/closing.ts'
 import { duringTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
 import { startNats } from '../../support/nats-server.ts'
@@ -42,13 +43,9 @@ test('a consumer that is closed leaves no message behind that newer ones overtak
   const closed = first.close()
   end()
   await closed
-  const second = await consume()
-  try {
-    await eventually('all messages', () => got.length === 12)
-    expect(got.map(({ body }) => body)).toEqual(bodies(12))
-  } finally {
-    await second.close()
-  }
+  await using _second = closing(await consume())
+  await eventually('all messages', () => got.length === 12)
+  expect(got.map(({ body }) => body)).toEqual(bodies(12))
 })
 
 // Bug: nobody kept a message that waited in the client, so the server took it for lost while another was handled.

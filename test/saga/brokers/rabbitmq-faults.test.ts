@@ -16,6 +16,7 @@ import {
 import type { Delivery, OutboundMessage } from '../../../packages/saga/src/messages.ts'
 import { publish } from '../../../packages/saga/src/outbox.ts'
 import { createOutboxRelay } from '../../../packages/saga/src/relay.ts'
+import { closing } from '../../support/closing.ts'
 import { openDoor } from '../../support/door.ts'
 import { duringTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -32,42 +33,37 @@ const settings = { concurrency: 10, onError: () => {} }
 
 test('the retry queue is deleted: no message is lost with it', async () => {
   const got: Delivery[] = []
-  const admin = await amqp.connect(server.url)
+  await using admin = closing(await amqp.connect(server.url))
   const channel = await admin.createChannel()
-  const subscription = await createRabbitMqSubscriber({ url: server.url, queue: 'deleted' }).subscribe(
-    async (delivery) => {
+  await using _subscription = closing(
+    await createRabbitMqSubscriber({ url: server.url, queue: 'deleted' }).subscribe(async (delivery) => {
       got.push(delivery)
       if (got.length > 1) return { kind: 'ack' }
       await channel.deleteQueue('deleted.again.100ms')
       return { kind: 'again', delayMs: 100 }
-    },
-    settings,
+    }, settings),
   )
-  const publisher = createRabbitMqPublisher({ url: server.url })
-  try {
-    await publisher.publish(outbound('deleted', 1), new AbortController().signal)
-    await eventually('the message to come again', () => got.length === 2, { withinMs: 10_000 })
-    expect(got[1]!.body).toBe(got[0]!.body)
-  } finally {
-    await subscription.close()
-    await publisher.close()
-    await admin.close()
-  }
+  await using publisher = closing(createRabbitMqPublisher({ url: server.url }))
+  await publisher.publish(outbound('deleted', 1), new AbortController().signal)
+  await eventually('the message to come again', () => got.length === 2, { withinMs: 10_000 })
+  expect(got[1]!.body).toBe(got[0]!.body)
 })
 
 test('a message that comes again is read as before: its properties, and where it was sent to', async () => {
   const got: Delivery[] = []
-  const admin = await amqp.connect(server.url)
+  await using admin = closing(await amqp.connect(server.url))
   const channel = await admin.createConfirmChannel()
   await channel.assertExchange('shop', 'topic')
-  const subscription = await createRabbitMqSubscriber({
-    url: server.url,
-    queue: 'read-again',
-    bindings: [{ exchange: 'shop', routingKey: 'order.#' }],
-  }).subscribe(async (delivery) => {
-    got.push(delivery)
-    return got.length < 3 ? { kind: 'again', delayMs: 100 } : { kind: 'ack' }
-  }, settings)
+  await using _subscription = closing(
+    await createRabbitMqSubscriber({
+      url: server.url,
+      queue: 'read-again',
+      bindings: [{ exchange: 'shop', routingKey: 'order.#' }],
+    }).subscribe(async (delivery) => {
+      got.push(delivery)
+      return got.length < 3 ? { kind: 'again', delayMs: 100 } : { kind: 'ack' }
+    }, settings),
+  )
   const sent = {
     contentType: 'application/json',
     type: 'placed',
@@ -82,100 +78,80 @@ test('a message that comes again is read as before: its properties, and where it
     contentEncoding: 'utf-8',
     headers: { tenant: 'a', attempt: 3, key: Buffer.from('k-1'), noText: Buffer.of(0xff) },
   }
-  try {
-    channel.publish('shop', 'order.placed', Buffer.from('{}'), sent)
-    await eventually('three deliveries', () => got.length === 3, { withinMs: 10_000 })
-    const { redelivered: _, ...first } = got[0]!
-    expect(first).toEqual({
-      headers: { tenant: 'a', attempt: '3', key: 'k-1' },
-      properties: {
-        exchange: 'shop',
-        'routing-key': 'order.placed',
-        'content-type': 'application/json',
-        'content-encoding': 'utf-8',
-        type: 'placed',
-        'message-id': 'm-1',
-        'correlation-id': 'c-1',
-        'app-id': 'shop',
-        timestamp: '1790000000',
-      },
-      body: '{}',
-    })
-    for (const later of got.slice(1)) expect(withoutDeaths(later)).toEqual(first)
-  } finally {
-    await subscription.close()
-    await admin.close()
-  }
+  channel.publish('shop', 'order.placed', Buffer.from('{}'), sent)
+  await eventually('three deliveries', () => got.length === 3, { withinMs: 10_000 })
+  const { redelivered: _, ...first } = got[0]!
+  expect(first).toEqual({
+    headers: { tenant: 'a', attempt: '3', key: 'k-1' },
+    properties: {
+      exchange: 'shop',
+      'routing-key': 'order.placed',
+      'content-type': 'application/json',
+      'content-encoding': 'utf-8',
+      type: 'placed',
+      'message-id': 'm-1',
+      'correlation-id': 'c-1',
+      'app-id': 'shop',
+      timestamp: '1790000000',
+    },
+    body: '{}',
+  })
+  for (const later of got.slice(1)) expect(withoutDeaths(later)).toEqual(first)
 })
 
 // Bug: the client rounds them, so messages with ids like these were one message, and the second one was dropped.
 test('a number in a header that has too many digits for the client is not taken for its neighbour', async () => {
   const got: Delivery[] = []
-  const admin = await amqp.connect(server.url)
+  await using admin = closing(await amqp.connect(server.url))
   const channel = await admin.createConfirmChannel()
-  const subscription = await createRabbitMqSubscriber({ url: server.url, queue: 'long-ids' }).subscribe(
-    async (delivery) => {
+  await using _subscription = closing(
+    await createRabbitMqSubscriber({ url: server.url, queue: 'long-ids' }).subscribe(async (delivery) => {
       got.push(delivery)
       return { kind: 'ack' }
-    },
-    settings,
+    }, settings),
   )
-  try {
-    for (const value of [9_007_199_254_740_992n, 9_007_199_254_740_993n, 9_007_199_254_740_991n])
-      channel.sendToQueue('long-ids', Buffer.from('{}'), { headers: { id: { '!': 'int64', value } } })
-    await eventually('three deliveries', () => got.length === 3)
-    expect(got.map(({ headers }) => headers)).toEqual([{}, {}, { id: '9007199254740991' }])
-  } finally {
-    await subscription.close()
-    await admin.close()
-  }
+  for (const value of [9_007_199_254_740_992n, 9_007_199_254_740_993n, 9_007_199_254_740_991n])
+    channel.sendToQueue('long-ids', Buffer.from('{}'), { headers: { id: { '!': 'int64', value } } })
+  await eventually('three deliveries', () => got.length === 3)
+  expect(got.map(({ headers }) => headers)).toEqual([{}, {}, { id: '9007199254740991' }])
 })
 
 test('the copy that waits for its retry goes to its queue alone, not again to those that the sender named in CC', async () => {
   let deliveries = 0
-  const admin = await amqp.connect(server.url)
+  await using admin = closing(await amqp.connect(server.url))
   const channel = await admin.createConfirmChannel()
   await channel.assertQueue('copied')
-  const subscription = await createRabbitMqSubscriber({ url: server.url, queue: 'with-copies' }).subscribe(
-    async () => {
+  await using _subscription = closing(
+    await createRabbitMqSubscriber({ url: server.url, queue: 'with-copies' }).subscribe(async () => {
       deliveries += 1
       return deliveries < 3 ? { kind: 'again', delayMs: 100 } : { kind: 'ack' }
-    },
-    settings,
+    }, settings),
   )
-  try {
-    channel.publish('', 'with-copies', Buffer.from('{}'), { CC: ['copied'] })
-    await eventually('three deliveries', () => deliveries === 3, { withinMs: 10_000 })
-    expect((await channel.checkQueue('copied')).messageCount).toBe(1)
-  } finally {
-    await subscription.close()
-    await admin.close()
-  }
+  channel.publish('', 'with-copies', Buffer.from('{}'), { CC: ['copied'] })
+  await eventually('three deliveries', () => deliveries === 3, { withinMs: 10_000 })
+  expect((await channel.checkQueue('copied')).messageCount).toBe(1)
 })
 
 test('a message whose copy has no room for headers waits here, and costs no connection', async () => {
   let deliveries = 0
   const errors: unknown[] = []
-  const admin = await amqp.connect(server.url)
+  await using admin = closing(await amqp.connect(server.url))
   const channel = await admin.createConfirmChannel()
   const subscriber = createRabbitMqSubscriber({ url: server.url, queue: 'no-room' })
-  const subscription = await subscriber.subscribe(
-    async () => {
-      deliveries += 1
-      return deliveries < 3 ? { kind: 'again', delayMs: 100 } : { kind: 'ack' }
-    },
-    { concurrency: 10, onError: (error) => errors.push(error) },
+  await using _subscription = closing(
+    await subscriber.subscribe(
+      async () => {
+        deliveries += 1
+        return deliveries < 3 ? { kind: 'again', delayMs: 100 } : { kind: 'ack' }
+      },
+      { concurrency: 10, onError: (error) => errors.push(error) },
+    ),
   )
-  try {
-    // Of the 64 KiB that amqplib encodes, so much that the headers of the copy do not fit.
-    channel.publish('', 'no-room', Buffer.from('{}'), { headers: { big: 'x'.repeat(65_500) } })
-    await eventually('three deliveries', () => deliveries === 3, { withinMs: 10_000 })
-    expect(errors).toEqual([])
-    await eventually('it to be gone', async () => (await channel.checkQueue('no-room')).messageCount === 0)
-  } finally {
-    await subscription.close()
-    await admin.close()
-  }
+  // Of the 64 KiB that amqplib encodes, so much that the headers of the copy do not fit.
+  channel.publish('', 'no-room', Buffer.from('{}'), { headers: { big: 'x'.repeat(65_500) } })
+  await eventually('three deliveries', () => deliveries === 3, { withinMs: 10_000 })
+  expect(errors).toEqual([])
+  await eventually('it to be gone', async () => (await channel.checkQueue('no-room')).messageCount === 0)
 })
 
 /** The node adds the history of its delays to the headers, as texts and lists. */
@@ -270,27 +246,24 @@ test('a queue of before RabbitMQ 4, without the argument against its limit of de
   await admin.close()
   const told: unknown[] = []
   const got: string[] = []
-  const subscription = await createRabbitMqSubscriber({ url, queue: 'of-before' }).subscribe(
-    async ({ body }) => {
-      got.push(body)
-      return { kind: 'ack' }
-    },
-    { concurrency: 10, onError: (error) => told.push(error) },
+  await using _subscription = closing(
+    await createRabbitMqSubscriber({ url, queue: 'of-before' }).subscribe(
+      async ({ body }) => {
+        got.push(body)
+        return { kind: 'ack' }
+      },
+      { concurrency: 10, onError: (error) => told.push(error) },
+    ),
   )
-  const publisher = createRabbitMqPublisher({ url })
-  try {
-    await publisher.publish(outbound('of-before', 1), new AbortController().signal)
-    await eventually('the message', () => got.length === 1, { withinMs: 10_000 })
-    expect(told).toEqual([
-      expect.objectContaining({
-        code: 'broker_declaration_refused',
-        message: expect.stringMatching(/of-before .*20 deliveries.*rabbitmqctl set_policy/),
-      }),
-    ])
-  } finally {
-    await subscription.close()
-    await publisher.close()
-  }
+  await using publisher = closing(createRabbitMqPublisher({ url }))
+  await publisher.publish(outbound('of-before', 1), new AbortController().signal)
+  await eventually('the message', () => got.length === 1, { withinMs: 10_000 })
+  expect(told).toEqual([
+    expect.objectContaining({
+      code: 'broker_declaration_refused',
+      message: expect.stringMatching(/of-before .*20 deliveries.*rabbitmqctl set_policy/),
+    }),
+  ])
 })
 
 // Bug: the guide named single active consumers for the order across processes, and a queue that has them was refused.
@@ -352,31 +325,28 @@ test.each<[string, Partial<OutboundMessage>, RegExp]>([
   ['with a header name of more than 255 bytes', { headers: { ['x'.repeat(256)]: '1' } }, /cannot carry/],
   ['with more than 64 KiB of headers', { headers: { big: 'x'.repeat(70_000) } }, /cannot carry.*headers/],
 ])('a message %s is refused with its reason; those sent beside it are confirmed', async (_, more, reason) => {
-  const admin = await amqp.connect(server.url)
+  await using admin = closing(await amqp.connect(server.url))
   await (await admin.createChannel()).assertQueue('beside')
-  const publisher = createRabbitMqPublisher({
-    url: server.url,
-    route: ({ destination }) =>
-      destination === 'beside'
-        ? { exchange: '', routingKey: destination }
-        : { exchange: destination, routingKey: '' },
-  })
-  try {
-    const sent = [1, 2, 3, 4].map((n) =>
-      publisher.publish(outbound('beside', n, n === 2 ? more : {}), onTime()).then(
-        () => 'confirmed',
-        (error: unknown) => error,
-      ),
-    )
-    const [first, poison, third, fourth] = await Promise.all(sent)
-    expect(poison).toBeInstanceOf(PublishRefusedError)
-    expect((poison as Error).message).toMatch(reason)
-    expect([first, third, fourth]).toEqual(['confirmed', 'confirmed', 'confirmed'])
-    await publisher.publish(outbound('beside', 5), onTime())
-  } finally {
-    await publisher.close()
-    await admin.close()
-  }
+  await using publisher = closing(
+    createRabbitMqPublisher({
+      url: server.url,
+      route: ({ destination }) =>
+        destination === 'beside'
+          ? { exchange: '', routingKey: destination }
+          : { exchange: destination, routingKey: '' },
+    }),
+  )
+  const sent = [1, 2, 3, 4].map((n) =>
+    publisher.publish(outbound('beside', n, n === 2 ? more : {}), onTime()).then(
+      () => 'confirmed',
+      (error: unknown) => error,
+    ),
+  )
+  const [first, poison, third, fourth] = await Promise.all(sent)
+  expect(poison).toBeInstanceOf(PublishRefusedError)
+  expect((poison as Error).message).toMatch(reason)
+  expect([first, third, fourth]).toEqual(['confirmed', 'confirmed', 'confirmed'])
+  await publisher.publish(outbound('beside', 5), onTime())
 })
 
 test('a batch of messages that AMQP cannot carry stops no partition: they become dead letters', async () => {
@@ -426,20 +396,16 @@ async function declared(queue: string): Promise<void> {
 
 test('a confirmed message leaves nothing behind on its connection', async () => {
   await declared('confirmed')
-  const publisher = createRabbitMqPublisher({ url: server.url })
+  await using publisher = closing(createRabbitMqPublisher({ url: server.url }))
   const send = (count: number) =>
     Promise.all(
       Array.from({ length: count }, (_, n) => publisher.publish(outbound('confirmed', n), onTime())),
     )
-  try {
-    await send(100)
-    const before = queryObjects(Promise, { format: 'count' })
-    await send(1_000)
-    // There was one for each message until the connection ended: a race with its end.
-    expect(queryObjects(Promise, { format: 'count' }) - before).toBeLessThan(200)
-  } finally {
-    await publisher.close()
-  }
+  await send(100)
+  const before = queryObjects(Promise, { format: 'count' })
+  await send(1_000)
+  // There was one for each message until the connection ended: a race with its end.
+  expect(queryObjects(Promise, { format: 'count' }) - before).toBeLessThan(200)
 })
 
 test('what is published in one turn of the event loop is one write, not one for each message', async () => {
@@ -476,28 +442,23 @@ test.each(['quorum', 'classic'])(
   'a full %s queue takes a message later: it costs no attempt',
   async (type) => {
     const queue = `full-${type}`
-    const admin = await amqp.connect(server.url)
+    await using admin = closing(await amqp.connect(server.url))
     const channel = await admin.createChannel()
     await channel.assertQueue(queue, {
       durable: true,
       arguments: { 'x-queue-type': type, 'x-max-length': 1, 'x-overflow': 'reject-publish' },
     })
-    const publisher = createRabbitMqPublisher({ url: server.url })
+    await using publisher = closing(createRabbitMqPublisher({ url: server.url }))
     const send = (n: number) => publisher.publish(outbound(queue, n), onTime())
-    try {
-      // A quorum queue takes one more than its length.
-      await eventually('the queue to be full', () =>
-        send(1).then(
-          () => false,
-          (error: unknown) => error instanceof PublishDeferredError,
-        ),
-      )
-      await channel.purgeQueue(queue)
-      await send(2)
-    } finally {
-      await publisher.close()
-      await admin.close()
-    }
+    // A quorum queue takes one more than its length.
+    await eventually('the queue to be full', () =>
+      send(1).then(
+        () => false,
+        (error: unknown) => error instanceof PublishDeferredError,
+      ),
+    )
+    await channel.purgeQueue(queue)
+    await send(2)
   },
 )
 
@@ -583,8 +544,10 @@ test('a message whose last try was not confirmed goes over a new channel, and so
   await declared(queue)
   const muted = new Set([1])
   const door = await withoutConfirms((channel) => muted.has(channel))
-  const publisher = createRabbitMqPublisher({ url: `amqp://guest:guest@127.0.0.1:${door.port}` })
-  const admin = await amqp.connect(server.url)
+  await using publisher = closing(
+    createRabbitMqPublisher({ url: `amqp://guest:guest@127.0.0.1:${door.port}` }),
+  )
+  await using admin = closing(await amqp.connect(server.url))
   const channel = await admin.createChannel()
   const ready = async () => (await channel.checkQueue(queue)).messageCount
   const message = outbound(queue, 1)
@@ -592,23 +555,18 @@ test('a message whose last try was not confirmed goes over a new channel, and so
     eventually(`${count} in the queue`, async () => (await ready()) === count)
   const tries: Promise<unknown>[] = []
   const attempt = () => tries.push(publisher.publish(message, onTime()).catch((error: unknown) => error))
-  try {
-    attempt()
-    await arrived(1)
-    // The first channel of its own is silent, too: it is closed, and its messages are sent again.
-    muted.add(2)
-    attempt()
-    await arrived(2)
-    await publisher.publish(message, onTime())
-    expect(await tries[1]).toBeInstanceOf(BrokerUnavailableError)
-    await publisher.publish(outbound(queue, 2), onTime())
-    muted.clear()
-    await declared('beside-recovered')
-    await publisher.publish(outbound('beside-recovered', 3), onTime())
-  } finally {
-    await publisher.close()
-    await admin.close()
-  }
+  attempt()
+  await arrived(1)
+  // The first channel of its own is silent, too: it is closed, and its messages are sent again.
+  muted.add(2)
+  attempt()
+  await arrived(2)
+  await publisher.publish(message, onTime())
+  expect(await tries[1]).toBeInstanceOf(BrokerUnavailableError)
+  await publisher.publish(outbound(queue, 2), onTime())
+  muted.clear()
+  await declared('beside-recovered')
+  await publisher.publish(outbound('beside-recovered', 3), onTime())
 })
 
 // Bug: the delivery waited for its copy for ever, and after `concurrency` of them the consumer handled nothing more.
@@ -618,29 +576,26 @@ test('a message whose copy for the retry is not confirmed waits here, and is han
   const door = await withoutConfirms(() => true)
   const clock = new VirtualClock()
   const got: boolean[] = []
-  const subscription = await createRabbitMqSubscriber({
-    url: `amqp://guest:guest@127.0.0.1:${door.port}`,
-    queue,
-    clock,
-  }).subscribe(
-    async ({ redelivered }) => {
-      got.push(redelivered)
-      return got.length === 1 ? { kind: 'again', delayMs: 100 } : { kind: 'ack' }
-    },
-    { concurrency: 1, onError: () => {} },
+  await using _subscription = closing(
+    await createRabbitMqSubscriber({
+      url: `amqp://guest:guest@127.0.0.1:${door.port}`,
+      queue,
+      clock,
+    }).subscribe(
+      async ({ redelivered }) => {
+        got.push(redelivered)
+        return got.length === 1 ? { kind: 'again', delayMs: 100 } : { kind: 'ack' }
+      },
+      { concurrency: 1, onError: () => {} },
+    ),
   )
-  const publisher = createRabbitMqPublisher({ url: server.url })
-  try {
-    await publisher.publish(outbound(queue, 1), onTime())
-    await eventually('its first delivery', () => got.length === 1)
-    await eventually('it to come again', async () => {
-      await clock.advance(10_000)
-      return got.includes(true)
-    })
-  } finally {
-    await publisher.close()
-    await subscription.close()
-  }
+  await using publisher = closing(createRabbitMqPublisher({ url: server.url }))
+  await publisher.publish(outbound(queue, 1), onTime())
+  await eventually('its first delivery', () => got.length === 1)
+  await eventually('it to come again', async () => {
+    await clock.advance(10_000)
+    return got.includes(true)
+  })
 })
 
 // Bug: a try to connect took as long as the relay waits for a confirm, so it counted against the message.

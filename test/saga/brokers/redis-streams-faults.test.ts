@@ -7,6 +7,7 @@ import {
 } from '../../../packages/saga/src/brokers/redis-streams.ts'
 import { BrokerUnavailableError } from '../../../packages/saga/src/errors.ts'
 import type { Delivery, Verdict } from '../../../packages/saga/src/messages.ts'
+import { closing } from '../../support/closing.ts'
 import { openDoor } from '../../support/door.ts'
 import { eventually } from '../../support/eventually.ts'
 import { startRedisServers } from '../../support/redis-servers.ts'
@@ -291,21 +292,17 @@ test('the names of consumers that stopped or were killed leave the group, but fo
 test('a server that has no room for another connection refuses no message', async () => {
   await using server = await oneServer()
   const { url, redis } = server
-  const publisher = createRedisStreamsPublisher({ url })
+  await using publisher = closing(createRedisStreamsPublisher({ url }))
   const publish = () => publisher.publish(outbound('crowded', 1), new AbortController().signal)
-  try {
-    await redis.config('SET', 'maxclients', '1')
-    await expect(publish()).rejects.toBeInstanceOf(BrokerUnavailableError)
-    await redis.config('SET', 'maxclients', '100')
-    await eventually('it to be published', () =>
-      publish().then(
-        () => true,
-        () => false,
-      ),
-    )
-  } finally {
-    await publisher.close()
-  }
+  await redis.config('SET', 'maxclients', '1')
+  await expect(publish()).rejects.toBeInstanceOf(BrokerUnavailableError)
+  await redis.config('SET', 'maxclients', '100')
+  await eventually('it to be published', () =>
+    publish().then(
+      () => true,
+      () => false,
+    ),
+  )
 })
 
 test('a group that is deleted begins anew with the oldest entry, and says so', async () => {
