@@ -1,5 +1,4 @@
 /** The charts as Helm renders them: valid and restricted for every file of values; wrong ones are refused. */
-import { execFileSync, spawnSync } from 'node:child_process'
 import { cpSync, globSync, readFileSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
@@ -7,9 +6,9 @@ import { parse, stringify } from 'yaml'
 import { loadConfig } from '../../src/config/load.ts'
 import { promtool } from '../dashboards/promtool.ts'
 import { oneCertificate } from '../support/certificates.ts'
-import { folderOfTests } from '../support/during-tests.ts'
+import { duringTests } from '../support/during-tests.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../support/fetched-programs.ts'
-import { HELM_ENV } from '../support/helm-charts.ts'
+import { type Charts, prepareCharts } from '../support/helm-charts.ts'
 import {
   type Manifest,
   manifestsIn,
@@ -26,52 +25,21 @@ const root = join(import.meta.dirname, '../..')
 const values = globSync('deploy/helm/fencepost/ci/*-values.yaml', { cwd: root })
   .map((file) => basename(file))
   .sort()
-const folder = folderOfTests('helm')
-let program: string
+const charts = duringTests(() => prepareCharts(), FETCH_MS_MAX)
 
 beforeAll(async () => {
-  program = await fetchProgram('helm')
   await fetchProgram('kubernetesSchemas')
   await fetchProgram('prometheusOperator')
-  // A copy: Helm writes the packed library beside the chart.
-  cpSync(join(root, 'deploy/helm'), folder, { recursive: true, dereference: true })
-  for (const chart of ['fencepost', 'example'])
-    execFileSync(program, ['dependency', 'build', join(folder, chart)], { stdio: 'ignore' })
 }, FETCH_MS_MAX)
 
-function helm(...args: readonly string[]) {
-  const { status, stdout, stderr } = spawnSync(program, args, {
-    cwd: folder,
-    env: HELM_ENV,
-    encoding: 'utf8',
-    maxBuffer: 64 * 1024 * 1024,
-  })
-  return { status, stdout, stderr }
-}
-
-const renderedBefore = new Map<string, string>()
+const renderedBefore = new Map<string, Manifest[]>()
 
 /** Each time a tree of its own; Helm renders one chart with one set of values once. */
-function rendered(chart: string, args: readonly string[], version = '1.37.0'): Manifest[] {
-  const asked = JSON.stringify([chart, args, version])
-  const text = renderedBefore.get(asked) ?? render(chart, args, version)
-  renderedBefore.set(asked, text)
-  return manifestsIn(text)
-}
-
-function render(chart: string, args: readonly string[], version: string): string {
-  const { status, stdout, stderr } = helm(
-    'template',
-    'rel',
-    chart,
-    '--namespace',
-    'shop',
-    '--kube-version',
-    version,
-    ...args,
-  )
-  expect([status, stderr.replaceAll(/^(walk|level=).*\n?/gm, '')]).toEqual([0, ''])
-  return stdout
+const rendered: Charts['rendered'] = (...what) => {
+  const asked = JSON.stringify(what)
+  const manifests = renderedBefore.get(asked) ?? charts.rendered(...what)
+  renderedBefore.set(asked, manifests)
+  return structuredClone(manifests)
 }
 
 const OPEN = ['--set', 'redis.bundled.openToAll=true']
@@ -89,7 +57,7 @@ function settingsOf(container: Manifest): Record<string, string> {
 
 describe.each(values)('%s', (file) => {
   test('the chart passes Helm’s linter without a warning', () => {
-    const { status, stdout } = helm('lint', '--strict', 'fencepost', ...withFile(file))
+    const { status, stdout } = charts.helm('lint', '--strict', 'fencepost', ...withFile(file))
     expect([status, stdout.match(/^\[(WARNING|ERROR)\].*$/gm)]).toEqual([0, null])
   })
 
@@ -255,7 +223,7 @@ describe('values of the rules', () => {
   })
 
   test('promtool accepts the rules with other values', async () => {
-    const rules = join(folder, 'changed.rules.yaml')
+    const rules = join(charts.folder, 'changed.rules.yaml')
     const manifests = rendered('fencepost', [
       ...withFile('monitoring-values.yaml'),
       '--set-json',
@@ -359,9 +327,9 @@ test.each<[string, readonly string[], readonly string[]]>([
   ['external-values.yaml', ['gateways, with'], ['nodes with a redis:// URL']],
 ])('the notes of %s say what is not encrypted', (file, clear, encrypted) => {
   // Helm prints notes only where it installs; here a template of the chart shows them.
-  cpSync(join(folder, 'fencepost'), join(folder, 'noted'), { recursive: true })
+  cpSync(join(charts.folder, 'fencepost'), join(charts.folder, 'noted'), { recursive: true })
   const shown = '{{ dict "notes" (include (print $.Template.BasePath "/NOTES.txt") .) | toYaml }}'
-  writeFileSync(join(folder, 'noted/templates/shown.yaml'), shown)
+  writeFileSync(join(charts.folder, 'noted/templates/shown.yaml'), shown)
   const manifests = rendered('noted', withFile(file))
   const [, notes] = manifests.find((manifest) => 'notes' in manifest).notes.split('NOT ENCRYPTED')
   for (const one of clear) expect(notes).toContain(one)
@@ -418,7 +386,7 @@ test('numbers among the settings are written in digits', () => {
 
 test.each([44, 45, 49, 50, 53])('a release of %i characters has nodes with a name of their own', (length) => {
   const release = 'a'.repeat(length)
-  const { stdout } = helm('template', release, 'fencepost', '--kube-version', '1.37.0', ...TOKEN)
+  const { stdout } = charts.helm('template', release, 'fencepost', '--kube-version', '1.37.0', ...TOKEN)
   const services = manifestsIn(stdout).filter(({ kind }) => kind === 'Service')
   const names = services.map(({ metadata }) => metadata.name)
   expect(new Set(names).size).toBe(2)
@@ -429,7 +397,7 @@ test.each(['shop.eu', '7days', 'a.b-c'])(
   'a release named %s is refused where it would name a Service',
   (release) => {
     const template = (...set: string[]) =>
-      helm('template', release, 'fencepost', '--kube-version', '1.37.0', ...TOKEN, ...set)
+      charts.helm('template', release, 'fencepost', '--kube-version', '1.37.0', ...TOKEN, ...set)
     const { status, stderr } = template()
     expect(status).not.toBe(0)
     expect(stderr).toContain(`the release is named ${release}, and so would be its Service: `)
@@ -574,17 +542,8 @@ describe('the probe', () => {
   })
 
   test('is refused with embedded nodes', () => {
-    const { status, stderr } = helm(
-      'template',
-      'rel',
-      'fencepost',
-      ...['--kube-version', '1.37.0'],
-      ...['--set', 'probe.enabled=true,redis.mode=embedded,service.enabled=false'],
-    )
-    expect([status, stderr]).toEqual([
-      1,
-      expect.stringMatching(/probe\.enabled is true with redis\.mode embedded/),
-    ])
+    const set = ['--set', 'probe.enabled=true,redis.mode=embedded,service.enabled=false']
+    expect(charts.refusal('fencepost', set)).toMatch(/probe\.enabled is true with redis\.mode embedded/)
   })
 })
 
@@ -845,13 +804,5 @@ test.each<[what: string, given: string | readonly string[], told: RegExp]>([
   ['an old cluster', [...TOKEN, '--kube-version', '1.28.0'], /kubeVersion: >=1\.29/],
 ])('%s is refused, and the message names the value', (_, given, told) => {
   const set = typeof given === 'string' ? [...TOKEN, '--set', given] : given
-  const { status, stderr } = helm(
-    'template',
-    'rel',
-    'fencepost',
-    ...(set.includes('--kube-version') ? [] : ['--kube-version', '1.37.0']),
-    ...set,
-  )
-  expect(status).not.toBe(0)
-  expect(stderr).toMatch(told)
+  expect(charts.refusal('fencepost', set)).toMatch(told)
 })
