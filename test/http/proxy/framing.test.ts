@@ -30,38 +30,35 @@ async function answerTo(bytes: string) {
 
 const HEAD = 'POST /things HTTP/1.1\r\nHost: a\r\nIdempotency-Key: KEY\r\n'
 
-test.each<[what: string, bytes: string, status: number]>([
+/** 400 where no status stands. */
+type Row = [what: string, bytes: string, status?: number]
+
+test.each<Row>([
   // Two lengths
   [
     'Content-Length before Transfer-Encoding',
     `${HEAD}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
-    400,
   ],
   [
     'Transfer-Encoding before Content-Length',
     `${HEAD}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n`,
-    400,
   ],
-  ['two different lengths', `${HEAD}Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}`, 400],
-  ['two equal lengths', `${HEAD}Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}`, 400],
+  ['two different lengths', `${HEAD}Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}`],
+  ['two equal lengths', `${HEAD}Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}`],
   ...['+2', '-1', '0x2', '', '1 2', '2, 2', '18446744073709551618'].map(
-    (length): [string, string, number] => [
-      `Content-Length: ${length}`,
-      `${HEAD}Content-Length: ${length}\r\n\r\n{}`,
-      400,
-    ],
+    (length): Row => [`Content-Length: ${length}`, `${HEAD}Content-Length: ${length}\r\n\r\n{}`],
   ),
   // Header lines
-  ['a space before the colon', `${HEAD}X-A : b\r\n\r\n`, 400],
-  ['a bare CR in a value', `${HEAD}X-A: b\rc\r\n\r\n`, 400],
-  ['a control in a value', `${HEAD}X-A: b\x01c\r\nContent-Length: 2\r\n\r\n{}`, 400],
-  ['DEL in a value', `${HEAD}X-A: b\x7fc\r\nContent-Length: 2\r\n\r\n{}`, 400],
-  ['a NUL in a value', `${HEAD}X-A: b\0c\r\n\r\n`, 400],
-  ['an empty name', `${HEAD}: b\r\n\r\n`, 400],
-  ['no colon', `${HEAD}X-A\r\n\r\n`, 400],
-  ['a name beyond ASCII', `${HEAD}X-\xe9: b\r\n\r\n`, 400],
-  ['a folded line', `${HEAD}X-A: b\r\n c\r\n\r\n`, 400],
-  ['a bare LF', `${HEAD}X-A: b\nX-B: c\r\n\r\n`, 400],
+  ['a space before the colon', `${HEAD}X-A : b\r\n\r\n`],
+  ['a bare CR in a value', `${HEAD}X-A: b\rc\r\n\r\n`],
+  ['a control in a value', `${HEAD}X-A: b\x01c\r\nContent-Length: 2\r\n\r\n{}`],
+  ['DEL in a value', `${HEAD}X-A: b\x7fc\r\nContent-Length: 2\r\n\r\n{}`],
+  ['a NUL in a value', `${HEAD}X-A: b\0c\r\n\r\n`],
+  ['an empty name', `${HEAD}: b\r\n\r\n`],
+  ['no colon', `${HEAD}X-A\r\n\r\n`],
+  ['a name beyond ASCII', `${HEAD}X-\xe9: b\r\n\r\n`],
+  ['a folded line', `${HEAD}X-A: b\r\n c\r\n\r\n`],
+  ['a bare LF', `${HEAD}X-A: b\nX-B: c\r\n\r\n`],
   // Transfer codings
   ['gzip, chunked', `${HEAD}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n`, 501],
   [
@@ -69,51 +66,42 @@ test.each<[what: string, bytes: string, status: number]>([
     `${HEAD}Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
     501,
   ],
-  ['identity', `${HEAD}Transfer-Encoding: identity\r\n\r\n`, 400],
-  [',chunked', `${HEAD}Transfer-Encoding: ,chunked\r\n\r\n0\r\n\r\n`, 400],
-  ['chunked twice', `${HEAD}Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n`, 400],
+  ['identity', `${HEAD}Transfer-Encoding: identity\r\n\r\n`],
+  [',chunked', `${HEAD}Transfer-Encoding: ,chunked\r\n\r\n0\r\n\r\n`],
+  ['chunked twice', `${HEAD}Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n`],
   [
     'chunked in HTTP/1.0',
     `POST /things HTTP/1.0\r\nIdempotency-Key: KEY\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
-    400,
   ],
-  ...['0x2', '-1', '2 ;', '11111111111111111', ' 2', '2\r\n{}\r\nx'].map((size): [string, string, number] => [
-    `a chunk of size ${JSON.stringify(size)}`,
-    `${HEAD}Transfer-Encoding: chunked\r\n\r\n${size}\r\n{}\r\n0\r\n\r\n`,
-    400,
-  ]),
+  ...['0x2', '-1', '2 ;', '11111111111111111', ' 2', '2\r\n{}\r\nx'].map(
+    (size): Row => [
+      `a chunk of size ${JSON.stringify(size)}`,
+      `${HEAD}Transfer-Encoding: chunked\r\n\r\n${size}\r\n{}\r\n0\r\n\r\n`,
+    ],
+  ),
   [
     'a trailer that states a length',
     `${HEAD}Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nContent-Length: 7\r\n\r\n`,
-    400,
   ],
   // Lines and versions
-  ['HTTP/0.9', 'GET /\r\n\r\n', 400],
-  ['a version that was cut off', 'POST /things\r\nHost: a\r\nContent-Length: 0\r\n\r\n', 400],
-  ['HTTP/1.2', `POST /things HTTP/1.2\r\nHost: a\r\n\r\n`, 400],
-  ['HTTP/2 by prior knowledge', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400],
-  ['a method that is none', 'P OST /things HTTP/1.1\r\nHost: a\r\n\r\n', 400],
-  ['garbage', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n', 400],
+  ['HTTP/0.9', 'GET /\r\n\r\n'],
+  ['a version that was cut off', 'POST /things\r\nHost: a\r\nContent-Length: 0\r\n\r\n'],
+  ['HTTP/1.2', `POST /things HTTP/1.2\r\nHost: a\r\n\r\n`],
+  ['HTTP/2 by prior knowledge', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
+  ['a method that is none', 'P OST /things HTTP/1.1\r\nHost: a\r\n\r\n'],
+  ['garbage', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n'],
   // Host and target
-  ['no Host', 'POST /things HTTP/1.1\r\nContent-Length: 0\r\n\r\n', 400],
-  ['two Hosts', 'POST /things HTTP/1.1\r\nHost: a\r\nHost: b\r\nContent-Length: 0\r\n\r\n', 400],
-  ['two equal Hosts', 'POST /things HTTP/1.1\r\nHost: a\r\nHost: a\r\nContent-Length: 0\r\n\r\n', 400],
+  ['no Host', 'POST /things HTTP/1.1\r\nContent-Length: 0\r\n\r\n'],
+  ['two Hosts', 'POST /things HTTP/1.1\r\nHost: a\r\nHost: b\r\nContent-Length: 0\r\n\r\n'],
+  ['two equal Hosts', 'POST /things HTTP/1.1\r\nHost: a\r\nHost: a\r\nContent-Length: 0\r\n\r\n'],
   ...['a b', 'a/c', 'u@d', 'a b/c@d', 'a:b', '[::1', 'a\\b', 'a?b', 'a#b'].map(
-    (host): [string, string, number] => [
-      `Host: ${host}`,
-      `POST /things HTTP/1.1\r\nHost: ${host}\r\nContent-Length: 0\r\n\r\n`,
-      400,
-    ],
+    (host): Row => [`Host: ${host}`, `POST /things HTTP/1.1\r\nHost: ${host}\r\nContent-Length: 0\r\n\r\n`],
   ),
-  ['a target without a slash', 'POST things HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n', 400],
-  ['a fragment', 'POST /things#x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n', 400],
-  ['another scheme', 'POST ftp://a/x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n', 400],
-  [
-    'the authority of another user',
-    'POST http://u:p@a/x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n',
-    400,
-  ],
-  ['POST *', 'POST * HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n', 400],
+  ['a target without a slash', 'POST things HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n'],
+  ['a fragment', 'POST /things#x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n'],
+  ['another scheme', 'POST ftp://a/x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n'],
+  ['the authority of another user', 'POST http://u:p@a/x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n'],
+  ['POST *', 'POST * HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n'],
   // Names that a proxy would remove
   ...[
     'Idempotency-Key',
@@ -136,19 +124,13 @@ test.each<[what: string, bytes: string, status: number]>([
     'X-Api-Key',
     'Remote_User',
     'X-Event-Id',
-  ].map((name): [string, string, number] => [
-    `Connection: ${name}`,
-    `${HEAD}Connection: ${name}\r\nContent-Length: 2\r\n\r\n{}`,
-    400,
-  ]),
+  ].map((name): Row => [`Connection: ${name}`, `${HEAD}Connection: ${name}\r\nContent-Length: 2\r\n\r\n{}`]),
   // Methods
   ['CONNECT', 'CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n', 405],
   ['TRACE', 'TRACE / HTTP/1.1\r\nHost: a\r\n\r\n', 405],
-  ...['LIST', 'BAN', 'GETX', 'X-Y'].map((method): [string, string, number] => [
-    method,
-    `${method} / HTTP/1.1\r\nHost: a\r\n\r\n`,
-    405,
-  ]),
+  ...['LIST', 'BAN', 'GETX', 'X-Y'].map(
+    (method): Row => [method, `${method} / HTTP/1.1\r\nHost: a\r\n\r\n`, 405],
+  ),
   // Limits and expectations
   ['201 header lines', `${HEAD}${'X-A: b\r\n'.repeat(199)}\r\n`, 431],
   [
@@ -159,7 +141,7 @@ test.each<[what: string, bytes: string, status: number]>([
   ['a head above 16 KiB', `${HEAD}X-A: ${'b'.repeat(16_384)}\r\n\r\n`, 431],
   ['a target above 16 KiB', `POST /${'b'.repeat(16_384)} HTTP/1.1\r\nHost: a\r\n\r\n`, 431],
   ['another expectation', `${HEAD}Expect: 200-ok\r\nContent-Length: 2\r\n\r\n{}`, 417],
-])('%s is refused', async (_what, bytes, status) => {
+])('%s is refused', async (_what, bytes, status = 400) => {
   const answer = await answerTo(bytes)
   expect({ status: answer.status, called: answer.called }).toEqual({ status, called: 0 })
   expect(answer.wire).toContain('application/problem+json')
