@@ -23,7 +23,7 @@ export const KEYS_FETCH_EVERY_MS = 10_000
 /** How long a request waits for a fetch. */
 const FETCH_WITHIN_MS = 3_000
 
-export type KeySetOptions = {
+type KeySetOptions = {
   readonly url?: string
   /** From the file. */
   readonly initial?: JsonWebKeys

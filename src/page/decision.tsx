@@ -11,7 +11,7 @@ import { isInDoubt, sentenceOf } from './api.ts'
 import { Failure } from './pieces.tsx'
 import { type AnyDecided, toldOf } from './words.ts'
 
-export type DecisionProps = {
+type DecisionProps = {
   /** On the button that decides, such as "End the claim". */
   readonly name: string
   /** Why it is impossible at the moment. */

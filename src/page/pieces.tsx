@@ -8,7 +8,7 @@ import { sentenceOf } from './api.ts'
 import { timeOf } from './words.ts'
 
 /** A word for it always stands beside the colour. */
-export type Tone = 'good' | 'warn' | 'bad' | 'plain'
+type Tone = 'good' | 'warn' | 'bad' | 'plain'
 
 const TONES: Readonly<Record<string, Tone>> = {
   completed: 'good',

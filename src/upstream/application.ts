@@ -34,7 +34,7 @@ export type ApplicationOptions = {
 }
 
 /** A larger head of an answer is malformed. Node's own servers refuse to send more than 16 KiB by default. */
-export const ANSWER_HEAD_BYTES_MAX = 64 * 1024
+const ANSWER_HEAD_BYTES_MAX = 64 * 1024
 
 export interface Application extends AsyncDisposable {
   /** Keeps a whole answer in memory, up to `storedLimitBytes`. Never rejects. */
@@ -55,7 +55,7 @@ export interface Application extends AsyncDisposable {
 }
 
 /** An answer that is kept nowhere. */
-export type PassedOn = {
+type PassedOn = {
   readonly kind: 'answered'
   readonly status: number
   readonly headers: HeaderList
@@ -63,7 +63,7 @@ export type PassedOn = {
   readonly body: Buffer | Readable
 }
 
-export type ForwardLimits = {
+type ForwardLimits = {
   /** From sending the request to the complete answer. */
   readonly answerWithinMs: number
   readonly storedLimitBytes: number

@@ -12,7 +12,7 @@ import { passingShare } from '../core/units.ts'
 
 export type Dispatching = Pick<Dispatcher, 'dispatch'>
 
-export type Shares = {
+type Shares = {
   /** For requests that no route protects. */
   readonly passing: Dispatching
   readonly guarded: Dispatching

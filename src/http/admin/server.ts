@@ -22,7 +22,7 @@ export type Readiness = {
   readonly nodes: readonly NodeStatus[]
 }
 
-export const HEADER_BYTES_MAX = 8 * 1024
+const HEADER_BYTES_MAX = 8 * 1024
 export const REQUEST_TIMEOUT_MS = 5_000
 export const CONNECTIONS_MAX = 256
 
@@ -36,7 +36,7 @@ const LIMITS: RoutedLimits = {
   connectionsMax: CONNECTIONS_MAX,
 }
 
-export type AdminPorts = {
+type AdminPorts = {
   readonly readiness: () => Readiness
   readonly started: () => boolean
   /** @param accept of the scrape: OpenMetrics has exemplars, the older text format does not */

@@ -54,7 +54,6 @@ export function checkAnswer(
     default:
       return refused(
         problemAnswer(problemFor(decided), { idempotencyKey: clientKey, recordKey, instance }),
-        decided,
         of.dialect,
       )
   }
@@ -130,34 +129,20 @@ function absentHeaders(names: readonly string[], dialect: Dialect): HeaderList {
 }
 
 /** @returns the answer with the client's status, and 403 in its place for nginx */
-function refused(answer: Answer, decided: Decided, dialect: Dialect): Answer {
-  const decision = decisionOf(decided, answer.decision)
-  const headers: HeaderList = [...answer.headers, ['Fencepost-Outcome', decision]]
-  if (dialect !== 'auth-request') return { ...answer, decision, headers }
+function refused(answer: Answer, dialect: Dialect): Answer {
+  const headers: HeaderList = [...answer.headers, ['Fencepost-Outcome', answer.decision]]
+  if (dialect !== 'auth-request') return { ...answer, headers }
   const forClient: HeaderList = [
     ['Fencepost-Status', String(answer.status)],
     ['Fencepost-Problem', asHeaderValue(answer.body)],
   ]
-  return { ...answer, decision, headers: [...headers, ...forClient], status: 403 }
+  return { ...answer, headers: [...headers, ...forClient], status: 403 }
 }
 
 /** A problem document is one line of JSON; a header has no other letters than those of ASCII. */
 function asHeaderValue(document: Answer['body']): string {
   const text = Buffer.isBuffer(document) ? document.toString('utf8') : ''
   return text.replace(/[\u007f-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
-}
-
-function decisionOf(decided: Decided, otherwise: Decision): Decision {
-  switch (decided.kind) {
-    case 'conflict':
-    case 'undecided':
-      return 'duplicate_in_flight'
-    case 'duplicate':
-    case 'damaged':
-      return 'duplicate_completed'
-    default:
-      return otherwise
-  }
 }
 
 function problemFor(decided: Exclude<Decided, { kind: 'granted' | 'passed' | 'unprotected' }>): Problem {

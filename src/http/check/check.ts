@@ -52,7 +52,7 @@ export type CheckPorts = {
   readonly events: Events
 }
 
-export type ReadBody = (limitBytes: number) => Promise<Body>
+type ReadBody = (limitBytes: number) => Promise<Body>
 
 export type Granted = {
   readonly kind: 'granted'

@@ -10,7 +10,7 @@ import type { ServiceDefinition } from '@grpc/grpc-js'
 import { loadSync } from '@grpc/proto-loader'
 import type { HeaderList } from '../../core/header-list.ts'
 
-export type HeaderValue = { readonly key?: string; readonly value?: string; readonly rawValue?: Buffer }
+type HeaderValue = { readonly key?: string; readonly value?: string; readonly rawValue?: Buffer }
 export type HeaderMap = { readonly headers?: readonly HeaderValue[] }
 export type HeaderValueOption = {
   readonly header: HeaderValue
@@ -44,9 +44,9 @@ export type CheckResponse = {
   }
 }
 
-export type HttpHead = { readonly headers?: HeaderMap; readonly endOfStream?: boolean }
+type HttpHead = { readonly headers?: HeaderMap; readonly endOfStream?: boolean }
 export type HttpBody = { readonly body?: Buffer; readonly endOfStream?: boolean }
-export type HttpTrailers = { readonly trailers?: HeaderMap }
+type HttpTrailers = { readonly trailers?: HeaderMap }
 export type Attribute = { readonly stringValue?: string; readonly numberValue?: number }
 
 /** A message of Envoy; its reply has the same name. */

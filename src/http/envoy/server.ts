@@ -47,7 +47,7 @@ import {
 } from './messages.ts'
 import { type ProcessingOptions, type ProcessingPorts, processOne } from './processing.ts'
 
-export type EnvoyOptions = CheckOptions & {
+type EnvoyOptions = CheckOptions & {
   readonly settleBudgetMs: number
   readonly renewFraction: number
   /** Events carry the client's key itself, not only its hash. */
@@ -63,7 +63,7 @@ export type EnvoyOptions = CheckOptions & {
 
 export type EnvoyPorts = CheckPorts & Omit<ProcessingPorts, 'waitersOf'>
 
-export interface EnvoyServer {
+interface EnvoyServer {
   listen(at: ListenAt): Promise<string>
   /** Checks and requests in flight. */
   inFlight(): number

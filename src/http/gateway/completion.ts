@@ -39,7 +39,7 @@ const POLICY: StoringPolicy = {
   redact: [],
 }
 
-export type CompletionPorts = SettlePorts & {
+type CompletionPorts = SettlePorts & {
   readonly secret: ReservationSecret
   readonly outstanding: Pick<Outstanding, 'ended'>
   readonly newInstance: () => string

@@ -29,7 +29,7 @@ const HOP_IDS: Record<Dialect, string> = {
   'forward-auth': HOP_ID_HEADER,
 }
 
-export type OriginalRequest =
+type OriginalRequest =
   | { readonly kind: 'original'; readonly original: Original }
   | { readonly kind: 'not_a_check' }
   | { readonly kind: 'malformed'; readonly detail: string }

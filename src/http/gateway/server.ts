@@ -47,7 +47,7 @@ export type GatewayPorts = CheckPorts &
     readonly bodyMemory: BodyMemory
   }
 
-export interface GatewayServer {
+interface GatewayServer {
   listen(at: ListenAt): Promise<string>
   /** Each answer ends its connection from now on. */
   leave(): void

@@ -66,37 +66,36 @@ export function problemAnswer(problem: Problem, context: ProblemContext, status?
   return { ...document, headers, decision: decisionOf(code, status), detail: code }
 }
 
-function decisionOf(code: ProblemCode, status: IdempotencyStatus | undefined): Decision {
+/** The label of `fencepost_decisions_total` that each problem counts under; `invalid` under every other. */
+const DECISIONS: Partial<Record<Decision, readonly ProblemCode[]>> = {
+  duplicate_in_flight: [
+    'request-in-progress',
+    'reservation-conflict',
+    'entity-busy',
+    'outcome-undecided',
+    'too-many-waiters',
+  ],
+  duplicate_completed: ['response-not-stored', 'reservation-duplicate', 'record-damaged'],
+  fingerprint_mismatch: ['key-reused', 'duplicate-content'],
+  quorum_unavailable: ['quorum-unavailable'],
+  acquired: ['application-unreachable', 'application-reset', 'application-malformed', 'application-timeout'],
+  overloaded: [
+    'too-many-requests-in-flight',
+    'too-many-bytes-in-flight',
+    'tenant-in-flight',
+    'tenant-new-records',
+    'session-reservations',
+    'draining',
+  ],
+}
+const DECISION_OF: ReadonlyMap<ProblemCode, Decision> = new Map(
+  Object.entries(DECISIONS).flatMap(([decision, codes]) => codes.map((code) => [code, decision as Decision])),
+)
+
+export function decisionOf(code: ProblemCode, status?: IdempotencyStatus): Decision {
   if (status === 'bypassed') return 'bypassed'
   if (status === 'unprotected') return 'fail_open'
-  switch (code) {
-    case 'request-in-progress':
-    case 'entity-busy':
-    case 'outcome-undecided':
-    case 'too-many-waiters':
-      return 'duplicate_in_flight'
-    case 'response-not-stored':
-    case 'record-damaged':
-      return 'duplicate_completed'
-    case 'key-reused':
-    case 'duplicate-content':
-      return 'fingerprint_mismatch'
-    case 'quorum-unavailable':
-      return 'quorum_unavailable'
-    case 'application-unreachable':
-    case 'application-reset':
-    case 'application-malformed':
-    case 'application-timeout':
-      return 'acquired'
-    case 'too-many-requests-in-flight':
-    case 'too-many-bytes-in-flight':
-    case 'tenant-in-flight':
-    case 'tenant-new-records':
-    case 'draining':
-      return 'overloaded'
-    default:
-      return 'invalid'
-  }
+  return DECISION_OF.get(code) ?? 'invalid'
 }
 
 /** The event of an answer, from which log lines and `fencepost_decisions_total` are made. */

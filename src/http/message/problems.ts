@@ -11,135 +11,74 @@
 import { keyHashOf } from '../../core/claims/lease.ts'
 import type { QuotaReached } from '../../core/request/tenant-quotas.ts'
 
-type Row = {
-  readonly status: number
-  readonly title: string
-  /** The same request, sent again later, can get another answer. */
-  readonly retryable: boolean
-}
+type Row = { readonly status: number; readonly title: string; readonly retryable: boolean }
+
+/** The same request, sent again later, can get another answer; or it can not. */
+const again = (status: number, title: string): Row => ({ status, title, retryable: true })
+const final = (status: number, title: string): Row => ({ status, title, retryable: false })
 
 export const PROBLEMS = {
   // The request itself
-  'malformed-request': { status: 400, title: 'The request is malformed', retryable: false },
-  'key-missing': { status: 400, title: 'An idempotency key is required', retryable: false },
-  'key-invalid': { status: 400, title: 'The idempotency key is invalid', retryable: false },
-  'scope-invalid': {
-    status: 400,
-    title: 'A header that names the scope of the request is invalid',
-    retryable: false,
-  },
-  'digest-mismatch': {
-    status: 400,
-    title: 'The body does not have the digest that the request states',
-    retryable: false,
-  },
-  'token-invalid': {
-    status: 401,
-    title: 'The bearer token of the request does not identify its client',
-    retryable: false,
-  },
-  'method-refused': { status: 405, title: 'The method is not passed on', retryable: false },
-  'request-timeout': { status: 408, title: 'The request did not arrive in time', retryable: true },
-  'body-too-large': { status: 413, title: 'The body is too large', retryable: false },
-  'expectation-failed': { status: 417, title: 'The expectation can not be met', retryable: false },
-  'headers-too-large': { status: 431, title: 'The head of the request is too large', retryable: false },
-  'transfer-encoding-unsupported': {
-    status: 501,
-    title: 'The transfer encoding is not supported',
-    retryable: false,
-  },
-  'upgrade-refused': {
-    status: 501,
-    title: 'A protected request can not change the protocol',
-    retryable: false,
-  },
+  'malformed-request': final(400, 'The request is malformed'),
+  'key-missing': final(400, 'An idempotency key is required'),
+  'key-invalid': final(400, 'The idempotency key is invalid'),
+  'scope-invalid': final(400, 'A header that names the scope of the request is invalid'),
+  'digest-mismatch': final(400, 'The body does not have the digest that the request states'),
+  'token-invalid': final(401, 'The bearer token of the request does not identify its client'),
+  'method-refused': final(405, 'The method is not passed on'),
+  'request-timeout': again(408, 'The request did not arrive in time'),
+  'body-too-large': final(413, 'The body is too large'),
+  'expectation-failed': final(417, 'The expectation can not be met'),
+  'headers-too-large': final(431, 'The head of the request is too large'),
+  'transfer-encoding-unsupported': final(501, 'The transfer encoding is not supported'),
+  'upgrade-refused': final(501, 'A protected request can not change the protocol'),
   // The reservation API: the call itself
-  'request-invalid': {
-    status: 400,
-    title: 'The call does not have the form that is asked for',
-    retryable: false,
-  },
-  'reservation-id-invalid': {
-    status: 400,
-    title: 'The reservation id was not issued by this cluster',
-    retryable: false,
-  },
-  'page-refused': { status: 403, title: 'A page in a browser may not call', retryable: false },
-  'token-required': { status: 401, title: 'The bearer token is missing or wrong', retryable: false },
-  'call-unknown': { status: 404, title: 'There is no such call', retryable: false },
-  'media-type-unsupported': { status: 415, title: 'The body must be JSON', retryable: false },
+  'request-invalid': final(400, 'The call does not have the form that is asked for'),
+  'reservation-id-invalid': final(400, 'The reservation id was not issued by this cluster'),
+  'page-refused': final(403, 'A page in a browser may not call'),
+  'token-required': final(401, 'The bearer token is missing or wrong'),
+  'call-unknown': final(404, 'There is no such call'),
+  'media-type-unsupported': final(415, 'The body must be JSON'),
   // The reservation API: what is known about the reservation
-  'reservation-conflict': { status: 409, title: 'Somebody else holds it', retryable: true },
-  'reservation-duplicate': { status: 409, title: 'It was completed earlier', retryable: false },
-  'lease-lost': { status: 410, title: 'The lease is lost', retryable: false },
-  'reservation-lost': { status: 410, title: 'The reservation is lost', retryable: false },
-  fenced: { status: 410, title: 'It is no longer yours to end', retryable: false },
-  'completion-undecided': {
-    status: 503,
-    title: 'Whether the result stands is not known',
-    retryable: true,
-  },
+  'reservation-conflict': again(409, 'Somebody else holds it'),
+  'reservation-duplicate': final(409, 'It was completed earlier'),
+  'lease-lost': final(410, 'The lease is lost'),
+  'reservation-lost': final(410, 'The reservation is lost'),
+  fenced: final(410, 'It is no longer yours to end'),
+  'completion-undecided': again(503, 'Whether the result stands is not known'),
   // The operator API
-  'role-required': { status: 403, title: 'The role of the token does not allow it', retryable: false },
-  'record-unknown': { status: 404, title: 'There is no such record', retryable: false },
-  'dead-letter-unknown': { status: 404, title: 'There is no such dead letter', retryable: false },
-  'decision-refused': { status: 409, title: 'There is nothing to decide', retryable: false },
-  'promise-at-stake': { status: 409, title: 'The decision would break a promise', retryable: false },
-  'record-moved-on': { status: 409, title: 'The record is not as it was seen', retryable: false },
-  'decision-under-way': { status: 409, title: 'Another operator decides on it', retryable: true },
+  'role-required': final(403, 'The role of the token does not allow it'),
+  'record-unknown': final(404, 'There is no such record'),
+  'dead-letter-unknown': final(404, 'There is no such dead letter'),
+  'decision-refused': final(409, 'There is nothing to decide'),
+  'promise-at-stake': final(409, 'The decision would break a promise'),
+  'record-moved-on': final(409, 'The record is not as it was seen'),
+  'decision-under-way': again(409, 'Another operator decides on it'),
   // What is known about the request
-  'request-in-progress': { status: 409, title: 'The same request is being carried out', retryable: true },
-  'duplicate-content': {
-    status: 409,
-    title: 'The same content was sent under another key',
-    retryable: false,
-  },
-  'entity-busy': { status: 409, title: 'Another request works on the same entity', retryable: true },
-  'outcome-undecided': {
-    status: 409,
-    title: 'An earlier attempt ended without a known outcome',
-    retryable: true,
-  },
-  'response-not-stored': {
-    status: 410,
-    title: 'The request was carried out and its answer was not kept',
-    retryable: false,
-  },
-  'key-reused': { status: 422, title: 'The idempotency key was used for another request', retryable: false },
-  'too-many-waiters': { status: 429, title: 'Too many requests wait for this key', retryable: true },
-  'tenant-in-flight': {
-    status: 429,
-    title: 'Too many requests of this tenant are under way',
-    retryable: true,
-  },
-  'tenant-new-records': { status: 429, title: 'This tenant makes new records too fast', retryable: true },
-  'session-reservations': { status: 429, title: 'This session holds too many reservations', retryable: true },
+  'request-in-progress': again(409, 'The same request is being carried out'),
+  'duplicate-content': final(409, 'The same content was sent under another key'),
+  'entity-busy': again(409, 'Another request works on the same entity'),
+  'outcome-undecided': again(409, 'An earlier attempt ended without a known outcome'),
+  'response-not-stored': final(410, 'The request was carried out and its answer was not kept'),
+  'key-reused': final(422, 'The idempotency key was used for another request'),
+  'too-many-waiters': again(429, 'Too many requests wait for this key'),
+  'tenant-in-flight': again(429, 'Too many requests of this tenant are under way'),
+  'tenant-new-records': again(429, 'This tenant makes new records too fast'),
+  'session-reservations': again(429, 'This session holds too many reservations'),
   // The sidecar and its nodes
-  'internal-error': { status: 500, title: 'The sidecar failed', retryable: true },
-  'record-damaged': { status: 502, title: 'The record of this request is damaged', retryable: false },
-  'token-unverifiable': {
-    status: 503,
-    title: 'The keys that verify the bearer token are not known',
-    retryable: true,
-  },
-  'quorum-unavailable': { status: 503, title: 'Too few nodes answer', retryable: true },
-  'too-many-requests-in-flight': { status: 503, title: 'Too many requests are under way', retryable: true },
-  'too-many-bytes-in-flight': {
-    status: 503,
-    title: 'The bodies under way fill the memory for them',
-    retryable: true,
-  },
-  draining: { status: 503, title: 'The sidecar is shutting down', retryable: true },
+  'internal-error': again(500, 'The sidecar failed'),
+  'record-damaged': final(502, 'The record of this request is damaged'),
+  'token-unverifiable': again(503, 'The keys that verify the bearer token are not known'),
+  'quorum-unavailable': again(503, 'Too few nodes answer'),
+  'too-many-requests-in-flight': again(503, 'Too many requests are under way'),
+  'too-many-bytes-in-flight': again(503, 'The bodies under way fill the memory for them'),
+  draining: again(503, 'The sidecar is shutting down'),
   // The application
-  'application-unreachable': { status: 502, title: 'The application could not be reached', retryable: true },
-  'application-reset': { status: 502, title: 'The application broke off', retryable: true },
-  'application-malformed': {
-    status: 502,
-    title: 'The application answered with a malformed message',
-    retryable: true,
-  },
-  'application-timeout': { status: 504, title: 'The application did not answer in time', retryable: true },
-} as const satisfies Record<string, Row>
+  'application-unreachable': again(502, 'The application could not be reached'),
+  'application-reset': again(502, 'The application broke off'),
+  'application-malformed': again(502, 'The application answered with a malformed message'),
+  'application-timeout': again(504, 'The application did not answer in time'),
+} satisfies Record<string, Row>
 
 export type ProblemCode = keyof typeof PROBLEMS
 
@@ -193,7 +132,7 @@ const CLOSING: ReadonlySet<string> = new Set<ProblemCode>([
   'draining',
 ])
 
-export type ProblemDocument = {
+type ProblemDocument = {
   readonly status: number
   readonly headers: readonly (readonly [string, string])[]
   readonly body: Buffer

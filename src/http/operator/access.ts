@@ -5,10 +5,10 @@
  * call from an operator's browser: it would have to know the token. Only the files of our own page need none.
  */
 
-import { createHash, timingSafeEqual } from 'node:crypto'
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { OperatorRole, OperatorToken } from '../../core/operator/operator-tokens.ts'
 import type { Problem } from '../message/problems.ts'
+import { bearerOf, matching } from '../request/access-token.ts'
 import { RETRY_SOON_MS } from '../request/refusals.ts'
 import type { InFlight } from '../server/in-flight.ts'
 
@@ -21,7 +21,7 @@ declare module 'fastify' {
   }
 }
 
-export type AccessPorts = {
+type AccessPorts = {
   /** Read at each call, because they may change. */
   readonly tokens: () => readonly OperatorToken[]
   readonly inFlight: InFlight
@@ -32,7 +32,7 @@ export type AccessPorts = {
 export function admitOperators(app: FastifyInstance, { tokens, inFlight, refuse }: AccessPorts): void {
   app.addHook('onRequest', async (request, reply) => {
     if (request.routeOptions.config.open === true) return undefined
-    const operator = operatorOf(bearerOf(request), tokens())
+    const operator = matching(bearerOf(request.headers), tokens(), ({ token }) => token)[0]
     if (operator === undefined) {
       reply.header('WWW-Authenticate', 'Bearer')
       return refuse(reply, TOKEN_REQUIRED)
@@ -44,13 +44,6 @@ export function admitOperators(app: FastifyInstance, { tokens, inFlight, refuse 
     if (inFlight.count > OPERATOR_CALLS_IN_FLIGHT_MAX) return refuse(reply, OVERLOADED)
     request.operator = operator
   })
-}
-
-/** Compares hashes, and all of them: the time reveals neither length nor content, nor which token matched. */
-function operatorOf(sent: string | undefined, tokens: readonly OperatorToken[]): OperatorToken | undefined {
-  const hash = (text: string) => createHash('sha256').update(text).digest()
-  const given = hash(sent ?? '')
-  return tokens.filter(({ token }) => timingSafeEqual(given, hash(token)))[0]
 }
 
 export function allows(role: OperatorRole, required: OperatorRole): boolean {
@@ -79,11 +72,6 @@ const OVERLOADED: Problem = {
   code: 'too-many-requests-in-flight',
   detail: `${OPERATOR_CALLS_IN_FLIGHT_MAX} calls of operators are under way, which is the limit. Nothing was done.`,
   retryAfterMs: RETRY_SOON_MS,
-}
-
-/** RFC 6750, section 2.1; the name of the scheme in any case (RFC 9110, section 11.1). */
-function bearerOf(request: FastifyRequest): string | undefined {
-  return /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1]
 }
 
 /** What a call of the operator API is answered with: JSON, or a problem document. */

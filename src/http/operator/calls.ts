@@ -59,61 +59,57 @@ const DECIDING: readonly ProblemCode[] = [
   'decision-under-way',
 ]
 
-const RECORD = '/v1/operator/records/{record}'
-const LETTER = '/v1/operator/dead-letters/{id}'
-
+const get = (
+  path: string,
+  summary: string,
+  success: TSchema,
+  more: Partial<OperatorCall> = {},
+): OperatorCall => ({
+  method: 'GET',
+  path: `/v1/operator/${path}`,
+  summary,
+  role: 'view',
+  success,
+  problems: [],
+  ...more,
+})
+const streamed = (path: string, summary: string, success: TSchema) =>
+  get(path, summary, success, { streamed: true })
 const decision = (name: string, summary: string, body: TSchema = DecideBody) =>
-  ({
+  get(`records/{record}/${name}`, summary, Decided, {
     method: 'POST',
-    path: `${RECORD}/${name}`,
-    summary,
     role: 'operate',
     body,
-    success: Decided,
     problems: DECIDING,
-  }) as const
+  })
+const letter = (act: string, summary: string) =>
+  get(`dead-letters/{id}/${act}`, summary, LetterDecided, {
+    method: 'POST',
+    role: 'operate',
+    body: DeadLetterBody,
+    problems: [...WITH_BODY, 'dead-letter-unknown'],
+  })
 
 export const OPERATOR_CALLS = {
-  showOperator: {
-    method: 'GET',
-    path: '/v1/operator/me',
-    summary: 'Whose token it is, and its role',
-    role: 'view',
-    success: Me,
-    problems: [],
-  },
-  showOverview: {
-    method: 'GET',
-    path: '/v1/operator/overview',
-    summary: 'What is going on now: nodes, requests of this sidecar, and what is wrong',
-    role: 'view',
-    success: Overview,
-    problems: [],
-  },
-  watchOverview: {
-    method: 'GET',
-    path: '/v1/operator/overview/events',
-    summary: 'The overview once a second, as server-sent events, at most 8 readers and 15 minutes each',
-    role: 'view',
-    success: Overview,
-    streamed: true,
-    problems: [],
-  },
-  listSlowCommands: {
-    method: 'GET',
-    path: '/v1/operator/slow-commands',
-    summary: 'The newest slow commands of all nodes, read from their slow logs now',
-    role: 'view',
-    success: SlowCommands,
-    problems: [],
-  },
-  findRecords: {
+  showOperator: get('me', 'Whose token it is, and its role', Me),
+  showOverview: get(
+    'overview',
+    'What is going on now: nodes, requests of this sidecar, and what is wrong',
+    Overview,
+  ),
+  watchOverview: streamed(
+    'overview/events',
+    'The overview once a second, as server-sent events, at most 8 readers and 15 minutes each',
+    Overview,
+  ),
+  listSlowCommands: get(
+    'slow-commands',
+    'The newest slow commands of all nodes, read from their slow logs now',
+    SlowCommands,
+  ),
+  findRecords: get('records/find', 'Find records by what support has of them', Found, {
     method: 'POST',
-    path: '/v1/operator/records/find',
-    summary: 'Find records by what support has of them',
-    role: 'view',
     body: FindBody,
-    success: Found,
     problems: [
       ...WITH_BODY,
       'record-unknown',
@@ -125,85 +121,50 @@ export const OPERATOR_CALLS = {
       'reservation-id-invalid',
       'reservation-lost',
     ],
-  },
-  listRecords: {
-    method: 'GET',
-    path: '/v1/operator/records',
-    summary: 'Live claims, or claims that ended without an outcome, a page at a time',
-    role: 'view',
-    query: ListQuery,
-    success: Found,
-    problems: [],
-  },
-  showRecord: {
-    method: 'GET',
-    path: RECORD,
-    summary: 'One record: the verdict of the quorum, every node, its history, what can be decided',
-    role: 'view',
-    success: Shown,
-    problems: [],
-  },
-  watchRecord: {
-    method: 'GET',
-    path: `${RECORD}/events`,
-    summary:
-      'One record while it is shown, as server-sent events: looked at every 2 seconds, and sent where it changed, or while a claim is live; at most 8 readers and 15 minutes each',
-    role: 'view',
-    success: Shown,
-    streamed: true,
-    problems: [],
-  },
+  }),
+  listRecords: get(
+    'records',
+    'Live claims, or claims that ended without an outcome, a page at a time',
+    Found,
+    {
+      query: ListQuery,
+    },
+  ),
+  showRecord: get(
+    'records/{record}',
+    'One record: the verdict of the quorum, every node, its history, what can be decided',
+    Shown,
+  ),
+  watchRecord: streamed(
+    'records/{record}/events',
+    'One record while it is shown, as server-sent events: looked at every 2 seconds, and sent where it changed, or while a claim is live; at most 8 readers and 15 minutes each',
+    Shown,
+  ),
   endClaim: decision('end', 'End a live claim: its holder is fenced, the next attempt is a further one'),
   completeRecord: decision('complete', 'Complete by hand with a given answer', CompleteBody),
   forgetRecord: decision('forget', 'Forget it: the next request is a first attempt'),
   askApplication: decision('ask', 'Ask the application now what became of a lapsed attempt'),
-  listDeadLetters: {
-    method: 'GET',
-    path: '/v1/operator/dead-letters',
-    summary: 'Questions that wait for a decision, oldest first, a page at a time from the newest on',
-    role: 'view',
-    query: EntriesQuery,
-    success: Entries,
-    problems: [],
-  },
-  requeueDeadLetter: {
-    method: 'POST',
-    path: `${LETTER}/requeue`,
-    summary: 'It was NOT executed: the next request is a first attempt again',
-    role: 'operate',
-    body: DeadLetterBody,
-    success: LetterDecided,
-    problems: [...WITH_BODY, 'dead-letter-unknown'],
-  },
-  discardDeadLetter: {
-    method: 'POST',
-    path: `${LETTER}/discard`,
-    summary: 'Drop the question; with `completed` duplicates get 410 from then on',
-    role: 'operate',
-    body: DeadLetterBody,
-    success: LetterDecided,
-    problems: [...WITH_BODY, 'dead-letter-unknown'],
-  },
-  listDecisions: {
-    method: 'GET',
-    path: '/v1/operator/decisions',
-    summary: 'The newest decisions of this sidecar, newest first: bounded, and sampled while there are many',
-    role: 'view',
-    query: DecisionsQuery,
-    success: RecentDecisions,
-    problems: [],
-  },
-  listAudit: {
-    method: 'GET',
-    path: '/v1/operator/audit',
-    summary:
-      'The audit log: who decided what and why, lost renewals, fenced completions; oldest first, a page at a time from the newest on',
-    role: 'view',
-    query: EntriesQuery,
-    success: Entries,
-    problems: [],
-  },
-} as const satisfies Record<string, OperatorCall>
+  listDeadLetters: get(
+    'dead-letters',
+    'Questions that wait for a decision, oldest first, a page at a time from the newest on',
+    Entries,
+    { query: EntriesQuery },
+  ),
+  requeueDeadLetter: letter('requeue', 'It was NOT executed: the next request is a first attempt again'),
+  discardDeadLetter: letter('discard', 'Drop the question; with `completed` duplicates get 410 from then on'),
+  listDecisions: get(
+    'decisions',
+    'The newest decisions of this sidecar, newest first: bounded, and sampled while there are many',
+    RecentDecisions,
+    { query: DecisionsQuery },
+  ),
+  listAudit: get(
+    'audit',
+    'The audit log: who decided what and why, lost renewals, fenced completions; oldest first, a page at a time from the newest on',
+    Entries,
+    { query: EntriesQuery },
+  ),
+} satisfies Record<string, OperatorCall>
 
 export type OperatorCallName = keyof typeof OPERATOR_CALLS
 

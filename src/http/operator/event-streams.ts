@@ -15,7 +15,7 @@ import type { OperatorToken } from '../../core/operator/operator-tokens.ts'
 /** Of each kind: each is one person's page. Both kinds together leave room among the 32 calls in flight. */
 export const STREAMS_MAX = 8
 /** The page opens another one; a forgotten tab whose machine sleeps does not stay for ever. */
-export const STREAM_MS_MAX = 15 * 60_000
+const STREAM_MS_MAX = 15 * 60_000
 /** So many looks in a row a reader may have left something unread before its connection is cut. */
 export const UNREAD_LOOKS_MAX = 10
 
@@ -41,7 +41,7 @@ export type EventStreams = {
   endAll(): void
 }
 
-export type EventStreamPorts = {
+type EventStreamPorts = {
   readonly tokens: () => readonly OperatorToken[]
   readonly clock: Clock
   readonly onFailure: (cause: unknown) => void

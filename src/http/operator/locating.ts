@@ -27,7 +27,7 @@ import { type Describing, identifiedAs, intentOfName, scopeOf } from '../request
 import { tokenProblem } from '../request/identify.ts'
 import type { FindInput } from './find-schemas.ts'
 
-export type Located =
+type Located =
   /** Any of them; `certain`: shown even where no node has a record. `otherwise`: what is then answered instead of that there is none. */
   | {
       readonly kind: 'keys'

@@ -9,7 +9,7 @@
 import type { FastifyInstance } from 'fastify'
 
 /** A file of the page as it was built. */
-export type PageFile = { readonly type: string; readonly body: Buffer }
+type PageFile = { readonly type: string; readonly body: Buffer }
 
 /** Where each file of the page is served. A record or a view is behind the `#`, which no browser sends. */
 export const PAGE_PATHS = {

@@ -12,7 +12,7 @@ import type { Problem } from '../message/problems.ts'
 import { RETRY_SOON_MS } from '../request/refusals.ts'
 import { trackInFlight } from '../server/in-flight.ts'
 import type { RoutedLimits } from '../server/json-listener.ts'
-import { createJsonListener, type JsonListenerPorts, sendProblem } from '../server/json-listener.ts'
+import { createJsonListener, type JsonListenerPorts, listen, sendProblem } from '../server/json-listener.ts'
 import type { ListenAt, ListenerTls } from '../server/listening.ts'
 import type { OperatorAnswer } from './access.ts'
 import { admitOperators, allows, roleRequired } from './access.ts'
@@ -27,7 +27,7 @@ import {
 import { type SlowLogs, slowCommandsOf } from './overview.ts'
 import { type PageFiles, servePage } from './page.ts'
 
-export type OperatorApiOptions = OperatorOptions & {
+type OperatorApiOptions = OperatorOptions & {
   readonly tokens: () => readonly OperatorToken[]
   readonly limits: RoutedLimits
   /** Present if the listener speaks TLS. */
@@ -76,10 +76,7 @@ export function createOperatorApi(
   serve(app, { ...handlers, streams, slowLogs }, refuse)
   let closed: Promise<void> | undefined
   return {
-    listen: async ({ kind: _, ...where }) => {
-      const address = await app.listen(where)
-      return 'path' in where ? `unix:${where.path}` : address
-    },
+    listen: (at) => listen(app, at),
     close: (graceMs) => {
       inFlight.drain()
       for (const one of Object.values(streams)) one.endAll()

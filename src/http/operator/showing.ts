@@ -24,15 +24,15 @@ export type ShowingPorts = {
 /** What is known of a record besides its replies. */
 type Besides = { readonly history: RecordHistory | undefined; readonly sidecar: string | undefined }
 
-export type Showing = {
+type Showing = {
   shown(view: RecordView, role: OperatorRole): Promise<unknown>
   watched(recordKey: string, role: OperatorRole): Topic
 }
 
 /** From the end of a look to the next. */
-export const RECORD_EVERY_MS = 2_000
+const RECORD_EVERY_MS = 2_000
 /** Of a record that stays as it is: entries come without a change, such as the sweeper's question. */
-export const BESIDES_EVERY_MS = 30_000
+const BESIDES_EVERY_MS = 30_000
 
 export function createShowing(instance: string, ports: ShowingPorts): Showing {
   const { inspect, auditLog, clock } = ports

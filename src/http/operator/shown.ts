@@ -35,7 +35,7 @@ export function summaryOf(view: RecordView, wallMs: number) {
   })
 }
 
-export type ShownBy = {
+type ShownBy = {
   readonly role: OperatorRole
   readonly wallMs: number
   /** The name of the one that holds the record, where it is known. */

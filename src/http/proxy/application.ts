@@ -9,7 +9,7 @@ import type { Duplex, Readable } from 'node:stream'
 import type { HeaderList } from '../../core/header-list.ts'
 import type { ForwardResult } from '../../core/ports.ts'
 
-export type ApplicationRequest = {
+type ApplicationRequest = {
   readonly method: string
   /** Path and query exactly as received; begins with a slash. */
   readonly target: string
@@ -24,7 +24,7 @@ export type ApplicationRequest = {
   readonly peer?: Pick<Duplex, 'destroyed' | 'once'>
 }
 
-export type ForwardLimits = {
+type ForwardLimits = {
   /** From sending the request to the complete answer. */
   readonly answerWithinMs: number
   /** Longest body that is kept in memory; a longer one is streamed. */
@@ -45,7 +45,7 @@ export type Reply = {
   readonly body: Buffer | AsyncIterable<Buffer>
 }
 
-export type Tunnel = { readonly kind: 'tunnel'; readonly headers: HeaderList; readonly socket: Socket }
+type Tunnel = { readonly kind: 'tunnel'; readonly headers: HeaderList; readonly socket: Socket }
 
 export type Failure = Exclude<ForwardResult, { kind: 'answered' }>
 

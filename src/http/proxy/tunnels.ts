@@ -35,11 +35,11 @@ import { rawHead, writeRaw } from '../server/send.ts'
 import type { DispatchOptions, Load } from './dispatch.ts'
 import { type ForwardPorts, hopOf } from './forwarding.ts'
 
-export type TunnelOptions = DispatchOptions & {
+type TunnelOptions = DispatchOptions & {
   readonly limits: Pick<ListenerLimits, 'readerIdleMs'>
 }
 
-export type TunnelPorts = ForwardPorts & {
+type TunnelPorts = ForwardPorts & {
   readonly clock: Clock
   readonly newInstance: () => string
   readonly onFailure: (error: unknown, instance: string) => void

@@ -15,7 +15,7 @@ import type { ScopeRules } from './identify.ts'
 
 export type Arrived = { readonly admission: Admission; readonly matched?: RouteMatchResult }
 
-export type ArrivalRules = {
+type ArrivalRules = {
   readonly routes: readonly Route[]
   readonly scope: ScopeRules
   /** Peers whose headers of tenant, version, client and origin count. */

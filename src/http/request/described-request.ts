@@ -73,7 +73,7 @@ export const DescribedRequest = Type.Object(
   },
 )
 
-export type DescribedRequestInput = Static<typeof DescribedRequest>
+type DescribedRequestInput = Static<typeof DescribedRequest>
 
 /** What identifies a described request, as in the proxy. */
 export type Describing = { readonly routes: readonly Route[]; readonly principal: PrincipalRules }
@@ -104,7 +104,7 @@ export function intentOfName(mode: 'reservation' | 'entity', name: string, scope
   return { recordKey: key.recordKey, fingerprint: fingerprintOfName(key.recordKey) }
 }
 
-export type OfRequest = {
+type OfRequest = {
   readonly intent: Intent
   readonly entityKeys: readonly string[]
   readonly route: ProtectedRoute

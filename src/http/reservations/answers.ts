@@ -3,7 +3,6 @@
  */
 
 import type { Clock } from '../../core/clock.ts'
-import type { Decision } from '../../core/decision.ts'
 import { type Found, foundBy } from '../../core/outcome.ts'
 import type { ReadResult } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
@@ -301,32 +300,5 @@ export function intentStatusOf(found: ReadResult): IntentStatusOutput | Problem 
       }
     case 'damaged':
       return { code: 'record-damaged', detail: 'What is recorded can not be read.' }
-  }
-}
-
-/** The label of `fencepost_decisions_total`. */
-export function decisionOf(answer: ApiAnswer): Decision {
-  if (answer.kind === 'json') return 'acquired'
-  switch (answer.problem.code) {
-    case 'reservation-conflict':
-    case 'entity-busy':
-    case 'outcome-undecided':
-    case 'too-many-waiters':
-      return 'duplicate_in_flight'
-    case 'reservation-duplicate':
-    case 'record-damaged':
-      return 'duplicate_completed'
-    case 'key-reused':
-      return 'fingerprint_mismatch'
-    case 'quorum-unavailable':
-      return 'quorum_unavailable'
-    case 'draining':
-    case 'too-many-requests-in-flight':
-    case 'tenant-in-flight':
-    case 'tenant-new-records':
-    case 'session-reservations':
-      return 'overloaded'
-    default:
-      return 'invalid'
   }
 }

@@ -6,9 +6,9 @@
 
 import type { IncomingHttpHeaders } from 'node:http'
 import { isIP } from 'node:net'
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { Problem } from '../message/problems.ts'
-import { isToken } from '../request/access-token.ts'
+import { bearerOf, isToken } from '../request/access-token.ts'
 import { RETRY_SOON_MS } from '../request/refusals.ts'
 import type { InFlight, RequestScheduler } from '../server/in-flight.ts'
 import { type ApiAnswer, problem, refusal } from './answers.ts'
@@ -21,7 +21,7 @@ export type AdmissionOptions = {
   readonly limits: { readonly inFlightMax: number }
 }
 
-export type AdmissionPorts = {
+type AdmissionPorts = {
   readonly inFlight: InFlight
   readonly scheduler: RequestScheduler
   readonly openStreams: () => number
@@ -41,7 +41,7 @@ export function admitCalls(
     if (apiTokens === undefined) {
       const page = foreignPage(request.headers, hosts)
       if (page !== undefined) return answer(reply, refusal(page))
-    } else if (!isToken(bearerOf(request), apiTokens())) {
+    } else if (!isToken(bearerOf(request.headers), apiTokens())) {
       reply.header('WWW-Authenticate', 'Bearer')
       return answer(reply, TOKEN_REQUIRED)
     }
@@ -59,11 +59,6 @@ export function overloaded(limit: number): ApiAnswer {
     `${limit} calls are under way, which is the limit. Nothing was done.`,
     { retryAfterMs: RETRY_SOON_MS },
   )
-}
-
-/** RFC 6750, section 2.1; the name of the scheme in any case (RFC 9110, section 11.1). */
-function bearerOf(request: FastifyRequest): string | undefined {
-  return /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1]
 }
 
 /**

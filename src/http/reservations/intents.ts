@@ -38,7 +38,7 @@ export type Wanted = {
   readonly route?: Pick<ProtectedRoute, 'retentionMs' | 'takeover'>
 }
 
-export type Refused = { readonly kind: 'refused'; readonly problem: Problem }
+type Refused = { readonly kind: 'refused'; readonly problem: Problem }
 
 export async function wantedBy(
   input: ReserveInput,

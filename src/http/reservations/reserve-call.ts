@@ -13,13 +13,14 @@ import type { Events } from '../../core/events.ts'
 import type { Token } from '../../core/record/token.ts'
 import { tenantOf } from '../../core/request/identity.ts'
 import type { ClaimShown, Tracing } from '../../core/tracing.ts'
+import { decisionOf } from '../message/answer.ts'
 import { headerPairs } from '../message/headers.ts'
 import { instanceOf, PROBLEMS } from '../message/problems.ts'
 import { RETRY_SOON_MS } from '../request/refusals.ts'
 import { tracedRequest } from '../request/traced-request.ts'
 import type { InFlight } from '../server/in-flight.ts'
 import { abandoned } from '../server/inbound.ts'
-import { type ApiAnswer, decisionOf, problem, type ReservedNow } from './answers.ts'
+import { type ApiAnswer, problem, type ReservedNow } from './answers.ts'
 import { overloaded } from './call-admission.ts'
 import type { Handlers } from './handlers.ts'
 import type { Heartbeats } from './heartbeat.ts'
@@ -27,7 +28,7 @@ import type { ReserveInput } from './schemas.ts'
 
 export type ReserveCallOptions = Keeping & { readonly limits: { readonly inFlightMax: number } }
 
-export type ReserveCallPorts = {
+type ReserveCallPorts = {
   readonly handlers: Pick<Handlers, 'reserve'>
   readonly heartbeats: Pick<Heartbeats, 'stream' | 'open'>
   readonly inFlight: InFlight
@@ -88,7 +89,7 @@ function decided(
   return {
     kind: 'decided',
     entrypoint: 'api',
-    decision: decisionOf(done),
+    decision: known ? decisionOf(done.problem.code) : 'acquired',
     detail: known ? done.problem.code : 'reserved',
     route: undefined,
     status: known ? PROBLEMS[done.problem.code].status : done.status,

@@ -12,7 +12,7 @@ import type { Tracing } from '../../core/tracing.ts'
 import { nothingLeft } from '../request/outstanding.ts'
 import { createRequestScheduler, trackInFlight } from '../server/in-flight.ts'
 import type { RoutedLimits } from '../server/json-listener.ts'
-import { createJsonListener, type JsonListenerPorts, sendProblem } from '../server/json-listener.ts'
+import { createJsonListener, type JsonListenerPorts, listen, sendProblem } from '../server/json-listener.ts'
 import type { ListenAt, ListenerTls } from '../server/listening.ts'
 import { type ApiAnswer, problem } from './answers.ts'
 import { type AdmissionOptions, admitCalls } from './call-admission.ts'
@@ -41,7 +41,7 @@ export type ReservationApiPorts = Omit<HandlerPorts, 'heartbeats'> &
     readonly describedPaths?: Readonly<Record<string, Record<string, unknown>>>
   }
 
-export interface ReservationApi {
+interface ReservationApi {
   /** Where it listens: `http://host:port`, or `unix:/path`. */
   listen(at: ListenAt): Promise<string>
   /** Open reservations of this sidecar, without those that a stream renews. */
@@ -94,10 +94,7 @@ export function createReservationApi(
 
   let closed: Promise<void> | undefined
   return {
-    listen: async ({ kind: _, ...where }) => {
-      const address = await app.listen(where)
-      return 'path' in where ? `unix:${where.path}` : address
-    },
+    listen: (at) => listen(app, at),
     held: () => Math.max(0, outstanding.count() - heartbeats.open),
     leave: inFlight.leave,
     close: (graceMs) => {

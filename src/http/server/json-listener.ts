@@ -23,6 +23,7 @@ import { createConnectionFaults, type FaultLimits, timeoutCheckMs } from './conn
 import {
   type ConnectionLimit,
   keepTlsFresh,
+  type ListenAt,
   type ListenerTls,
   limitConnections,
   serverOptions,
@@ -117,6 +118,12 @@ function problemOf(error: FastifyError, bodyBytesMax: number): Problem | undefin
     detail: `${where} ${first?.message ?? 'is not what is asked for'}; see /openapi.json. Nothing was done.`,
     more: { errors },
   }
+}
+
+/** @returns where it listens: `http://host:port`, or `unix:/path` */
+export async function listen(app: FastifyInstance, { kind: _, ...where }: ListenAt): Promise<string> {
+  const address = await app.listen(where)
+  return 'path' in where ? `unix:${where.path}` : address
 }
 
 export function sendProblem(reply: FastifyReply, of: Problem, instance: string): FastifyReply {

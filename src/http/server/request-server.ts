@@ -18,27 +18,27 @@ import type { ListenerTls } from './listening.ts'
 import { type ListenAt, whereListening } from './listening.ts'
 import { send } from './send.ts'
 
-export type RequestServerOptions = {
+type RequestServerOptions = {
   readonly limits: ListenerLimits
   /** Present if the listener speaks TLS. */
   readonly tls?: ListenerTls
 }
 
-export type RequestServerPorts = {
+type RequestServerPorts = {
   readonly clock: Clock
   readonly newInstance: () => string
   /** Gets a fault of the sidecar itself; the client got 500 with this instance. */
   readonly onFailure: (error: unknown, instance: string) => void
 }
 
-export type RequestHandlers = {
+type RequestHandlers = {
   /** @param startedMonoMs when the request arrived, which may be earlier than when it begins */
   readonly handle: (inbound: Inbound, startedMonoMs: number) => Promise<void>
   /** A client requests a WebSocket. Never rejects. Without it such a request is handled like any other. */
   readonly upgrade?: (req: IncomingMessage, socket: Duplex, first: Buffer) => Promise<void>
 }
 
-export interface RequestServer {
+interface RequestServer {
   readonly inFlight: InFlight
   /** Where it listens: `http://host:port`, or `unix:/path`. */
   listen(at: ListenAt): Promise<string>

@@ -14,7 +14,7 @@ import type { HeaderList } from '../../core/header-list.ts'
 import type { Answer } from '../message/answer.ts'
 import type { Inbound } from './inbound.ts'
 
-export type SendOptions = {
+type SendOptions = {
   /** Longest silence of a client that does not read its answer. */
   readonly readerIdleMs: number
   /** Close the connection after this answer. */
