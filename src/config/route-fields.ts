@@ -7,8 +7,7 @@
 import { DRIFT_FACTOR } from '../core/clock.ts'
 import { POINTER_EXPECTED, POINTERS_MAX, parsePointer } from '../core/formats/json-pointer.ts'
 import { type PathPattern, parsePathPattern } from '../core/routes/path-pattern.ts'
-import type { BodySelection, HeaderPredicate, KeyPart } from '../core/routes/route.ts'
-import type { Disposition } from '../core/routes/settlement.ts'
+import type { BodySelection, Disposition, HeaderPredicate, KeyPart } from '../core/routes/route.ts'
 import { RETRY_COUNT_MAX } from './builtin-policy.ts'
 import {
   choice,

@@ -189,12 +189,6 @@ export function troubleOf(fault: NodeFault, ...details: readonly string[]): Trou
 }
 
 /** One sentence of both. */
-export function told({
-  reason,
-  remedy,
-}: {
-  readonly reason: string
-  readonly remedy?: string | undefined
-}): string {
+export function told({ reason, remedy }: { reason: string; remedy?: string | undefined }): string {
   return remedy === undefined ? reason : `${reason}: ${remedy}`
 }

@@ -33,12 +33,7 @@ export type Found = {
 
 export type Outcome =
   /** Executed now; a majority has recorded the answer. */
-  | {
-      readonly kind: 'created'
-      readonly response: ApplicationResponse
-      readonly protection: Protection
-      readonly execution: Execution
-    }
+  | ({ readonly kind: 'created'; readonly response: ApplicationResponse } & Executed)
   /** Executed earlier: the recorded answer. */
   | {
       readonly kind: 'replayed'
@@ -54,28 +49,13 @@ export type Outcome =
       readonly found?: Found
     }
   /** The application answered, and by policy nothing is recorded: a retry is executed. */
-  | {
-      readonly kind: 'released'
-      readonly response: ApplicationResponse
-      readonly protection: Protection
-      readonly execution: Execution
-    }
+  | ({ readonly kind: 'released'; readonly response: ApplicationResponse } & Executed)
   /** Executed, and not recorded: the quorum did not take it, or policy holds the claim until its lease ends. */
-  | {
-      readonly kind: 'unstored'
-      readonly response: ApplicationResponse
-      readonly protection: Protection
-      readonly execution: Execution
-    }
+  | ({ readonly kind: 'unstored'; readonly response: ApplicationResponse } & Executed)
   /** Passed to the application without protection (`fail-open`). */
   | { readonly kind: 'unprotected'; readonly response: ApplicationResponse; readonly found?: Found }
   /** The same, and no whole answer came back. It may have been executed, and a retry is executed again. */
-  | {
-      readonly kind: 'unprotected_no_answer'
-      readonly cause: 'reset' | 'timeout' | 'malformed'
-      readonly detail: string
-      readonly found?: Found
-    }
+  | (NoAnswer & { readonly kind: 'unprotected_no_answer'; readonly found?: Found })
   /** The key was used for another request. */
   | { readonly kind: 'mismatch'; readonly found?: Found }
   /** The same content was sent under another key. */
@@ -88,29 +68,15 @@ export type Outcome =
   /** More requests wait for one key than the limit allows. */
   | { readonly kind: 'too_many_waiters'; readonly limit: number; readonly retryAfterMs: number }
   /** Fewer than a majority of nodes answered; nothing was executed. */
-  | {
-      readonly kind: 'unavailable'
-      readonly answered: number
-      readonly required: number
-      /** Nodes besides those that answered: they vote, and their answer does not count for this request. */
-      readonly well?: number
-      /** Of those, the nodes without memory for a new claim. */
-      readonly full?: number
-      /** Then `answered` says nothing of the nodes. */
-      readonly notAsked?: NotAsked
-      readonly retryAfterMs: number
-    }
+  | (Extract<ClaimResult, { kind: 'unavailable' }> & { readonly retryAfterMs: number })
   /** The record of this request is damaged: it is neither replayed nor executed again. */
   | { readonly kind: 'damaged'; readonly found?: Found }
   /** Sent to the application, and no whole answer came back. It may have been executed. */
-  | {
+  | (NoAnswer & {
       readonly kind: 'indeterminate'
-      readonly cause: 'reset' | 'timeout' | 'malformed'
-      /** For the log, as with `never_sent`: what the connection said. */
-      readonly detail: string
       readonly retryAfterMs: number
       readonly execution: Execution
-    }
+    })
   /** The same, as the answer itself says, of a gateway between here and the application or of a time limit in it. */
   | {
       readonly kind: 'indeterminate'
@@ -120,6 +86,12 @@ export type Outcome =
     }
   /** The application could not be reached; nothing was executed. */
   | { readonly kind: 'never_sent'; readonly detail: string }
+
+/** `detail`: for the log, as with `never_sent`: what the connection said. */
+type NoAnswer = Omit<Extract<ForwardResult, { kind: 'no_answer' }>, 'kind'>
+
+/** What protected the call of the application, and its claim. */
+export type Executed = { readonly protection: Protection; readonly execution: Execution }
 
 /** The claim under which the application was called. */
 export type Execution = { readonly token: Token; readonly attempt: number; readonly lockId: string }
@@ -157,13 +129,10 @@ export function foundBy(claimed: Exclude<ClaimResult, { kind: 'granted' }>): { r
 }
 
 /** What a claim that found no majority says of itself; undefined where that is all that is known. */
-export function foundWithoutMajority({
-  answered,
-  required,
-  notAsked,
-}: Pick<Extract<ClaimResult, { kind: 'unavailable' }>, 'answered' | 'required' | 'notAsked'>):
-  | Found
-  | undefined {
+export function foundWithoutMajority(
+  claimed: Pick<Extract<ClaimResult, { kind: 'unavailable' }>, 'answered' | 'required' | 'notAsked'>,
+): Found | undefined {
+  const { answered, required, notAsked } = claimed
   if (notAsked !== undefined) return { notAsked }
   return required === NOT_COUNTED ? undefined : { answered }
 }

@@ -9,7 +9,7 @@ import type { Keeping } from './claims/lease-renewer.ts'
 import type { Waiters } from './claims/waiters.ts'
 import type { Clock, Random } from './clock.ts'
 import type { Events } from './events.ts'
-import type { ClaimTerms, ForwardContext, ForwardResult, Leases } from './ports.ts'
+import type { ClaimRequest, ForwardContext, ForwardResult, Leases } from './ports.ts'
 import type { Fingerprint } from './record/record.ts'
 import type { ContentRecord } from './request/duplicate-content.ts'
 import type { EntityLocks } from './reservations/entity-locks.ts'
@@ -17,11 +17,8 @@ import type { SettlePolicy } from './settle.ts'
 
 export type DedupPolicy = SettlePolicy &
   // After the total hold the lease is left to lapse.
-  Keeping & {
-    readonly retentionMs: number
-    /** For all claim rounds together. */
-    readonly budgetMs: number
-    readonly terms?: ClaimTerms
+  Keeping &
+  Pick<ClaimRequest, 'retentionMs' | 'budgetMs' | 'terms'> & {
     /** How long a concurrent duplicate waits for the first; 0: it is refused at once. */
     readonly waitMs: number
     readonly takeover: 'reexecute' | 'indeterminate'

@@ -8,7 +8,7 @@
 import type { LeaseRenewer } from './claims/lease-renewer.ts'
 import { type RecordingPorts, recordWithRetry } from './claims/recording.ts'
 import type { LeaseEnd } from './events.ts'
-import { type Execution, type Outcome, type Protection, replay } from './outcome.ts'
+import { type Executed, type Outcome, replay } from './outcome.ts'
 import type { ApplicationResponse, PassedBody } from './ports.ts'
 import type { StoredOutcome } from './record/stored-outcome.ts'
 import { dispositionOf, type StoringPolicy, storedOutcomeOf } from './routes/settlement.ts'
@@ -26,9 +26,6 @@ export type SettlePolicy = StoringPolicy & {
   /** How long the outcome is offered to the quorum before the client gets its answer marked `unstored`. */
   readonly settleBudgetMs: number
 }
-
-/** What protected the call of the application, and its claim. */
-type Executed = { readonly protection: Protection; readonly execution: Execution }
 
 export async function settle(
   response: ApplicationResponse,

@@ -37,25 +37,8 @@ export type DeadLetterFilter = {
   readonly limit?: number
 }
 
-type LetterRow = {
-  id: string
-  source: DeadLetter['source']
-  consumer_id: string
-  message_id: string
-  aggregate_type: string
-  aggregate_id: string
-  type: string
-  destination: string
-  payload: string
-  headers: string
-  delivery_headers: string | null
-  delivery_properties: string | null
-  error_code: string
-  error_message: string
-  attempts: number
-  died_at: string
-  status: DeadLetter['status']
-}
+type AsText = 'id' | 'payload' | 'headers' | 'properties' | 'diedAt'
+type LetterRow = Omit<DeadLetter, AsText> & Readonly<Record<AsText, string>>
 
 /** Open ones, which wait for a decision or for their consumer, oldest first. */
 export async function listDeadLetters(
@@ -63,31 +46,22 @@ export async function listDeadLetters(
   filter: DeadLetterFilter = {},
 ): Promise<readonly DeadLetter[]> {
   const { rows } = await kit.query<LetterRow>(
-    `SELECT id, source, consumer_id, message_id, aggregate_type, aggregate_id, type, destination, payload::text AS payload,
-            headers::text AS headers, delivery->>'headers' AS delivery_headers, delivery->>'properties' AS delivery_properties,
-            error_code, error_message, attempts, ${isoText('died_at')} AS died_at, status
+    `SELECT id, source, consumer_id AS "consumerId", message_id AS "messageId", aggregate_type AS "aggregateType",
+            aggregate_id AS "aggregateId", type, destination, payload::text AS payload,
+            coalesce(delivery->>'headers', headers::text) AS headers, coalesce(delivery->>'properties', '{}') AS properties,
+            error_code AS "errorCode", error_message AS "errorMessage", attempts, ${isoText('died_at')} AS "diedAt", status
      FROM ${kit.schema}.dead_letters
      WHERE status IN ('dead', 'replaying') AND ($1::text IS NULL OR source = $1) AND ($2::text IS NULL OR consumer_id = $2)
      ORDER BY id LIMIT $3`,
     [filter.source ?? null, filter.consumerId ?? null, filter.limit ?? 100],
   )
   return rows.map((row) => ({
+    ...row,
     id: safeInteger(row.id),
-    source: row.source,
-    consumerId: row.consumer_id,
-    messageId: row.message_id,
-    aggregateType: row.aggregate_type,
-    aggregateId: row.aggregate_id,
-    type: row.type,
-    destination: row.destination,
     payload: JSON.parse(row.payload),
-    headers: JSON.parse(row.delivery_headers ?? row.headers),
-    properties: JSON.parse(row.delivery_properties ?? '{}'),
-    errorCode: row.error_code,
-    errorMessage: row.error_message,
-    attempts: row.attempts,
-    diedAt: new Date(row.died_at),
-    status: row.status,
+    headers: JSON.parse(row.headers),
+    properties: JSON.parse(row.properties),
+    diedAt: new Date(row.diedAt),
   }))
 }
 
@@ -142,34 +116,28 @@ async function toOutbox(kit: SagaKit, tx: Tx, letters: readonly Touched[]): Prom
 }
 
 /** Gives them up for good; what was parked behind them continues without them. */
-export async function discardDeadLetters(kit: SagaKit, ids: readonly number[]): Promise<number> {
-  const s = kit.schema
-  return kit.transaction(async (tx) => {
-    const { rows } = await tx.query<Touched>(
-      `UPDATE ${s}.dead_letters SET status = 'discarded', replayed_at = clock_timestamp()
-       WHERE id = ANY($1) AND status IN ('dead', 'replaying')
-       RETURNING id, source, consumer_id, ordering_key, aggregate_type, aggregate_id`,
-      [ids],
-    )
-    await letGo(tx, s, rows)
-    return rows.length
-  })
+export function discardDeadLetters(kit: SagaKit, ids: readonly number[]): Promise<number> {
+  return discard(kit, `id = ANY($1) AND status IN ('dead', 'replaying')`, [ids])
 }
 
 /**
  * Discards those that have waited longer than `ageMs`, the newest first: where `limit` cuts a sequence, its earliest stays
  * dead, and what is behind it is not let go before its time.
  */
-export async function expireDeadLetters(kit: SagaKit, ageMs: number, limit: number): Promise<number> {
+export function expireDeadLetters(kit: SagaKit, ageMs: number, limit: number): Promise<number> {
+  const which = `id IN (SELECT id FROM ${kit.schema}.dead_letters
+                        WHERE status = 'dead' AND died_at < clock_timestamp() - $1 * interval '1 ms'
+                        ORDER BY id DESC LIMIT $2 FOR UPDATE SKIP LOCKED)`
+  return discard(kit, which, [ageMs, limit])
+}
+
+function discard(kit: SagaKit, which: string, values: unknown[]): Promise<number> {
   const s = kit.schema
   return kit.transaction(async (tx) => {
     const { rows } = await tx.query<Touched>(
-      `UPDATE ${s}.dead_letters SET status = 'discarded', replayed_at = clock_timestamp()
-       WHERE id IN (SELECT id FROM ${s}.dead_letters
-                    WHERE status = 'dead' AND died_at < clock_timestamp() - $1 * interval '1 ms'
-                    ORDER BY id DESC LIMIT $2 FOR UPDATE SKIP LOCKED)
+      `UPDATE ${s}.dead_letters SET status = 'discarded', replayed_at = clock_timestamp() WHERE ${which}
        RETURNING id, source, consumer_id, ordering_key, aggregate_type, aggregate_id`,
-      [ageMs, limit],
+      values,
     )
     await letGo(tx, s, rows)
     return rows.length

@@ -32,22 +32,12 @@ export async function partitionsWithWork(
   return rows.map(({ p }) => p)
 }
 
-type BatchRow = {
-  id_text: string
-  message_id: string
-  aggregate_type: string
-  aggregate_id: string
-  type: string
-  destination: string
-  body: string
-  headers: string
-  attempts: number
-  last_error: string | null
-  created_at: string
-  age_ms: number
-  /** Of the payloads up to this one. */
-  bytes: number
-}
+type BatchRow = Omit<OutboxRow, 'message'> &
+  Omit<OutboundMessage, 'headers'> & {
+    readonly headers: string
+    /** Of the payloads up to this one. */
+    readonly bytes: number
+  }
 
 /** The clock in a subquery is one instant, and so a bound of the index. */
 const dueOf = (s: string) =>
@@ -71,9 +61,10 @@ export type Batch = {
 export async function nextBatch(kit: SagaKit, partition: number, size: number): Promise<Batch> {
   const s = kit.schema
   const { rows } = await kit.query<BatchRow>(
-    `SELECT o.id::text AS id_text, message_id, aggregate_type, aggregate_id, type, destination, payload::text AS body, headers::text AS headers, attempts, last_error,
-              ${isoText('created_at')} AS created_at,
-              (extract(epoch FROM clock_timestamp() - created_at) * 1000)::float8 AS age_ms, bytes::float8 AS bytes
+    `SELECT o.id::text AS id, attempts, last_error AS "lastError",
+              (extract(epoch FROM clock_timestamp() - created_at) * 1000)::float8 AS "ageMs", bytes::float8 AS bytes,
+              message_id AS "messageId", aggregate_type AS "aggregateType", aggregate_id AS "aggregateId", type, destination,
+              payload::text AS body, headers::text AS headers, ${isoText('created_at')} AS "createdAt"
        FROM (SELECT *, sum(pg_column_size(payload)) OVER (ORDER BY id) AS bytes FROM ${s}.outbox
        WHERE id = ANY(ARRAY((${dueOf(s)} AND NOT scheduled ORDER BY id LIMIT $2) UNION ALL (${dueOf(s)} AND scheduled ORDER BY available_at LIMIT $2)))
        ORDER BY id LIMIT $2) AS o
@@ -84,23 +75,8 @@ export async function nextBatch(kit: SagaKit, partition: number, size: number): 
   return { rows: rows.map(messageOf), full }
 }
 
-function messageOf(row: BatchRow): OutboxRow {
-  return {
-    id: row.id_text,
-    attempts: row.attempts,
-    lastError: row.last_error,
-    ageMs: row.age_ms,
-    message: {
-      messageId: row.message_id,
-      aggregateType: row.aggregate_type,
-      aggregateId: row.aggregate_id,
-      type: row.type,
-      destination: row.destination,
-      body: row.body,
-      headers: JSON.parse(row.headers),
-      createdAt: row.created_at,
-    },
-  }
+function messageOf({ id, attempts, lastError, ageMs, bytes: _, headers, ...message }: BatchRow): OutboxRow {
+  return { id, attempts, lastError, ageMs, message: { ...message, headers: JSON.parse(headers) } }
 }
 
 export async function deleteConfirmed(kit: SagaKit, rows: readonly OutboxRow[]): Promise<void> {

@@ -25,25 +25,19 @@ export type SagaSummary = {
   readonly name: string
   readonly status: SagaStatus
   readonly drivenBy: DrivenBy
+  /** Why it is being compensated or was parked. */
   readonly reason: string | null
   readonly lastError: string | null
   readonly createdAt: Date
   readonly updatedAt: Date
 }
 
-export type SagaView = {
-  readonly sagaId: string
-  readonly name: string
-  readonly status: SagaStatus
-  readonly drivenBy: DrivenBy
+export type SagaView = Omit<SagaSummary, 'createdAt' | 'updatedAt'> & {
   /** null where messages drive the saga: each step has its own request. */
   readonly input: unknown
   /** Where messages drive the saga: the open dead letters among those that ran its steps. `retrySaga` replays them. */
   readonly deadLetters: readonly number[]
-  /** Why it is being compensated or was parked. */
-  readonly reason: string | null
   readonly attempts: number
-  readonly lastError: string | null
   readonly nextAttemptAt: Date | null
   readonly traceId: string | null
   readonly steps: readonly {
@@ -97,15 +91,9 @@ export async function insertSaga(
   return true
 }
 
-export type Taken = {
-  readonly sagaId: string
-  readonly name: string
+/** @property reason why it was turned back, now or before an operator let it go */
+export type Taken = Pick<SagaView, 'sagaId' | 'name' | 'drivenBy' | 'input' | 'attempts' | 'reason'> & {
   readonly status: 'running' | 'compensating'
-  readonly drivenBy: DrivenBy
-  readonly input: unknown
-  readonly attempts: number
-  /** Why it was turned back, now or before an operator let it go. */
-  readonly reason: string | null
   readonly headers: Readonly<Record<string, string>>
 }
 
@@ -194,43 +182,31 @@ export async function stepsOf(kit: SagaKit, sagaId: string): Promise<SagaView['s
   return rows.map((row) => ({ ...row, result: row.result === null ? null : JSON.parse(row.result) }))
 }
 
-type InstanceRow = {
-  name: string
-  driven_by: DrivenBy
-  status: SagaStatus
-  input: string
-  reason: string | null
-  attempts: number
-  last_error: string | null
-  next_attempt_at: string | null
-  traceparent: string | null
+type InstanceRow = Pick<SagaView, 'name' | 'status' | 'drivenBy' | 'reason' | 'attempts' | 'lastError'> & {
+  readonly input: string
+  readonly nextAttemptAt: string | null
+  readonly traceparent: string | null
 }
 
 export async function getSaga(kit: SagaKit, sagaId: string): Promise<SagaView | undefined> {
   const { rows } = await kit.query<InstanceRow>(
-    `SELECT name, driven_by, status, input::text AS input, reason, attempts, last_error,
-            ${isoText('next_attempt_at')} AS next_attempt_at, headers->>'traceparent' AS traceparent
+    `SELECT name, status, driven_by AS "drivenBy", input::text AS input, reason, attempts, last_error AS "lastError",
+            ${isoText('next_attempt_at')} AS "nextAttemptAt", headers->>'traceparent' AS traceparent
      FROM ${kit.schema}.saga_instances WHERE saga_id = $1`,
     [sagaId],
   )
-  const row = rows[0]
-  if (row === undefined) return undefined
-  const byRunner = row.driven_by === 'runner'
+  if (rows[0] === undefined) return undefined
+  const { input, nextAttemptAt, traceparent, ...row } = rows[0]
   // Of what messages drive, a runner has only an operator's compensation, and its instant is finite.
   const going = row.status === 'running' || row.status === 'compensating'
   return {
     sagaId,
-    name: row.name,
-    status: row.status,
-    drivenBy: row.driven_by,
-    input: JSON.parse(row.input),
-    reason: row.reason,
-    attempts: row.attempts,
-    lastError: row.last_error,
-    nextAttemptAt: going && row.next_attempt_at !== null ? new Date(row.next_attempt_at) : null,
-    traceId: /^00-([0-9a-f]{32})-/.exec(row.traceparent ?? '')?.[1] ?? null,
+    ...row,
+    input: JSON.parse(input),
+    nextAttemptAt: going && nextAttemptAt !== null ? new Date(nextAttemptAt) : null,
+    traceId: /^00-([0-9a-f]{32})-/.exec(traceparent ?? '')?.[1] ?? null,
     steps: await stepsOf(kit, sagaId),
-    deadLetters: byRunner ? [] : await deadLettersOf(kit, sagaId, ['dead', 'replaying']),
+    deadLetters: row.drivenBy === 'runner' ? [] : await deadLettersOf(kit, sagaId, ['dead', 'replaying']),
   }
 }
 

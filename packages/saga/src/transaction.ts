@@ -134,76 +134,81 @@ export function runStatement<R extends Row>(
   return repeated(() => runStatementOnce<R>(pool, ports, text, values), retryDefaults, onRetry, ports)
 }
 
-async function runStatementOnce<R extends Row>(
+function runStatementOnce<R extends Row>(
   pool: Pool,
   ports: TransactionPorts,
   text: string,
   values: unknown[] | undefined,
 ): Promise<QueryAnswer<R>> {
+  return onConnection(pool, ports, async (client, connection) => {
+    try {
+      return await asked(client.query<R>(text, values))
+    } catch (error) {
+      // An error without a state is not the server's: it may still be silent, and then answers nobody after us either.
+      if (isConnectionLoss(error) || isReadOnly(error) || sqlStateOf(error) === undefined)
+        connection.lost ??= error as Error
+      throw error
+    }
+  })
+}
+
+/** A client that is `lost` is never reused. The first error says why: the end of the connection follows as an error of its own. */
+async function onConnection<T>(
+  pool: Pool,
+  ports: TransactionPorts,
+  work: (client: PoolClient, connection: { lost: Error | undefined }) => Promise<T>,
+): Promise<T> {
   const client = await freeConnection(pool, ports)
-  // As above: without a listener a lost connection ends the process.
-  let lost: Error | undefined
+  // A checked-out client that loses its connection between two queries emits `error`; without a listener the process ends.
+  const connection: { lost: Error | undefined } = { lost: undefined }
   const onError = (error: Error) => {
-    lost ??= error
+    connection.lost ??= error
   }
   client.on('error', onError)
   try {
-    return await asked(client.query<R>(text, values))
-  } catch (error) {
-    // An error without a state is not the server's: it may still be silent, and then answers nobody after us either.
-    if (isConnectionLoss(error) || isReadOnly(error) || sqlStateOf(error) === undefined)
-      lost ??= error as Error
-    throw error
+    return await work(client, connection)
   } finally {
     client.off('error', onError)
-    client.release(lost)
+    client.release(connection.lost)
   }
 }
 
-async function runOnce<T>(
+function runOnce<T>(
   pool: Pool,
   work: (tx: Tx) => Promise<T>,
   options: TransactionOptions,
   ports: TransactionPorts,
 ): Promise<T> {
-  const client = await freeConnection(pool, ports)
-  // A checked-out client that loses its connection between two queries emits `error`; without a listener the process ends.
-  // The first error says why: where the server ended the session, the end of the connection follows as an error of its own.
-  let lost: Error | undefined
-  const onError = (error: Error) => {
-    lost ??= error
-  }
-  client.on('error', onError)
-  let failure: unknown
-  try {
-    await asked(client.query(begin(options)))
-    const result = await inTransaction(pool, client as Tx, () => work(client as Tx))
-    // Lost before COMMIT was sent: nothing has happened.
-    if (lost !== undefined) throw lost
-    await commit(client)
-    return result
-  } catch (error) {
-    failure = error
-    if (!(error instanceof CommitOutcomeUnknownError)) {
-      failure = await rollback(client).then(
-        () => undefined,
-        (rollbackError: unknown) => rollbackError,
-      )
-      const ending = [error, lost].find(endedForTheWork)
-      if (ending !== undefined) throw ending
-      // A connection that still replies was not lost, even if the error looks like it: the work raised that error.
-      if (isConnectionLoss(failure)) markOutage(error)
-      if (failure === undefined && isReadOnly(error) && (await onlyReads(client))) {
-        markOutage(error)
-        failure = error
+  return onConnection(pool, ports, async (client, connection) => {
+    let failure: unknown
+    try {
+      await asked(client.query(begin(options)))
+      const result = await inTransaction(pool, client as Tx, () => work(client as Tx))
+      // Lost before COMMIT was sent: nothing has happened.
+      if (connection.lost !== undefined) throw connection.lost
+      await commit(client)
+      return result
+    } catch (error) {
+      failure = error
+      if (!(error instanceof CommitOutcomeUnknownError)) {
+        failure = await rollback(client).then(
+          () => undefined,
+          (rollbackError: unknown) => rollbackError,
+        )
+        const ending = [error, connection.lost].find(endedForTheWork)
+        if (ending !== undefined) throw ending
+        // A connection that still replies was not lost, even if the error looks like it: the work raised that error.
+        if (isConnectionLoss(failure)) markOutage(error)
+        if (failure === undefined && isReadOnly(error) && (await onlyReads(client))) {
+          markOutage(error)
+          failure = error
+        }
       }
+      throw error
+    } finally {
+      connection.lost ??= failure as Error | undefined
     }
-    throw error
-  } finally {
-    client.off('error', onError)
-    // A client whose transaction did not end properly is never reused.
-    client.release(lost ?? (failure === undefined ? undefined : (failure as Error)))
-  }
+  })
 }
 
 /**

@@ -43,20 +43,16 @@ function aboutVotes({ nodes, required }: SeenNow): Trouble[] {
     const vote = all.some(refusesWrites) ? 'vote and take writes' : 'vote'
     const votes = `${voting} of ${all.length} nodes ${vote}${of}, ${required} are a majority`
     if (voting < required) return [{ what: `The quorum is lost: ${votes}.`, runbook: 'FencepostQuorumLost' }]
-    if (voting === required && all.length > required)
-      return [
-        {
-          what: `No vote is spare: ${votes}. One more node down loses the quorum.`,
-          runbook: 'FencepostQuorumNoSpare',
-        },
-      ]
-    return []
+    const what = `No vote is spare: ${votes}. One more node down loses the quorum.`
+    return where(voting === required && all.length > required, 'FencepostQuorumNoSpare', what)
   })
 }
 
-const OF_STATE: Readonly<
-  Record<NodeStatus['state'], { readonly what: string; readonly runbook: string } | undefined>
-> = {
+function where(isSo: boolean, runbook: string, what: string): Trouble[] {
+  return isSo ? [{ what, runbook }] : []
+}
+
+const OF_STATE: Readonly<Record<NodeStatus['state'], Trouble | undefined>> = {
   voting: undefined,
   down: { what: 'is down', runbook: 'FencepostRedisNodeDown' },
   unfit: { what: 'is unfit', runbook: 'FencepostRedisNodeDown' },
@@ -71,24 +67,12 @@ function aboutNode(node: NodeStatus): Trouble[] {
   const name = placeOf(node)
   const known = refusesWrites(node) ? READS_ONLY : OF_STATE[state]
   const why = reason === undefined ? '.' : `: ${told({ reason, remedy })}.`
+  const full = `${name} uses ${Math.round(memoryShare * 100)} % of its memory; from 90 % on it is sent no new claims.`
+  const skewed = `The clock of ${name} is off by more than is tolerated.`
   return [
     ...(known === undefined ? [] : [{ what: `${name} ${known.what}${why}`, runbook: known.runbook }]),
-    ...(memoryShare > MEMORY_SHARE_HIGH
-      ? [
-          {
-            what: `${name} uses ${Math.round(memoryShare * 100)} % of its memory; from 90 % on it is sent no new claims.`,
-            runbook: 'FencepostRedisNodeMemoryHigh',
-          },
-        ]
-      : []),
-    ...(clock?.skewed === true
-      ? [
-          {
-            what: `The clock of ${name} is off by more than is tolerated.`,
-            runbook: 'FencepostClockSkewHigh',
-          },
-        ]
-      : []),
+    ...where(memoryShare > MEMORY_SHARE_HIGH, 'FencepostRedisNodeMemoryHigh', full),
+    ...where(clock?.skewed === true, 'FencepostClockSkewHigh', skewed),
   ]
 }
 
@@ -101,6 +85,7 @@ const OF_READINESS: Readonly<Record<ReadinessReason, string | undefined>> = {
 }
 
 function aboutRequests({ failing, openBreakers, unprotected }: SeenNow): Trouble[] {
+  const passed = `Requests that were forwarded without protection in the last two minutes: ${unprotected}.`
   return [
     ...[...failing].flatMap(([reason, sentence]) => {
       const runbook = OF_READINESS[reason]
@@ -110,29 +95,15 @@ function aboutRequests({ failing, openBreakers, unprotected }: SeenNow): Trouble
       what: `Claims${group === '' ? '' : ` of the group ${group}`} are refused without asking the nodes: the circuit breaker is open.`,
       runbook: 'FencepostCircuitBreakerOpen',
     })),
-    ...(unprotected > 0
-      ? [
-          {
-            what: `Requests that were forwarded without protection in the last two minutes: ${unprotected}.`,
-            runbook: 'FencepostFailOpenActive',
-          },
-        ]
-      : []),
+    ...where(unprotected > 0, 'FencepostFailOpenActive', passed),
   ]
 }
 
 function aboutWork({ sweeperElected, deadLetters = 0 }: SeenNow): Trouble[] {
+  const unswept = 'No sidecar is elected to sweep: lapsed claims are not found.'
+  const open = `Lapsed claims that wait for a decision: ${deadLetters}.`
   return [
-    ...(sweeperElected === false
-      ? [
-          {
-            what: 'No sidecar is elected to sweep: lapsed claims are not found.',
-            runbook: 'FencepostSweeperMissing',
-          },
-        ]
-      : []),
-    ...(deadLetters > 0
-      ? [{ what: `Lapsed claims that wait for a decision: ${deadLetters}.`, runbook: 'FencepostOrphansOpen' }]
-      : []),
+    ...where(sweeperElected === false, 'FencepostSweeperMissing', unswept),
+    ...where(deadLetters > 0, 'FencepostOrphansOpen', open),
   ]
 }

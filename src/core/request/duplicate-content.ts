@@ -20,7 +20,7 @@
 import type { Background } from '../background.ts'
 import type { Clock, Random } from '../clock.ts'
 import { NOT_COUNTED, type Outcome } from '../outcome.ts'
-import type { ClaimResult, ClaimTerms, Lease, Leases } from '../ports.ts'
+import type { ClaimRequest, ClaimResult, Lease, Leases } from '../ports.ts'
 import type { Fingerprint } from '../record/record.ts'
 import { type Backoff, comeAgainMs, jitteredDelayMs, pause } from '../retry.ts'
 
@@ -44,12 +44,7 @@ type MarkPorts = {
   readonly random: Random
 }
 
-type MarkPolicy = {
-  readonly leaseMs: number
-  readonly retentionMs: number
-  readonly budgetMs: number
-  readonly terms?: ClaimTerms
-}
+type MarkPolicy = Pick<ClaimRequest, 'leaseMs' | 'retentionMs' | 'budgetMs' | 'terms'>
 
 const UNKNOWN = { kind: 'unavailable', answered: 0, required: NOT_COUNTED } as const
 

@@ -20,7 +20,7 @@ import { canonicalQuery } from '../formats/query.ts'
 import { parseDictionary } from '../formats/structured-field.ts'
 import type { HeaderList } from '../header-list.ts'
 import type { Fingerprint } from '../record/record.ts'
-import type { FingerprintPolicy } from '../routes/route.ts'
+import type { FingerprintPolicy, RequestFacts } from '../routes/route.ts'
 import { type BodyForm, bodyFormOf, plainFormOf } from './body-form.ts'
 import { countedByContent, countedWithKey, type HeaderRules, OWN_COMPONENTS } from './counted-headers.ts'
 
@@ -41,13 +41,7 @@ export type RequestHead = {
   readonly principal: string
   /** What the route says of its clients named this one: then its cookies say nothing of it. */
   readonly clientStated?: boolean
-  readonly method: string
-  /** As it crossed the wire, Latin-1, without the query. */
-  readonly path: string
-  /** Without `?`; undefined where the target has none. */
-  readonly query: string | undefined
-  readonly headers: HeaderList
-}
+} & Omit<RequestFacts, 'host'>
 
 /** A route's policy, checked and compiled once. */
 export type FingerprintRules = {

@@ -11,20 +11,16 @@
 
 import { linesOf } from '../formats/header-lines.ts'
 import { queryValues } from '../formats/query.ts'
-import type { HeaderList } from '../header-list.ts'
-
-export type Opening = {
-  readonly method: string
-  readonly path: string
-  readonly query: string | undefined
-  readonly headers: HeaderList
-}
+import type { RequestFacts } from '../routes/route.ts'
 
 /** OCI: `POST /v2/{name}/blobs/uploads/`. With `digest` the content is named, or comes at once. */
 const BLOB_UPLOADS = /^\/v2\/.+\/blobs\/uploads\/?$/
 
 /** @param bytes of the body: what is there whole says what is uploaded */
-export function opensUpload({ method, path, query, headers }: Opening, bytes: number): boolean {
+export function opensUpload(
+  { method, path, query, headers }: Omit<RequestFacts, 'host'>,
+  bytes: number,
+): boolean {
   // PATCH and PUT continue one.
   if (method !== 'POST') return false
   const line = (name: string) => linesOf(headers, name)[0]?.trim()

@@ -19,9 +19,8 @@ import {
   renewLease,
 } from '../claims/lease-renewer.ts'
 import { isTaken, type Taken } from '../claims/waiters.ts'
-import type { Clock, Random } from '../clock.ts'
 import { NOT_COUNTED, type Outcome } from '../outcome.ts'
-import type { ClaimResult, ClaimTerms, Leases } from '../ports.ts'
+import type { ClaimRequest, ClaimResult, Leases } from '../ports.ts'
 import { fingerprintOfName } from '../request/identity.ts'
 import { type Backoff, comeAgainMs } from '../retry.ts'
 
@@ -31,17 +30,10 @@ export type EntityLocks = {
   readonly waitMs: number
 }
 
-type EntityPolicy = Keeping & {
-  readonly leaseMs: number
-  readonly retentionMs: number
-  readonly budgetMs: number
-  readonly terms?: ClaimTerms
-}
+type EntityPolicy = Keeping & Pick<ClaimRequest, 'leaseMs' | 'retentionMs' | 'budgetMs' | 'terms'>
 
-type EntityPorts = Omit<LeaseRenewerPorts, 'leases'> & {
+type EntityPorts = LeaseRenewerPorts & {
   readonly leases: Leases
-  readonly clock: Clock
-  readonly random: Random
   /** Lets waiters in one after the other; absent where each tries for itself. */
   readonly fairQueue?: FairQueue | undefined
 }

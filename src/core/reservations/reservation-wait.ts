@@ -68,7 +68,7 @@ async function reserveAlive(
   return { kind: 'conflict', intent: intents[0]!, entity: false, retryAfterMs: leaseMs }
 }
 
-type ReservationRenewerPorts = Omit<LeaseRenewerPorts, 'leases'> & { readonly leases: Leases }
+type ReservationRenewerPorts = LeaseRenewerPorts & { readonly leases: Leases }
 
 type Kept = {
   readonly reservation: Reservation

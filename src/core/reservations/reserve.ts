@@ -10,7 +10,7 @@
 
 import { isTaken } from '../claims/waiters.ts'
 import type { Random } from '../clock.ts'
-import type { ClaimResult, ClaimTerms, Lease, Leases, ReadResult } from '../ports.ts'
+import type { ClaimRequest, ClaimResult, Lease, Leases, ReadResult } from '../ports.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
 import { comeAgainMs } from '../retry.ts'
@@ -35,11 +35,7 @@ export type ReserveRequest = {
   readonly takeover: 'reexecute' | 'indeterminate'
   /** {@link SESSION_TAG_BYTES} as hex digits, which no outsider can compute from a session's id. */
   readonly sessionTag: string
-  readonly leaseMs: number
-  readonly retentionMs: number
-  readonly budgetMs: number
-  readonly terms?: ClaimTerms
-}
+} & Pick<ClaimRequest, 'leaseMs' | 'retentionMs' | 'budgetMs' | 'terms'>
 
 export type ReserveResult =
   | { readonly kind: 'reserved'; readonly reservation: Reservation; readonly validity: Validity }

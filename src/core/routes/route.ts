@@ -20,7 +20,6 @@ import {
   readingsOfRequest,
   type Segment,
 } from './path-pattern.ts'
-import type { Disposition } from './settlement.ts'
 
 export type Route = BypassRoute | ObservedRoute | ProtectedRoute
 
@@ -104,6 +103,9 @@ export type ProtectedRoute = {
   /** How long one request may hold its record, renewals included. */
   readonly totalHoldMs: number
 }
+
+/** `store`: replay it. `release`: forget it. `hold`: keep the claim until its lease ends, record nothing. */
+export type Disposition = 'store' | 'release' | 'hold'
 
 /** Every given condition must match. */
 export type RouteMatch = {

@@ -13,21 +13,12 @@ import { parseMediaType } from '../formats/media-type.ts'
 import type { HeaderList } from '../header-list.ts'
 import type { ApplicationResponse } from '../ports.ts'
 import { isStorableHeader, type StoredOutcome } from '../record/stored-outcome.ts'
+import type { Disposition, ProtectedRoute } from './route.ts'
 
-/** `store`: replay it. `release`: forget it. `hold`: keep the claim until its lease ends, record nothing. */
-export type Disposition = 'store' | 'release' | 'hold'
-
-export type StoringPolicy = {
-  /** Exact status, or class such as `5xx`, to its handling; the exact status wins. Defaults for the rest: see below. */
-  readonly store: Readonly<Record<string, Disposition>>
-  /** Lower-case names kept besides the built-in list. */
-  readonly storedHeaders: readonly string[]
-  /** Lower-case names that are not kept. */
-  readonly omittedHeaders: readonly string[]
-  readonly bodyStorage: 'full' | 'none'
-  /** Values of a JSON body that are not stored. */
-  readonly redact: readonly JsonPointer[]
-}
+export type StoringPolicy = Pick<
+  ProtectedRoute,
+  'store' | 'storedHeaders' | 'omittedHeaders' | 'bodyStorage' | 'redact'
+>
 
 /**
  * What an answer says of the request. `unknown`: nothing; whoever gave it had waited for the work for too long, or lost it, so the

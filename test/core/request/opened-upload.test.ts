@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest'
-import { type Opening, opensUpload } from '../../../src/core/request/opened-upload.ts'
+import { opensUpload } from '../../../src/core/request/opened-upload.ts'
+
+type Opening = Parameters<typeof opensUpload>[0]
 
 const of = (headers: Record<string, string>, more: Partial<Opening> = {}): Opening => ({
   method: 'POST',
