@@ -22,6 +22,7 @@ import {
 } from './support/one-key-page.ts'
 import { operatorCaller } from './support/operator-caller.ts'
 import { type OperatorScene, openOperatorScene } from './support/operator-scene.ts'
+import { postedJson } from './support/post.ts'
 
 const KEY = 'order-4711'
 const VALUE = 'payment:order-4711'
@@ -146,10 +147,10 @@ async function forgotten(find: object): Promise<void> {
 let sessions = 0
 async function call(value: string): Promise<Record<string, unknown>> {
   sessions += 1
-  const response = await fetch(`${scene.sidecar.api}/v1/reservations`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ session_id: `s-${sessions}`, reserved_value: value, lease: '60s' }),
+  const response = await postedJson(`${scene.sidecar.api}/v1/reservations`, {
+    session_id: `s-${sessions}`,
+    reserved_value: value,
+    lease: '60s',
   })
   return (await response.json()) as Record<string, unknown>
 }

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
+import { postedJson } from '../support/post.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 
@@ -59,11 +60,7 @@ test('a sidecar that waits for an orphan to be resolved refuses new work as soon
   })
   application.hold()
   const orphan = { session_id: 's', reserved_value: 'v', lease: '1s' }
-  await fetch(`${sidecar.api}/v1/reservations`, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify(orphan),
-  })
+  await postedJson(`${sidecar.api}/v1/reservations`, orphan)
   await application.arrived(1)
   expect(application.executions[0]?.url).toBe('/settle')
   const toldMs = performance.now()

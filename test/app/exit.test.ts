@@ -10,6 +10,7 @@ import { folderOfTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { MAIN_PROGRAM } from '../support/main-program.ts'
 import { startOtlpReceiver } from '../support/otlp-receiver.ts'
+import { posted, postedJson } from '../support/post.ts'
 import { startFencepost } from '../support/processes.ts'
 import { between, startSidecar } from '../support/sidecar.ts'
 
@@ -85,10 +86,7 @@ test.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)(
       else response.end()
     })
     await using sidecar = await startSidecar(between('embedded', application))
-    const answer = fetch(`${sidecar.proxy}/payments`, {
-      method: 'POST',
-      headers: { 'idempotency-key': signal },
-    })
+    const answer = posted(`${sidecar.proxy}/payments`, { 'idempotency-key': signal })
     const payment = await asked.promise
     sidecar.process.signal(signal)
     await eventually('the port is closed', () =>
@@ -195,11 +193,7 @@ test('a collector that does not answer does not keep the process', async () => {
     OTEL_EXPORTER_OTLP_ENDPOINT: collector.origin,
     OTEL_BSP_SCHEDULE_DELAY: '1',
   })
-  await fetch(`${sidecar.api}/v1/reservations`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ session_id: 's', reserved_value: 'v' }),
-  })
+  await postedJson(`${sidecar.api}/v1/reservations`, { session_id: 's', reserved_value: 'v' })
   await asked.promise
   expect(await sidecar.process.end()).toEqual({ code: 0, signal: null })
   expect(sidecar.process.output).not.toContain('did not end')

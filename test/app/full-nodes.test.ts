@@ -2,6 +2,7 @@ import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
+import { posted } from '../support/post.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { scrape, seriesOf } from '../support/series.ts'
 import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
@@ -19,11 +20,7 @@ test('full nodes replay duplicates and refuse new requests with the reason; free
     FENCEPOST_OUTCOME_CACHE: '0B',
   })
   const send = (key: string) =>
-    fetch(`${sidecar.proxy}/payments`, {
-      method: 'POST',
-      headers: { 'Idempotency-Key': `"${key}"` },
-      body: '{"amount":1}',
-    })
+    posted(`${sidecar.proxy}/payments`, { 'Idempotency-Key': `"${key}"` }, '{"amount":1}')
   expect((await send('before')).headers.get('idempotency-status')).toBe('created')
 
   const operators = servers.urls.map((url) => new Redis(url))

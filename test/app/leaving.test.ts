@@ -7,6 +7,7 @@ import { once } from 'node:events'
 import { Agent, type IncomingMessage, request } from 'node:http'
 import { expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
+import { postedJson } from '../support/post.ts'
 import { between, startSidecar } from '../support/sidecar.ts'
 
 test('on SIGUSR2 each answer ends its connection, also a connection of before, and requests are executed as ever', async () => {
@@ -50,10 +51,9 @@ test.each(['api', 'gateway'] as const)(
     const ask = async () => {
       const answer =
         listener === 'api'
-          ? await fetch(`${sidecar.api}/v1/reservations`, {
-              method: 'POST',
-              headers: { 'content-type': 'application/json' },
-              body: JSON.stringify({ session_id: 'me', reserved_value: crypto.randomUUID() }),
+          ? await postedJson(`${sidecar.api}/v1/reservations`, {
+              session_id: 'me',
+              reserved_value: crypto.randomUUID(),
             })
           : await fetch(`${sidecar.gateway}/v1/check`, { method: 'POST' })
       await answer.text()

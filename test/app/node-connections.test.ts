@@ -1,6 +1,7 @@
 /** docs/operations/capacity.md plans with one connection from each sidecar to each node: so it is, also under load. */
 import { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
+import { postedJson } from '../support/post.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { startSidecar } from '../support/sidecar.ts'
 
@@ -10,11 +11,7 @@ test('each sidecar has one connection to each node, however many calls are under
   await using first = await startSidecar(env)
   await using second = await startSidecar(env)
   const reserve = (api: string, value: string) =>
-    fetch(`${api}/v1/reservations`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ session_id: 's', reserved_value: value }),
-    })
+    postedJson(`${api}/v1/reservations`, { session_id: 's', reserved_value: value })
   const calls = Array.from({ length: 40 }, (_, n) => reserve(n % 2 === 0 ? first.api : second.api, `v${n}`))
   const counts = await Promise.all(
     servers.urls.map(async (url) => {

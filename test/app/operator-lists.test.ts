@@ -7,6 +7,7 @@ import { beforeAll, expect, test } from 'vitest'
 import { stackOfTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { OPERATE_TOKEN, operatorCaller, operatorTokensFile } from '../support/operator-caller.ts'
+import { postedJson } from '../support/post.ts'
 import { startFencepost } from '../support/processes.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
@@ -38,10 +39,10 @@ beforeAll(async () => {
 
 /** Held for longer than a test lasts. */
 async function reserve(value: string): Promise<string> {
-  const { status } = await fetch(`${sidecar.api}/v1/reservations`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ session_id: 's', reserved_value: value, lease: '60s' }),
+  const { status } = await postedJson(`${sidecar.api}/v1/reservations`, {
+    session_id: 's',
+    reserved_value: value,
+    lease: '60s',
   })
   expect(status).toBe(201)
   const { body } = await operator.find({ reserved_value: value })

@@ -9,6 +9,7 @@ import { placementOf } from '../../src/core/nodes/groups.ts'
 import { stackOfTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { operatorCaller, operatorTokensFile } from '../support/operator-caller.ts'
+import { postedJson } from '../support/post.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
@@ -44,10 +45,10 @@ beforeAll(async () => {
 
 async function reserve(value: string, lease: string): Promise<string> {
   await eventually(`${value} is reserved`, async () => {
-    const { status } = await fetch(`${sidecar.api}/v1/reservations`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ session_id: 's', reserved_value: value, lease }),
+    const { status } = await postedJson(`${sidecar.api}/v1/reservations`, {
+      session_id: 's',
+      reserved_value: value,
+      lease,
     })
     return status === 201
   })

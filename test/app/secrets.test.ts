@@ -16,6 +16,7 @@ import { type CountingApplication, startCountingApplication } from '../support/c
 import { eventually } from '../support/eventually.ts'
 import { listening } from '../support/listening.ts'
 import { MAIN_PROGRAM } from '../support/main-program.ts'
+import { posted } from '../support/post.ts'
 import { TestProcess } from '../support/processes.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { between, PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
@@ -229,11 +230,7 @@ describe('answers of the proxy', () => {
         },
       },
     )
-    const answer = await fetch(`${other.proxy}/x`, {
-      method: 'POST',
-      body: INPUTS.body,
-      headers: { ...HEADERS, 'idempotency-key': 'broken' },
-    })
+    const answer = await posted(`${other.proxy}/x`, { ...HEADERS, 'idempotency-key': 'broken' }, INPUTS.body)
     expect(answer.status).toBe(502)
     expect(found(await answer.text())).toEqual([])
     expect(found(await (await fetch(`${other.admin}/metrics`)).text())).toEqual([])

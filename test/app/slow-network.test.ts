@@ -9,6 +9,7 @@ import { expect, test } from 'vitest'
 import { startFaultLink } from '../faults/fault-proxy.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
+import { posted } from '../support/post.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { type Sidecar, startSidecar } from '../support/sidecar.ts'
 
@@ -59,11 +60,7 @@ async function slowable(upstream: string, settings: Readonly<Record<string, stri
 }
 
 const pay = async ({ proxy }: Sidecar) => {
-  const answer = await fetch(`${proxy}/payments`, {
-    method: 'POST',
-    headers: { 'idempotency-key': randomUUID() },
-    body: '{}',
-  })
+  const answer = await posted(`${proxy}/payments`, { 'idempotency-key': randomUUID() }, '{}')
   return answer.status
 }
 

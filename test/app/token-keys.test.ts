@@ -6,6 +6,7 @@ import { beforeAll, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../support/application.ts'
 import { stackOfTests } from '../support/during-tests.ts'
 import { freePort } from '../support/free-port.ts'
+import { posted } from '../support/post.ts'
 import { between, type Sidecar, startSidecar } from '../support/sidecar.ts'
 import { AUDIENCE, ISSUER, type Key, keySetOf, makeKey, sign } from '../support/token-issuer.ts'
 
@@ -38,12 +39,7 @@ beforeAll(async () => {
 })
 
 const statusOf = async (path: string, token: string) =>
-  (
-    await fetch(sidecar.proxy + path, {
-      method: 'POST',
-      headers: { 'idempotency-key': 'k', authorization: `Bearer ${token}` },
-    })
-  ).status
+  (await posted(sidecar.proxy + path, { 'idempotency-key': 'k', authorization: `Bearer ${token}` })).status
 
 test('a sidecar starts without its issuer: tokens are unverifiable where only the address has keys, and verified by the file', async () => {
   expect(await statusOf('/address', await sign(key))).toBe(503)

@@ -10,6 +10,7 @@ import { canary, found } from '../support/canaries.ts'
 import { type CountingApplication, startCountingApplication } from '../support/counting-application.ts'
 import { stackOfTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
+import { postedJson } from '../support/post.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { between, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
@@ -88,15 +89,11 @@ test('no entry of the audit log and no key on the nodes has a word of a request 
   timeout: 120_000,
 }, async () => {
   // A reservation that its caller forgets.
-  const forgotten = await fetch(`${sidecar.api}/v1/reservations`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({
-      session_id: INPUTS.session,
-      reserved_value: INPUTS.value,
-      entities: [INPUTS.entity],
-      lease: '100ms',
-    }),
+  const forgotten = await postedJson(`${sidecar.api}/v1/reservations`, {
+    session_id: INPUTS.session,
+    reserved_value: INPUTS.value,
+    entities: [INPUTS.entity],
+    lease: '100ms',
   })
   expect(forgotten.status).toBe(201)
 

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { eventually } from '../support/eventually.ts'
+import { postedJson } from '../support/post.ts'
 import { PATIENT, startSidecar } from '../support/sidecar.ts'
 
 const MIB = 2 ** 20
@@ -31,10 +32,9 @@ test('the young generation is at its smallest until there are requests, and grow
     expect(await youngBytes()).toBeLessThanOrEqual(2 * MIB)
     let key = 0
     const reserve = async () => {
-      const answer = await fetch(`${sidecar.api}/v1/reservations`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify({ session_id: 'young', reserved_value: `key-${key++}` }),
+      const answer = await postedJson(`${sidecar.api}/v1/reservations`, {
+        session_id: 'young',
+        reserved_value: `key-${key++}`,
       })
       expect(answer.status).toBe(201)
     }

@@ -11,6 +11,7 @@ import { makeAuthority } from '../support/certificates.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { hostNamesAre } from '../support/host-names.ts'
 import { listening } from '../support/listening.ts'
+import { posted } from '../support/post.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 import { swallow } from '../support/swallowing-address.ts'
@@ -62,11 +63,7 @@ test('what the running sidecar executed twice but for one header is a warning wi
   await using application = await startApplication()
   await using sidecar = await startSidecar({ ...PATIENT, ...between(servers, application) })
   for (const turn of ['1', '2'])
-    await fetch(`${sidecar.proxy}/payments`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', 'x-turn': turn },
-      body: '{}',
-    })
+    await posted(`${sidecar.proxy}/payments`, { 'content-type': 'application/json', 'x-turn': turn }, '{}')
   expect(application.seen).toHaveLength(2)
   const { stdout } = await run('--admin', sidecar.admin)
   expect(stdout).toMatch(

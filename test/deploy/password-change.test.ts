@@ -10,6 +10,7 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { folderOfTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
+import { postedJson } from '../support/post.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
@@ -34,10 +35,10 @@ async function votes(sidecar: Sidecar): Promise<number> {
 }
 
 async function reserve(sidecar: Sidecar, value: string): Promise<number> {
-  const { status } = await fetch(`${sidecar.api}/v1/reservations`, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify({ session_id: sidecar.api, reserved_value: value, lease: '1s' }),
+  const { status } = await postedJson(`${sidecar.api}/v1/reservations`, {
+    session_id: sidecar.api,
+    reserved_value: value,
+    lease: '1s',
   })
   return status
 }

@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { duringTests } from '../support/during-tests.ts'
+import { postedJson } from '../support/post.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { between, PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
@@ -27,17 +28,11 @@ function pod(route: string, env: Readonly<Record<string, string>> = {}): Promise
 }
 
 async function pay({ proxy }: Sidecar, name: string): Promise<string> {
-  const response = await fetch(`${proxy}/payments`, {
-    method: 'POST',
-    headers: {
-      'content-type': 'application/json',
-      'idempotency-key': name,
-      'x-order': name,
-      'x-account': 'a-1',
-      authorization: 'Bearer one',
-    },
-    body: JSON.stringify({ of: name, sent: 1 }),
-  })
+  const response = await postedJson(
+    `${proxy}/payments`,
+    { of: name, sent: 1 },
+    { 'idempotency-key': name, 'x-order': name, 'x-account': 'a-1', authorization: 'Bearer one' },
+  )
   await response.arrayBuffer()
   return `${response.status} ${response.headers.get('idempotency-status')}`
 }

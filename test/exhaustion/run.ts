@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { eventually } from '../support/eventually.ts'
+import { posted } from '../support/post.ts'
 import { between, startSidecar } from '../support/sidecar.ts'
 import type { Case } from './cases.ts'
 import { startHoldingApplication } from './holding-application.ts'
@@ -136,11 +137,7 @@ async function other(proxy: string, count: number): Promise<number[]> {
   for (let index = 0; index < count; index += 1) {
     asked += 1
     const startedMs = performance.now()
-    const answer = await fetch(`${proxy}/other`, {
-      method: 'POST',
-      body: '{}',
-      headers: { 'idempotency-key': `other-${asked}` },
-    })
+    const answer = await posted(`${proxy}/other`, { 'idempotency-key': `other-${asked}` }, '{}')
     await answer.arrayBuffer()
     if (answer.status !== 201) throw new Error(`another request was answered ${answer.status}`)
     took.push(performance.now() - startedMs)

@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import type { CoreEvent } from '../../src/core/events.ts'
 import { createLog, logEvents } from '../../src/observe/log.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
+import { posted, postedJson } from '../support/post.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
 
@@ -297,18 +298,13 @@ test('the log of a sidecar: a duplicate names the lock of the first, and a lost 
     },
   )
   const send = async (key: string) => {
-    const answer = await fetch(`${sidecar.proxy}/payments`, {
-      method: 'POST',
-      headers: { 'idempotency-key': key },
-      body: 'x',
-    })
+    const answer = await posted(`${sidecar.proxy}/payments`, { 'idempotency-key': key }, 'x')
     return answer.text()
   }
   const reserve = async (value: string) => {
-    const answer = await fetch(`${sidecar.api}/v1/reservations`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ session_id: value, reserved_value: 'one' }),
+    const answer = await postedJson(`${sidecar.api}/v1/reservations`, {
+      session_id: value,
+      reserved_value: 'one',
     })
     return answer.text()
   }

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import type { CoreEvent } from '../../src/core/events.ts'
 import { createLog, logEvents } from '../../src/observe/log.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
+import { postedJson } from '../support/post.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { between, startSidecar } from '../support/sidecar.ts'
 
@@ -250,11 +251,7 @@ describe('canaries', () => {
     await servers.kill(0)
     await servers.kill(1)
     await send('unknowable', { 'idempotency-key': `other-${CANARY}` })
-    await fetch(`${sidecar.api}/v1/reservations`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ session_id: CANARY, reserved_value: CANARY }),
-    })
+    await postedJson(`${sidecar.api}/v1/reservations`, { session_id: CANARY, reserved_value: CANARY })
     await sidecar.process.end()
     return output
   }

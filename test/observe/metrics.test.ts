@@ -10,6 +10,7 @@ import { createMetrics } from '../../src/observe/metrics.ts'
 import { PROBE_KEY, SWEEPER_LEADERSHIP } from '../../src/redis/keys.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
+import { posted } from '../support/post.ts'
 import { requireProgram } from '../support/programs.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { seededRandom, seedOfRun } from '../support/seeded-random.ts'
@@ -190,22 +191,14 @@ test('leases of the proxy and of the reservation API are counted together, until
   const held = async () => seriesOf(await scrape(sidecar.admin)).get('fencepost_leases_held')
   const call = async (path: string, body: object) => {
     const headers = { 'content-type': 'application/json' }
-    const response = await fetch(`${sidecar.api}${path}`, {
-      method: 'POST',
-      headers,
-      body: JSON.stringify(body),
-    })
+    const response = await posted(`${sidecar.api}${path}`, headers, JSON.stringify(body))
     return (await response.json()) as { reservation_id: string; fencing_token: unknown }
   }
   const reserve = (value: string, lease = '30s') =>
     call('/v1/reservations', { session_id: 's', reserved_value: value, lease })
   const [first] = [await reserve('a'), await reserve('b', '500ms')]
   application.hold()
-  const request = fetch(`${sidecar.proxy}/p`, {
-    method: 'POST',
-    headers: { 'idempotency-key': 'k' },
-    body: 'x',
-  })
+  const request = posted(`${sidecar.proxy}/p`, { 'idempotency-key': 'k' }, 'x')
   await application.arrived(1)
   expect(await held()).toBeGreaterThanOrEqual(2)
   await eventually('the short one has lapsed', async () => (await held()) === 2)

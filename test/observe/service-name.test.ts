@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest'
 import { serviceNameOf } from '../../src/observe/tracing.ts'
 import { startOtlpReceiver } from '../support/otlp-receiver.ts'
+import { postedJson } from '../support/post.ts'
 import { startSidecar } from '../support/sidecar.ts'
 
 test.each<
@@ -29,11 +30,7 @@ test('the spans of a sidecar have the name that its resource attributes say', as
     OTEL_RESOURCE_ATTRIBUTES: 'service.name=shop-sidecar,deployment.environment=prod',
   })
   const intent = { session_id: 's', reserved_value: 'v' }
-  await fetch(`${sidecar.api}/v1/reservations`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify(intent),
-  })
+  await postedJson(`${sidecar.api}/v1/reservations`, intent)
   await sidecar.process.end()
   expect(receiver.spans.length).toBeGreaterThan(0)
   expect(new Set(receiver.spans.map(({ service }) => service))).toEqual(new Set(['shop-sidecar']))

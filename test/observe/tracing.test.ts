@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { envoyClient, setBy } from '../support/envoy-client.ts'
 import { type ReceivedSpan, startOtlpReceiver } from '../support/otlp-receiver.ts'
+import { posted, postedJson } from '../support/post.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { scrape } from '../support/series.ts'
 import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
@@ -155,11 +156,7 @@ test('a reservation: other calls and traces link to its claim; its baggage comes
     FENCEPOST_REDIS_NODES: 'embedded',
   })
   const call = (path: string, body: unknown, headers: Record<string, string> = {}) =>
-    fetch(`${sidecar.api}${path}`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', ...headers },
-      body: JSON.stringify(body),
-    })
+    postedJson(`${sidecar.api}${path}`, body, { ...headers })
   const intent = { session_id: 'canary-session', reserved_value: 'canary-key-xyzzy' }
   const made = await call('/v1/reservations', intent, { traceparent: SAMPLED, baggage: 'user=7' })
   expect(made.status).toBe(201)
@@ -337,11 +334,7 @@ test.each([
     [variable]: value,
   })
   const send = (key: string, headers: Record<string, string>) =>
-    fetch(`${sidecar.proxy}/p`, {
-      method: 'POST',
-      headers: { 'idempotency-key': key, ...headers },
-      body: 'x',
-    })
+    posted(`${sidecar.proxy}/p`, { 'idempotency-key': key, ...headers }, 'x')
   await send('without', {})
   await send('with', { traceparent: SAMPLED, tracestate: 'vendor=1', baggage: 'user=7' })
   const [without, within] = application.executions
@@ -390,11 +383,7 @@ test('of traces that begin here the configured share is recorded', async () => {
     ...between('embedded', application),
   })
   const send = (headers: Record<string, string>) =>
-    fetch(`${sidecar.proxy}/p`, {
-      method: 'POST',
-      headers: { 'idempotency-key': 'k', ...headers },
-      body: 'x',
-    })
+    posted(`${sidecar.proxy}/p`, { 'idempotency-key': 'k', ...headers }, 'x')
   await send({})
   expect(application.executions[0]?.headers.traceparent).toMatch(/-00$/)
   // The caller's decision is followed.

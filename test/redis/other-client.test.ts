@@ -6,6 +6,7 @@ import { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
 import { loadBatchScript } from '../../src/redis/scripts.ts'
 import { eventually } from '../support/eventually.ts'
+import { postedJson } from '../support/post.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { startSidecar } from '../support/sidecar.ts'
 
@@ -86,10 +87,9 @@ async function startWorld() {
   const sidecar = await startSidecar({ FENCEPOST_REDIS_NODES: servers.nodesSetting })
   const clients = servers.urls.map((url) => new Redis(url))
   const reserve = async () => {
-    const response = await fetch(`${sidecar.api}/v1/reservations`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ session_id: crypto.randomUUID(), reserved_value: 'of another client' }),
+    const response = await postedJson(`${sidecar.api}/v1/reservations`, {
+      session_id: crypto.randomUUID(),
+      reserved_value: 'of another client',
     })
     return { status: response.status, body: (await response.json()) as Record<string, unknown> }
   }
@@ -103,11 +103,7 @@ async function startWorld() {
   })
   const fingerprint = await first.getrange(key, 86, 149)
   const { reservation_id: id, fencing_token } = ours.body
-  await fetch(`${sidecar.api}/v1/reservations/${String(id)}/release`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ fencing_token }),
-  })
+  await postedJson(`${sidecar.api}/v1/reservations/${String(id)}/release`, { fencing_token })
   const token = String(Number(fencing_token) + 1)
   const claim = {
     command: 'C',

@@ -18,6 +18,7 @@ import express from 'express'
 import Fastify from 'fastify'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { duringTests } from '../support/during-tests.ts'
+import { postedJson } from '../support/post.ts'
 import { startPostgres } from '../support/postgres-server.ts'
 import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
 
@@ -222,14 +223,9 @@ describe.each(Object.entries(servers))('a handler of %s', (name, start) => {
   })
   afterAll(() => close())
   const post = async (key: string | undefined, body: Body, user = 'ann') => {
-    const response = await fetch(url, {
-      method: 'POST',
-      headers: {
-        'content-type': 'application/json',
-        'x-user': user,
-        ...(key === undefined ? {} : { 'idempotency-key': key }),
-      },
-      body: JSON.stringify(body),
+    const response = await postedJson(url, body, {
+      'x-user': user,
+      ...(key === undefined ? {} : { 'idempotency-key': key }),
     })
     return {
       status: response.status,

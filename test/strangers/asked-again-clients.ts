@@ -13,6 +13,7 @@ import { JsonParseNodeFactory, JsonSerializationWriterFactory } from '@microsoft
 import { wrapFetchWithPayment, x402Client } from '@x402/fetch'
 import * as oauth from 'oauth4webapi'
 import * as openid from 'openid-client'
+import { posted } from '../support/post.ts'
 import { json, type Stranger } from './both-ways.ts'
 
 const CLIENT = { client_id: 'shop' }
@@ -157,11 +158,7 @@ export const ASKED_AGAIN: readonly Stranger[] = [
     },
     act: async (origin) => {
       const post = (headers: Record<string, string>) =>
-        fetch(`${origin}/orders`, {
-          method: 'POST',
-          body: '{}',
-          headers: { 'content-type': 'application/json', ...headers },
-        })
+        posted(`${origin}/orders`, { 'content-type': 'application/json', ...headers }, '{}')
       const { status } = await post({})
       return [status, await (await post({ authorization: 'Basic YTpi' })).json()]
     },

@@ -1,6 +1,7 @@
 /** How to reach each problem that only the operator API has. */
 import { startOperatorApi } from './operator-api.ts'
 import { OPERATE_TOKEN, VIEW_TOKEN } from './operator-caller.ts'
+import { postedJson } from './post.ts'
 import { keyOf } from './redis-cluster.ts'
 
 type Api = Awaited<ReturnType<typeof startOperatorApi>>
@@ -13,11 +14,7 @@ async function asked(ask: (api: Api) => Promise<Response>): Promise<Response> {
 }
 
 function post({ origin }: Api, path: string, body: unknown, token = OPERATE_TOKEN): Promise<Response> {
-  return fetch(`${origin}/v1/operator${path}`, {
-    method: 'POST',
-    body: JSON.stringify(body),
-    headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
-  })
+  return postedJson(`${origin}/v1/operator${path}`, body, { authorization: `Bearer ${token}` })
 }
 
 const at = (name: string, decision: string) => `/records/${encodeURIComponent(keyOf(name))}/${decision}`

@@ -9,6 +9,7 @@ import { appendFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createClient, FencepostError } from '@fencepost/client'
 import pg from 'pg'
+import { postedJson } from './post.ts'
 
 const [mode = '', url = '', ...rest] = process.argv.slice(2)
 
@@ -31,10 +32,9 @@ switch (mode) {
 async function storm(value: string, count: number): Promise<void> {
   const answers = await Promise.all(
     Array.from({ length: count }, async (_, index) => {
-      const response = await fetch(`${url}/v1/reservations`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify({ session_id: `${process.pid}-${index}`, reserved_value: value }),
+      const response = await postedJson(`${url}/v1/reservations`, {
+        session_id: `${process.pid}-${index}`,
+        reserved_value: value,
       })
       const body = (await response.json()) as Record<string, unknown>
       return {

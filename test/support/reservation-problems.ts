@@ -1,6 +1,7 @@
 /** How to reach each problem of the reservation API; those that it shares with the proxy are reached there. */
 import { systemClock } from '../../src/system/clock.ts'
 import { createAwayNodes } from './away-nodes.ts'
+import { postedJson } from './post.ts'
 import { startReservationApi, type TestApi, type TestApiOptions } from './reservation-api.ts'
 
 async function asked(
@@ -14,11 +15,7 @@ async function asked(
 }
 
 function post(api: TestApi, path: string, body: unknown, headers: Record<string, string> = {}) {
-  return fetch(`${api.origin}${path}`, {
-    method: 'POST',
-    body: JSON.stringify(body),
-    headers: { 'content-type': 'application/json', ...headers },
-  })
+  return postedJson(`${api.origin}${path}`, body, { ...headers })
 }
 
 const mine = { session_id: 'mine', reserved_value: 'v' }

@@ -4,6 +4,7 @@ import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { PULSE_KEY } from '../../src/redis/keys.ts'
 import { eventually } from '../support/eventually.ts'
+import { postedJson } from '../support/post.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
@@ -35,11 +36,7 @@ async function noted({ urls }: RedisServers): Promise<void> {
 }
 
 async function call(sidecar: Sidecar, path: string, body: object) {
-  const response = await fetch(`${sidecar.api}${path}`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  })
+  const response = await postedJson(`${sidecar.api}${path}`, body)
   return { status: response.status, body: (await response.json()) as Record<string, unknown> }
 }
 

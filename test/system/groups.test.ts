@@ -4,6 +4,7 @@ import { expect, test } from 'vitest'
 import { isWork } from '../../src/core/request/identity.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
+import { posted } from '../support/post.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { seriesOf } from '../support/series.ts'
 import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
@@ -20,11 +21,7 @@ const SETTINGS = {
 }
 
 const pay = async ({ proxy }: Sidecar, key: string) => {
-  const response = await fetch(`${proxy}/payments`, {
-    method: 'POST',
-    headers: { 'idempotency-key': key },
-    body: key,
-  })
+  const response = await posted(`${proxy}/payments`, { 'idempotency-key': key }, key)
   const idempotency = response.headers.get('idempotency-status') ?? ''
   return { key, status: response.status, idempotency, body: await response.text() }
 }

@@ -7,6 +7,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import type { ObservedRow } from '../../src/core/health/observations.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
+import { posted } from '../support/post.ts'
 import { startFencepost } from '../support/processes.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
@@ -29,11 +30,7 @@ test('a storm is executed in full and reported; the routes of the report execute
   await using application = await startCountingApplication()
   const env = { ...PATIENT, ...between(servers, application), FENCEPOST_CONFIG: routes }
   const send = (proxy: string, headers: Record<string, string>, body = '{"amount":1}') =>
-    fetch(`${proxy}/payments`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', ...headers },
-      body,
-    })
+    posted(`${proxy}/payments`, { 'content-type': 'application/json', ...headers }, body)
   const storm = async (proxy: string): Promise<string[]> => {
     const names = Array.from({ length: PAYMENTS * COPIES }, (_, at) => `key-${at % PAYMENTS}`)
     const answers = await Promise.all(names.map((key) => send(proxy, { 'idempotency-key': key })))

@@ -11,6 +11,7 @@ import { eventually } from '../../support/eventually.ts'
 import { FETCH_MS_MAX, fetchProgram } from '../../support/fetched-programs.ts'
 import { EXT_PROC, type Gateway, startGateway } from '../../support/gateways.ts'
 import { type OtlpReceiver, startOtlpReceiver } from '../../support/otlp-receiver.ts'
+import { posted } from '../../support/post.ts'
 import { type RedisServers, startRedisServers } from '../../support/redis-servers.ts'
 import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
@@ -312,11 +313,7 @@ test('a client that disconnects ends its request at Envoy; its outcome is unknow
   expect(await left).toBe('left')
   await gone.promise
   application.respond = answered
-  const next = await fetch(`${envoy.origin}/payments`, {
-    method: 'POST',
-    headers: { 'Idempotency-Key': key },
-    body: '{}',
-  })
+  const next = await posted(`${envoy.origin}/payments`, { 'Idempotency-Key': key }, '{}')
   expect(next.status).toBe(409)
   expect(seen()).toHaveLength(1)
 })

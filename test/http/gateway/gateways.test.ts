@@ -20,6 +20,7 @@ import {
   TESTED_GATEWAYS,
 } from '../../support/gateways.ts'
 import { type OtlpReceiver, startOtlpReceiver } from '../../support/otlp-receiver.ts'
+import { postedJson } from '../../support/post.ts'
 import { openWire } from '../../support/proxy.ts'
 import { type RedisServers, startRedisServers } from '../../support/redis-servers.ts'
 import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
@@ -121,10 +122,8 @@ function post(
 async function complete(request: ReturnType<typeof seen>[number]): Promise<number> {
   const [id] = request.values('fencepost-reservation-id')
   const [token] = request.values('fencepost-fencing-token')
-  const answer = await fetch(`${sidecar.api}/v1/reservations/${id}/complete`, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify({ fencing_token: Number(token) }),
+  const answer = await postedJson(`${sidecar.api}/v1/reservations/${id}/complete`, {
+    fencing_token: Number(token),
   })
   return answer.status
 }

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { beforeAll, expect, test } from 'vitest'
 import { stackOfTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
+import { postedJson } from '../../support/post.ts'
 import { type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
 const stack = stackOfTests()
@@ -123,10 +124,9 @@ test('an application that works longer than the lease of its check extends it by
   const key = randomUUID()
   const granted = await ask(key)
   const fencingToken = Number(granted.headers.get('fencepost-fencing-token'))
-  const extended = await fetch(`${sidecar.api}/v1/reservations/${idOf(granted)}/extend`, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify({ fencing_token: fencingToken, lease: '60s' }),
+  const extended = await postedJson(`${sidecar.api}/v1/reservations/${idOf(granted)}/extend`, {
+    fencing_token: fencingToken,
+    lease: '60s',
   })
   expect(extended.status).toBe(200)
   const { expiration_time: until } = (await extended.json()) as { expiration_time: string }
@@ -172,10 +172,8 @@ test.each<'gateway' | 'api'>(['gateway', 'api'])(
     const report =
       listener === 'gateway'
         ? await say('complete', id, { status: 201 }, leaving)
-        : await fetch(`${leaving.api}/v1/reservations/${id}/complete`, {
-            method: 'POST',
-            headers: { 'Content-Type': 'application/json' },
-            body: JSON.stringify({ fencing_token: Number(granted.headers.get('fencepost-fencing-token')) }),
+        : await postedJson(`${leaving.api}/v1/reservations/${id}/complete`, {
+            fencing_token: Number(granted.headers.get('fencepost-fencing-token')),
           })
     expect(report.ok).toBe(true)
     await ended

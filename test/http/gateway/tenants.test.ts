@@ -3,14 +3,11 @@ import { expect, test } from 'vitest'
 import { eventually } from '../../support/eventually.ts'
 import { type GatewayListener, startGatewayListener } from '../../support/gateway-listener.ts'
 import { heldClock } from '../../support/held-clock.ts'
+import { posted } from '../../support/post.ts'
 import { openWire } from '../../support/proxy.ts'
 
 const check = ({ origin }: GatewayListener, key: string, headers: Record<string, string> = {}) =>
-  fetch(`${origin}/v1/gateway/ext-authz/things`, {
-    method: 'POST',
-    body: '{}',
-    headers: { 'idempotency-key': key, ...headers },
-  })
+  posted(`${origin}/v1/gateway/ext-authz/things`, { 'idempotency-key': key, ...headers }, '{}')
 
 test('a tenant with too many new records gets the limit, another tenant passes, and duplicates do not count', async () => {
   const quotaClock = heldClock()

@@ -15,6 +15,7 @@ import { stackOfTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
 import { operatorCaller, operatorTokensFile, VIEW_TOKEN } from '../../support/operator-caller.ts'
 import { type OtlpReceiver, startOtlpReceiver } from '../../support/otlp-receiver.ts'
+import { postedJson } from '../../support/post.ts'
 import { type RedisServers, startRedisServers } from '../../support/redis-servers.ts'
 import { between, PATIENT, type Sidecar, startSidecar } from '../../support/sidecar.ts'
 
@@ -384,11 +385,7 @@ test('of two operators at once one decides, and the other is told', async () => 
 
 test('a reservation whose claim is ended is lost to its session, and the next session is told attempt 2', async () => {
   const api = async (path: string, body: unknown) => {
-    const response = await fetch(`${sidecar.api}${path}`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify(body),
-    })
+    const response = await postedJson(`${sidecar.api}${path}`, body)
     return { status: response.status, body: (await response.json()) as Record<string, unknown> }
   }
   const { body: first } = await api('/v1/reservations', {
