@@ -3,10 +3,10 @@
 import type { Static } from 'typebox'
 import * as Type from 'typebox'
 import { CURSOR_PATTERN } from '../../core/coordination/audit-log.ts'
+import { Closed } from '../message/closed-schema.ts'
 import { DescribedRequest, VALUE_BYTES_MAX } from '../request/described-request.ts'
 import { CURSOR, OPERATOR_LIMITS } from './schemas.ts'
 
-const closed = { additionalProperties: false } as const
 const Text = (description: string, maxLength: number, example: string) =>
   Type.String({ minLength: 1, maxLength, description, examples: [example] })
 
@@ -17,7 +17,7 @@ const ScopeNames = {
 
 const PRINCIPAL = '^(anonymous|([a-z]+:)?[0-9a-f]{64})$'
 
-export const FindBody = Type.Object(
+export const FindBody = Closed(
   {
     ...ScopeNames,
     reference: Type.Optional(
@@ -28,7 +28,7 @@ export const FindBody = Type.Object(
       ),
     ),
     key: Type.Optional(
-      Type.Object(
+      Closed(
         {
           method: Type.String({ pattern: '^[A-Z]{1,32}$', examples: ['POST'] }),
           path: Type.String({ pattern: '^/[^?#\\s]*$', maxLength: 8_192, examples: ['/payments'] }),
@@ -56,7 +56,7 @@ export const FindBody = Type.Object(
             }),
           ),
         },
-        { ...closed, description: 'What support has of a request with an idempotency key.' },
+        { description: 'What support has of a request with an idempotency key.' },
       ),
     ),
     request: Type.Optional(DescribedRequest),
@@ -73,7 +73,6 @@ export const FindBody = Type.Object(
     ),
   },
   {
-    ...closed,
     oneOf: ['reference', 'key', 'request', 'reserved_value', 'entity', 'reservation_id'].map((name) => ({
       required: [name],
     })),
@@ -87,22 +86,19 @@ export const FindBody = Type.Object(
 export type FindInput = Static<typeof FindBody>
 
 /** What operators send for a page of the audit log or of dead letters, from the newest on. */
-export const EntriesQuery = Type.Object(
-  {
-    limit: Type.Optional(
-      Type.String({
-        pattern: '^[1-9][0-9]{0,3}$',
-        description: `Newest entries, at most ${OPERATOR_LIMITS.deadLettersMax}; default ${OPERATOR_LIMITS.listMax}.`,
-      }),
-    ),
-    cursor: Type.Optional(
-      Type.String({
-        pattern: CURSOR_PATTERN,
-        description: 'Of an answer that has older ones: goes on with them.',
-      }),
-    ),
-  },
-  closed,
-)
+export const EntriesQuery = Closed({
+  limit: Type.Optional(
+    Type.String({
+      pattern: '^[1-9][0-9]{0,3}$',
+      description: `Newest entries, at most ${OPERATOR_LIMITS.deadLettersMax}; default ${OPERATOR_LIMITS.listMax}.`,
+    }),
+  ),
+  cursor: Type.Optional(
+    Type.String({
+      pattern: CURSOR_PATTERN,
+      description: 'Of an answer that has older ones: goes on with them.',
+    }),
+  ),
+})
 
 export type EntriesInput = Static<typeof EntriesQuery>

@@ -7,6 +7,7 @@
 
 import type { Static } from 'typebox'
 import * as Type from 'typebox'
+import { Closed } from '../message/closed-schema.ts'
 
 export const OPERATOR_LIMITS = {
   reasonCharsMax: 500,
@@ -19,8 +20,6 @@ export const OPERATOR_LIMITS = {
   keyCharsMax: 2_048,
   headersMax: 50,
 } as const
-
-const closed = { additionalProperties: false } as const
 
 /** A place in a walk over the keys of the nodes; only the sidecar that gave it reads it. */
 export const CURSOR = '^([0-9]{1,3}\\.){3}[01]\\.[0-9]{1,20}(\\.[A-Za-z0-9_-]{1,2800})?$'
@@ -45,66 +44,54 @@ const Summary = {
   ),
 }
 
-export const Listed = Type.Object(Summary, closed)
+export const Listed = Closed(Summary)
 
-export const Found = Type.Object(
-  {
-    records: Type.Array(Listed),
-    cursor: Type.Optional(
-      Type.String({ description: 'The search is not at its end: send it with the same body.' }),
-    ),
-    incomplete: Type.Optional(
-      Type.Literal(true, {
-        description: 'At its end: too few nodes could be read, so there may be records that are not listed.',
-      }),
-    ),
-  },
-  closed,
-)
-
-export const ListQuery = Type.Object(
-  {
-    state: Type.Union([Type.Literal('live'), Type.Literal('lapsed')], {
-      description:
-        'Of each record as one node shows it: `live` claims, or those that ended without an outcome. One on which the nodes give no verdict comes as `unknown`.',
+export const Found = Closed({
+  records: Type.Array(Listed),
+  cursor: Type.Optional(
+    Type.String({ description: 'The search is not at its end: send it with the same body.' }),
+  ),
+  incomplete: Type.Optional(
+    Type.Literal(true, {
+      description: 'At its end: too few nodes could be read, so there may be records that are not listed.',
     }),
-    cursor: Type.Optional(Type.String({ pattern: CURSOR })),
-  },
-  closed,
-)
+  ),
+})
 
-const Ruling = Type.Object(
-  {
-    possible: Type.Boolean(),
-    requires: Type.Optional(
-      Type.Union([Type.Literal('live'), Type.Literal('completed'), Type.Literal('damaged')], {
-        description: 'The promise that it breaks: refused unless `even_though` says so.',
-      }),
-    ),
-    effects: Type.Optional(Type.Array(Type.String())),
-    because: Type.Optional(Type.String()),
-  },
-  closed,
-)
+export const ListQuery = Closed({
+  state: Type.Union([Type.Literal('live'), Type.Literal('lapsed')], {
+    description:
+      'Of each record as one node shows it: `live` claims, or those that ended without an outcome. One on which the nodes give no verdict comes as `unknown`.',
+  }),
+  cursor: Type.Optional(Type.String({ pattern: CURSOR })),
+})
 
-const NodeRow = Type.Object(
-  {
-    node: Type.String(),
-    state: Type.String({ description: 'absent, released, claimed, completed, silent or quarantined.' }),
-    fencing_token: Type.Optional(Token),
-    accepted_token: Type.Optional(Token),
-    attempt: Type.Optional(Type.Integer()),
-    lease_remaining_ms: Type.Optional(Millis),
-    retention_remaining_ms: Type.Optional(Millis),
-    fingerprint: Type.Optional(Type.String()),
-    copied: Type.Optional(Type.Boolean({ description: 'Copied from other nodes: no vote for the outcome.' })),
-    differs: Type.Boolean({ description: 'It does not show what the majority shows.' }),
-    detail: Type.Optional(Type.String()),
-  },
-  closed,
-)
+const Ruling = Closed({
+  possible: Type.Boolean(),
+  requires: Type.Optional(
+    Type.Union([Type.Literal('live'), Type.Literal('completed'), Type.Literal('damaged')], {
+      description: 'The promise that it breaks: refused unless `even_though` says so.',
+    }),
+  ),
+  effects: Type.Optional(Type.Array(Type.String())),
+  because: Type.Optional(Type.String()),
+})
 
-const Outcome = Type.Object(
+const NodeRow = Closed({
+  node: Type.String(),
+  state: Type.String({ description: 'absent, released, claimed, completed, silent or quarantined.' }),
+  fencing_token: Type.Optional(Token),
+  accepted_token: Type.Optional(Token),
+  attempt: Type.Optional(Type.Integer()),
+  lease_remaining_ms: Type.Optional(Millis),
+  retention_remaining_ms: Type.Optional(Millis),
+  fingerprint: Type.Optional(Type.String()),
+  copied: Type.Optional(Type.Boolean({ description: 'Copied from other nodes: no vote for the outcome.' })),
+  differs: Type.Boolean({ description: 'It does not show what the majority shows.' }),
+  detail: Type.Optional(Type.String()),
+})
+
+const Outcome = Closed(
   {
     kind: Type.Enum(['response', 'tombstone', 'result']),
     completed_at: Type.String({ format: 'date-time' }),
@@ -116,7 +103,7 @@ const Outcome = Type.Object(
     location: Type.Optional(Type.String()),
     result: Type.Optional(Type.Unknown()),
   },
-  { ...closed, description: 'The recorded outcome; its content for `operate`.' },
+  { description: 'The recorded outcome; its content for `operate`.' },
 )
 
 const Text = Type.Optional(Type.String())
@@ -136,60 +123,53 @@ export const Entry = Type.Object(
   { additionalProperties: Type.String(), description: 'Of the audit log; further members by its kind.' },
 )
 
-export const Shown = Type.Object(
-  {
-    ...Summary,
-    answered: Type.Integer({ description: 'Nodes whose reply counted.' }),
-    required: Type.Integer({ description: 'A majority.' }),
-    fingerprint: Type.Optional(Type.String()),
-    retention_remaining_ms: Type.Optional(Millis),
-    damage: Type.Optional(Type.String({ description: 'Why the outcome can not be read.' })),
-    minority_outcome: Type.Optional(
-      Type.Boolean({
-        description: 'A node shows an outcome that no majority has: the next claim adopts it.',
-      }),
-    ),
-    holder: Type.Optional(
-      Type.Object(
-        {
-          lock_id: Type.String({ description: 'In the log of the sidecar that holds it.' }),
-          since: Type.String({ format: 'date-time' }),
-          sidecar: Type.Optional(
-            Type.String({
-              description:
-                'The name of the sidecar that holds it. Absent for a session of the reservation API, which any sidecar serves, and where no node knows the name: search the logs for the lock id.',
-            }),
-          ),
-        },
-        closed,
-      ),
-    ),
-    in_application: Type.Optional(
-      Type.Object(
-        {
-          lock_ids_begin_with: Type.String({ examples: ['0123456789abcdef-'] }),
-          fencing_tokens_up_to: Token,
-        },
-        {
-          ...closed,
+export const Shown = Closed({
+  ...Summary,
+  answered: Type.Integer({ description: 'Nodes whose reply counted.' }),
+  required: Type.Integer({ description: 'A majority.' }),
+  fingerprint: Type.Optional(Type.String()),
+  retention_remaining_ms: Type.Optional(Millis),
+  damage: Type.Optional(Type.String({ description: 'Why the outcome can not be read.' })),
+  minority_outcome: Type.Optional(
+    Type.Boolean({
+      description: 'A node shows an outcome that no majority has: the next claim adopts it.',
+    }),
+  ),
+  holder: Type.Optional(
+    Closed({
+      lock_id: Type.String({ description: 'In the log of the sidecar that holds it.' }),
+      since: Type.String({ format: 'date-time' }),
+      sidecar: Type.Optional(
+        Type.String({
           description:
-            'What its attempts are known by in the application. The token of the record itself may be one that the application never got: of an attempt that did not reach it, or of an operator.',
-        },
+            'The name of the sidecar that holds it. Absent for a session of the reservation API, which any sidecar serves, and where no node knows the name: search the logs for the lock id.',
+        }),
       ),
+    }),
+  ),
+  in_application: Type.Optional(
+    Closed(
+      {
+        lock_ids_begin_with: Type.String({ examples: ['0123456789abcdef-'] }),
+        fencing_tokens_up_to: Token,
+      },
+      {
+        description:
+          'What its attempts are known by in the application. The token of the record itself may be one that the application never got: of an attempt that did not reach it, or of an operator.',
+      },
     ),
-    nodes: Type.Array(NodeRow),
-    outcome: Type.Optional(Outcome),
-    history: Type.Optional(Type.Array(Entry)),
-    history_since: Type.Optional(
-      Type.String({
-        format: 'date-time',
-        description: `Only entries from then on were searched: the newest ${OPERATOR_LIMITS.historyMax} of the audit log, and as many dead letters.`,
-      }),
-    ),
-    decisions: Type.Record(Type.String(), Ruling),
-  },
-  closed,
-)
+  ),
+  nodes: Type.Array(NodeRow),
+  outcome: Type.Optional(Outcome),
+  history: Type.Optional(Type.Array(Entry)),
+  history_since: Type.Optional(
+    Type.String({
+      format: 'date-time',
+      description: `Only entries from then on were searched: the newest ${OPERATOR_LIMITS.historyMax} of the audit log, and as many dead letters.`,
+    }),
+  ),
+  decisions: Type.Record(Type.String(), Ruling),
+})
 
 const Decision = {
   reason: Type.String({
@@ -213,23 +193,20 @@ const Decision = {
   ),
 }
 
-export const DecideBody = Type.Object(Decision, {
-  ...closed,
-  examples: [{ reason: 'ticket 4711', dry_run: true }],
-})
+export const DecideBody = Closed(Decision, { examples: [{ reason: 'ticket 4711', dry_run: true }] })
 
 const HeaderName = "^[!#$%&'*+\\-.^_`|~0-9A-Za-z]{1,128}$"
 
-export const CompleteBody = Type.Object(
+export const CompleteBody = Closed(
   {
     ...Decision,
     answer: Type.Optional(
-      Type.Object(
+      Closed(
         {
           status: Type.Integer({ minimum: 200, maximum: 599 }),
           headers: Type.Optional(
             Type.Record(Type.String({ pattern: HeaderName }), Type.String({ maxLength: 8_192 }), {
-              ...closed,
+              additionalProperties: false,
               maxProperties: OPERATOR_LIMITS.headersMax,
             }),
           ),
@@ -237,7 +214,6 @@ export const CompleteBody = Type.Object(
           body_base64: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9+/]*={0,2}$' })),
         },
         {
-          ...closed,
           not: { required: ['body', 'body_base64'] },
           description:
             'The whole answer that retries of the client get. Redaction of routes is not applied to it.',
@@ -250,80 +226,62 @@ export const CompleteBody = Type.Object(
     ),
   },
   {
-    ...closed,
     oneOf: [{ required: ['answer'] }, { required: ['result'] }, { required: ['not_kept'] }],
     examples: [{ reason: 'ticket 4711', answer: { status: 201, body: '{"payment":"p-1"}' } }],
   },
 )
 
-export const DeadLetterBody = Type.Object(
-  {
-    reason: Decision.reason,
-    dry_run: Decision.dry_run,
-    completed: Type.Optional(
-      Type.Literal(true, { description: 'With discard: it WAS executed, and duplicates get 410.' }),
-    ),
-  },
-  closed,
-)
+export const DeadLetterBody = Closed({
+  reason: Decision.reason,
+  dry_run: Decision.dry_run,
+  completed: Type.Optional(
+    Type.Literal(true, { description: 'With discard: it WAS executed, and duplicates get 410.' }),
+  ),
+})
 
-export const Decided = Type.Object(
-  {
-    decided: Type.Boolean({ description: 'False for a dry run.' }),
-    effects: Type.Array(Type.String()),
-    requires: Type.Optional(Type.String()),
-    verdict: Type.Optional(
-      Type.String({
-        description:
-          'Of `ask`: what the application answered; `completed` may have come with the answer, see `after`.',
-      }),
-    ),
-    audited: Type.Optional(
-      Type.Boolean({ description: 'False: only that it was begun is in the audit log.' }),
-    ),
-    before: Shown,
-    after: Type.Optional(Shown),
-  },
-  closed,
-)
+export const Decided = Closed({
+  decided: Type.Boolean({ description: 'False for a dry run.' }),
+  effects: Type.Array(Type.String()),
+  requires: Type.Optional(Type.String()),
+  verdict: Type.Optional(
+    Type.String({
+      description:
+        'Of `ask`: what the application answered; `completed` may have come with the answer, see `after`.',
+    }),
+  ),
+  audited: Type.Optional(Type.Boolean({ description: 'False: only that it was begun is in the audit log.' })),
+  before: Shown,
+  after: Type.Optional(Shown),
+})
 
-export const DecisionsQuery = Type.Object(
-  {
-    tenant: Type.Optional(Type.String({ maxLength: 128 })),
-    key_hash: Type.Optional(Type.String({ pattern: '^[0-9a-f]{16,64}$' })),
-    decision: Type.Optional(Type.String({ pattern: '^[a-z_]{1,64}$' })),
-  },
-  closed,
-)
+export const DecisionsQuery = Closed({
+  tenant: Type.Optional(Type.String({ maxLength: 128 })),
+  key_hash: Type.Optional(Type.String({ pattern: '^[0-9a-f]{16,64}$' })),
+  decision: Type.Optional(Type.String({ pattern: '^[a-z_]{1,64}$' })),
+})
 
-export const LetterDecided = Type.Object(
-  {
-    decided: Type.Boolean({ description: 'False for a dry run, and where the record had moved on.' }),
-    dropped: Type.Boolean({ description: 'The entry is gone.' }),
-    effects: Type.Optional(Type.Array(Type.String())),
-    because: Type.Optional(Type.String()),
-  },
-  closed,
-)
+export const LetterDecided = Closed({
+  decided: Type.Boolean({ description: 'False for a dry run, and where the record had moved on.' }),
+  dropped: Type.Boolean({ description: 'The entry is gone.' }),
+  effects: Type.Optional(Type.Array(Type.String())),
+  because: Type.Optional(Type.String()),
+})
 
-export const RecentDecisions = Type.Object(
-  {
-    sampled: Type.Boolean({ description: 'Only a part of the decisions is kept while there are many.' }),
-    decisions: Type.Array(
-      Type.Object({
-        at: Type.String({ format: 'date-time' }),
-        decision: Type.String(),
-        status: Type.Optional(Type.Integer()),
-        route: Text,
-        tenant: Text,
-        record: Text,
-        lock_id: Text,
-        instance: Text,
-      }),
-    ),
-  },
-  closed,
-)
+export const RecentDecisions = Closed({
+  sampled: Type.Boolean({ description: 'Only a part of the decisions is kept while there are many.' }),
+  decisions: Type.Array(
+    Type.Object({
+      at: Type.String({ format: 'date-time' }),
+      decision: Type.String(),
+      status: Type.Optional(Type.Integer()),
+      route: Text,
+      tenant: Text,
+      record: Text,
+      lock_id: Text,
+      instance: Text,
+    }),
+  ),
+})
 
 export type Listed = Static<typeof Listed>
 export type Found = Static<typeof Found>

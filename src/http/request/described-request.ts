@@ -12,6 +12,7 @@ import { fingerprintOfName, recordKey, type Scope } from '../../core/request/ide
 import type { PrincipalRules } from '../../core/request/principal.ts'
 import type { Intent } from '../../core/reservations/reservations.ts'
 import { matchRoute, type ProtectedRoute, policiesOf, type Route } from '../../core/routes/route.ts'
+import { Closed } from '../message/closed-schema.ts'
 import type { Problem } from '../message/problems.ts'
 import { type AdmittedRequest, forHost } from './admission.ts'
 import { identify } from './identify.ts'
@@ -21,8 +22,6 @@ export const VALUE_BYTES_MAX = 1_024
 
 const DESCRIBED_LIMITS = { headerCountMax: 100, headerCharsMax: 8_192, targetCharsMax: 8_192 } as const
 
-const closed = { additionalProperties: false } as const
-
 /** As the proxy gets it: a character for each byte of the line, and no control characters (RFC 9110, section 5.5). */
 const HeaderLine = Type.String({
   pattern: '^[\\t\\u0020-\\u007e\\u0080-\\u00ff]*$',
@@ -30,7 +29,7 @@ const HeaderLine = Type.String({
 })
 
 /** A description of an HTTP request that does not pass through the proxy. */
-export const DescribedRequest = Type.Object(
+export const DescribedRequest = Closed(
   {
     method: Type.String({ pattern: '^[A-Z]{1,32}$', examples: ['POST'] }),
     // The proxy identifies by the bytes that were sent. A path that a framework has decoded would be another request, silently.
@@ -51,7 +50,7 @@ export const DescribedRequest = Type.Object(
       Type.Record(
         Type.String({ pattern: "^[!#$%&'*+\\-.^_`|~0-9A-Za-z]{1,128}$" }),
         Type.Union([HeaderLine, Type.Array(HeaderLine, { maxItems: 16 })]),
-        { ...closed, maxProperties: DESCRIBED_LIMITS.headerCountMax },
+        { additionalProperties: false, maxProperties: DESCRIBED_LIMITS.headerCountMax },
       ),
     ),
     body: Type.Optional(Type.String({ description: 'As text; it is hashed as UTF-8.' })),
@@ -63,7 +62,6 @@ export const DescribedRequest = Type.Object(
     ),
   },
   {
-    ...closed,
     not: { required: ['body', 'body_base64'] },
     description:
       'A request, identified exactly as the proxy would identify it: by its Idempotency-Key and its content, as the route that matches it says.',

@@ -7,6 +7,7 @@
 
 import type { Static, TSchema } from 'typebox'
 import * as Type from 'typebox'
+import { Closed } from '../message/closed-schema.ts'
 import { DescribedRequest, VALUE_BYTES_MAX } from '../request/described-request.ts'
 
 export const LIMITS = {
@@ -22,8 +23,6 @@ export const LIMITS = {
   idCharsMax: 4_096,
   durationCharsMax: 16,
 } as const
-
-const closed = { additionalProperties: false } as const
 
 const Duration = (description: string, example: string) =>
   Type.String({
@@ -49,17 +48,13 @@ const Name = (what: string, example: string) =>
     examples: [example],
   })
 
-const Tenant = Type.String({
-  minLength: 1,
-  maxLength: LIMITS.scopeCharsMax,
-  description: 'Whose values these are; where not given, the tenant of the configuration.',
-})
+const ScopeName = (description: string) =>
+  Type.Optional(Type.String({ minLength: 1, maxLength: LIMITS.scopeCharsMax, description }))
 
-const ApiVersion = Type.String({
-  minLength: 1,
-  maxLength: LIMITS.scopeCharsMax,
-  description: 'Where not given, the version of the configuration.',
-})
+const Scoped = {
+  tenant: ScopeName('Whose values these are; where not given, the tenant of the configuration.'),
+  api_version: ScopeName('Where not given, the version of the configuration.'),
+}
 
 /** `int64`: generators of Java, Kotlin and Rust take an integer of no format for one of 32 bits. */
 const Token = Type.Integer({
@@ -81,7 +76,7 @@ const Attempt = Type.Integer({
   description: 'Above 1: an earlier holder’s lease ended and nobody knows what became of its work.',
 })
 
-export const ReserveBody = Type.Object(
+export const ReserveBody = Closed(
   {
     session_id: SessionId,
     reserved_value: Type.Optional(Name('The intent.', 'payment:order-4711')),
@@ -93,8 +88,7 @@ export const ReserveBody = Type.Object(
       }),
     ),
     request: Type.Optional(DescribedRequest),
-    tenant: Type.Optional(Tenant),
-    api_version: Type.Optional(ApiVersion),
+    ...Scoped,
     entities: Type.Optional(
       Type.Array(Name('What nobody else may work on meanwhile.', 'account-42'), {
         maxItems: LIMITS.entitiesMax,
@@ -123,7 +117,6 @@ export const ReserveBody = Type.Object(
     ),
   },
   {
-    ...closed,
     oneOf: [{ required: ['reserved_value'] }, { required: ['reserved_values'] }, { required: ['request'] }],
     examples: [
       {
@@ -140,7 +133,7 @@ export const ReserveBody = Type.Object(
   },
 )
 
-export const Reserved = Type.Object(
+export const Reserved = Closed(
   {
     reservation_id: Type.String({ description: 'Any sidecar of the cluster serves it.' }),
     session_id: Type.String(),
@@ -152,7 +145,6 @@ export const Reserved = Type.Object(
     attempt: Attempt,
   },
   {
-    ...closed,
     examples: [
       {
         reservation_id: 'r1_AAABAAB1MAAABSZcAA…',
@@ -170,126 +162,95 @@ export const Reserved = Type.Object(
 
 /** One line of the stream of `heartbeat: true`. */
 export const HeartbeatLine = Type.Union([
-  Type.Object({ event: Type.Literal('reserved'), reservation: Reserved }, closed),
-  Type.Object(
-    { event: Type.Literal('renewed'), expiration_time: Instant, expires_in_ms: Type.Integer() },
-    closed,
-  ),
-  Type.Object({ event: Type.Literal('lease-lost'), detail: Type.String() }, closed),
-  Type.Object(
-    {
-      event: Type.Literal('ended'),
-      reason: Type.Union([Type.Literal('settled'), Type.Literal('total-hold'), Type.Literal('draining')]),
-    },
-    closed,
-  ),
+  Closed({ event: Type.Literal('reserved'), reservation: Reserved }),
+  Closed({ event: Type.Literal('renewed'), expiration_time: Instant, expires_in_ms: Type.Integer() }),
+  Closed({ event: Type.Literal('lease-lost'), detail: Type.String() }),
+  Closed({
+    event: Type.Literal('ended'),
+    reason: Type.Union([Type.Literal('settled'), Type.Literal('total-hold'), Type.Literal('draining')]),
+  }),
 ])
 
 const TokenOnly = { fencing_token: Token }
 
-export const ExtendBody = Type.Object(
+export const ExtendBody = Closed(
   { ...TokenOnly, lease: Type.Optional(Duration('From now on; where not given, as before.', '30s')) },
-  { ...closed, examples: [{ fencing_token: 1_786_406_400_123_904, lease: '30s' }] },
+  { examples: [{ fencing_token: 1_786_406_400_123_904, lease: '30s' }] },
 )
 
-export const CompleteBody = Type.Object(
+export const CompleteBody = Closed(
   {
     ...TokenOnly,
     result: Type.Optional(Type.Unknown({ description: 'Any JSON value; duplicates are told it.' })),
   },
-  { ...closed, examples: [{ fencing_token: 1_786_406_400_123_904, result: { payment_id: 'p-1' } }] },
+  { examples: [{ fencing_token: 1_786_406_400_123_904, result: { payment_id: 'p-1' } }] },
 )
 
-export const ReleaseBody = Type.Object(TokenOnly, {
-  ...closed,
-  examples: [{ fencing_token: 1_786_406_400_123_904 }],
+export const ReleaseBody = Closed(TokenOnly, { examples: [{ fencing_token: 1_786_406_400_123_904 }] })
+
+export const Extended = Closed({
+  reservation_id: Type.String({ description: 'Carries the new lease; the one before stays valid.' }),
+  status: Type.Literal('SUCCESS'),
+  fencing_token: Token,
+  expiration_time: Instant,
+  expires_in_ms: Type.Integer({ minimum: 0 }),
 })
 
-export const Extended = Type.Object(
-  {
-    reservation_id: Type.String({ description: 'Carries the new lease; the one before stays valid.' }),
-    status: Type.Literal('SUCCESS'),
-    fencing_token: Token,
-    expiration_time: Instant,
-    expires_in_ms: Type.Integer({ minimum: 0 }),
-  },
-  closed,
-)
+export const Ended = Closed({
+  reservation_id: Type.String(),
+  status: Type.Union([Type.Literal('COMPLETED'), Type.Literal('RELEASED')]),
+})
 
-export const Ended = Type.Object(
-  {
-    reservation_id: Type.String(),
-    status: Type.Union([Type.Literal('COMPLETED'), Type.Literal('RELEASED')]),
-  },
-  closed,
-)
-
-export const ValueQuery = Type.Object(
-  {
-    value: Name('The intent.', 'payment:order-4711'),
-    tenant: Type.Optional(Tenant),
-    api_version: Type.Optional(ApiVersion),
-  },
-  closed,
-)
+export const ValueQuery = Closed({
+  value: Name('The intent.', 'payment:order-4711'),
+  ...Scoped,
+})
 
 /** What the nodes record for one intent. */
-export const IntentStatus = Type.Object(
-  {
-    state: Type.Union([
-      Type.Literal('FREE', { description: 'Nobody has it, or it was released.' }),
-      Type.Literal('HELD'),
-      Type.Literal('LAPSED', { description: 'A lease ended without an outcome.' }),
-      Type.Literal('COMPLETED'),
-    ]),
-    fencing_token: Type.Optional(Token),
-    attempt: Type.Optional(Attempt),
-    remaining_lease_ms: Type.Optional(Type.Integer({ minimum: 0 })),
-    completed_at: Type.Optional(Type.String({ format: 'date-time' })),
-    result: Type.Optional(Type.Unknown()),
-  },
-  closed,
-)
+export const IntentStatus = Closed({
+  state: Type.Union([
+    Type.Literal('FREE', { description: 'Nobody has it, or it was released.' }),
+    Type.Literal('HELD'),
+    Type.Literal('LAPSED', { description: 'A lease ended without an outcome.' }),
+    Type.Literal('COMPLETED'),
+  ]),
+  fencing_token: Type.Optional(Token),
+  attempt: Type.Optional(Attempt),
+  remaining_lease_ms: Type.Optional(Type.Integer({ minimum: 0 })),
+  completed_at: Type.Optional(Type.String({ format: 'date-time' })),
+  result: Type.Optional(Type.Unknown()),
+})
 
-export const ReservationStatus = Type.Object(
-  {
-    reservation_id: Type.String(),
-    state: Type.Union([
-      Type.Literal('HELD'),
-      Type.Literal('LAPSED', { description: 'The lease is over, and nobody else has come yet.' }),
-      Type.Literal('LOST', { description: 'Released, or somebody else came after.' }),
-      Type.Literal('COMPLETED'),
-    ]),
-    fencing_token: Token,
-    attempt: Attempt,
-    intents: Type.Array(IntentStatus),
-  },
-  closed,
-)
+export const ReservationStatus = Closed({
+  reservation_id: Type.String(),
+  state: Type.Union([
+    Type.Literal('HELD'),
+    Type.Literal('LAPSED', { description: 'The lease is over, and nobody else has come yet.' }),
+    Type.Literal('LOST', { description: 'Released, or somebody else came after.' }),
+    Type.Literal('COMPLETED'),
+  ]),
+  fencing_token: Token,
+  attempt: Attempt,
+  intents: Type.Array(IntentStatus),
+})
 
-export const FingerprintBody = Type.Object(
-  { request: DescribedRequest, tenant: Type.Optional(Tenant), api_version: Type.Optional(ApiVersion) },
-  closed,
-)
+export const FingerprintBody = Closed({ request: DescribedRequest, ...Scoped })
 
-export const Fingerprinted = Type.Object(
-  {
-    route: Type.Union([Type.String(), Type.Null()]),
-    scheme: Type.String(),
-    hash: Type.String({ pattern: '^[0-9a-f]{64}$' }),
-    components: Type.Array(Type.Unknown()),
-    body: Type.Unknown(),
-    identified_by: Type.Union([
-      Type.Literal('key', { description: 'The key says which request it is; only a few headers count.' }),
-      Type.Literal('content', { description: 'Every header counts that is not ignored.' }),
-    ]),
-    ignored_headers: Type.Array(Type.String(), {
-      description:
-        'Headers of the request that do not count there: with them alone another request is this one. The component `headers` has those that do.',
-    }),
-  },
-  closed,
-)
+export const Fingerprinted = Closed({
+  route: Type.Union([Type.String(), Type.Null()]),
+  scheme: Type.String(),
+  hash: Type.String({ pattern: '^[0-9a-f]{64}$' }),
+  components: Type.Array(Type.Unknown()),
+  body: Type.Unknown(),
+  identified_by: Type.Union([
+    Type.Literal('key', { description: 'The key says which request it is; only a few headers count.' }),
+    Type.Literal('content', { description: 'Every header counts that is not ignored.' }),
+  ]),
+  ignored_headers: Type.Array(Type.String(), {
+    description:
+      'Headers of the request that do not count there: with them alone another request is this one. The component `headers` has those that do.',
+  }),
+})
 
 export type ReserveInput = Static<typeof ReserveBody>
 export type ExtendInput = Static<typeof ExtendBody>
