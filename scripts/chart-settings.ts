@@ -7,7 +7,7 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileSchema } from '../src/config/file-schema.ts'
+import { fileSchema } from '../src/config/route-fields.ts'
 import { NAMES_OF_OTHERS, rowOf, SETTING_KEYS } from '../src/config/settings.ts'
 import type { ValueKind } from '../src/config/value.ts'
 

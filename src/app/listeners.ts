@@ -4,7 +4,7 @@
 
 import { randomUUID } from 'node:crypto'
 import type { ListenAddress } from '../config/addresses.ts'
-import type { ListenerName } from '../config/listeners.ts'
+import type { ListenerName } from '../config/lists.ts'
 import type { Config } from '../config/load.ts'
 import { createWaiters } from '../core/claims/waiters.ts'
 import type { Clock } from '../core/clock.ts'

@@ -9,7 +9,7 @@
 
 import { createSecureContext } from 'node:tls'
 import { type ConfiguredCertificate, certificatesIn } from '../config/certificates.ts'
-import type { ListenerName } from '../config/listeners.ts'
+import type { ListenerName } from '../config/lists.ts'
 import type { Config } from '../config/load.ts'
 import type { FileContent } from '../config/parse.ts'
 import { rowOf } from '../config/settings.ts'

@@ -2,10 +2,10 @@
  * `fencepost config check | print | schema`: the configuration as `serve` would see it.
  */
 
-import { fileSchema } from '../config/file-schema.ts'
 import { hintsFor } from '../config/hints.ts'
 import { type LoadedConfig, loadConfig } from '../config/load.ts'
 import { printedConfig, textOfConfig } from '../config/print.ts'
+import { fileSchema } from '../config/route-fields.ts'
 import { CONFIG_FILE_ENV } from '../config/settings.ts'
 import { type Command, EXIT, type ExitCode, type Io, refusedConfig, withArguments } from './command.ts'
 

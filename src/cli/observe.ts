@@ -1,8 +1,7 @@
 /** `fencepost observe report`: what routes in mode observe would have done, from running sidecars, and a routes file that enforces it. */
 
-import { enforcingRoutes } from '../config/enforcing-routes.ts'
 import { loadConfig } from '../config/load.ts'
-import { textOfRoutes } from '../config/print.ts'
+import { enforcingRoutes, textOfRoutes } from '../config/print.ts'
 import { CONFIG_FILE_ENV, SETTINGS } from '../config/settings.ts'
 import { createObservations, type ObservationsView, observedSays } from '../core/health/observations.ts'
 import {

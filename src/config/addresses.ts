@@ -5,7 +5,7 @@
  */
 
 import { isIPv4 } from 'node:net'
-import { listedSchema } from './listed.ts'
+import { listedSchema } from './lists.ts'
 import { type Parsed, refused, type ValueKind, value } from './value.ts'
 
 export type ListenAddress =

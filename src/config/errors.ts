@@ -29,6 +29,13 @@ export type ConfigError =
   /** The file as a whole. */
   | { readonly kind: 'file'; readonly name: string; readonly reason: string }
 
+export function missingSetting(
+  { env: name, kind }: { readonly env: string; readonly kind: { readonly accepts: string } },
+  reason: string,
+): ConfigError {
+  return { kind: 'missing', name, accepts: kind.accepts, reason }
+}
+
 export function describeError(error: ConfigError): string {
   switch (error.kind) {
     case 'refused': {

@@ -6,12 +6,11 @@
  */
 
 import type { Route } from '../core/routes/route.ts'
+import { clearText, ownAddress, sharedAddresses } from './address-rules.ts'
 import { isLoopback } from './addresses.ts'
 import { builtinRoutes, underMode } from './builtin-policy.ts'
-import { clearText } from './clear-text.ts'
-import { type ConfigError, nearestName, nearestPath } from './errors.ts'
-import { keyPairs } from './key-pairs.ts'
-import { ownAddress, sharedAddresses } from './listener-addresses.ts'
+import { keyPairs } from './certificates.ts'
+import { type ConfigError, missingSetting, nearestName, nearestPath } from './errors.ts'
 import { checkPrincipals } from './principal.ts'
 import { checkRelations } from './relations.ts'
 import { routesFrom } from './route-file.ts'
@@ -25,9 +24,8 @@ import {
   type SettingKey,
   type Settings,
 } from './settings.ts'
-import { isMapping } from './shape.ts'
+import { isMapping, readYaml, type YamlFile } from './shape.ts'
 import { type ReadFile, textOf } from './value.ts'
-import { readYaml, type YamlFile } from './yaml-file.ts'
 
 export type Config = Omit<Settings, 'quarantineMs'> & {
   readonly quarantineMs: number
@@ -119,39 +117,27 @@ function missingUpstream(settings: Partial<Settings>): readonly ConfigError[] {
   const listens = settings.proxyListen !== undefined && settings.proxyListen.kind !== 'off'
   // A refused address is present and undefined: it has an error of its own.
   if (!listens || 'upstream' in settings) return []
-  const { env, kind } = SETTINGS.upstream
-  return [{ kind: 'missing', name: env, accepts: kind.accepts, reason: 'while the proxy listens' }]
+  return [missingSetting(SETTINGS.upstream, 'while the proxy listens')]
 }
 
 /** A client that reaches the reservation API, or the listener for gateways, can hold and complete any record. */
 function missingToken(settings: Partial<Settings>): readonly ConfigError[] {
   if ('apiToken' in settings) return []
-  const { env, kind } = SETTINGS.apiToken
   const open = [
     ['the reservation API', settings.apiListen],
     ['the gateway listener', settings.gatewayListen],
     ['the gRPC listener for gateways', settings.gatewayGrpcListen],
   ] as const
-  return open.flatMap(([name, at]): ConfigError[] =>
-    at?.kind !== 'tcp' || isLoopback(at.host)
-      ? []
-      : [
-          {
-            kind: 'missing',
-            name: env,
-            accepts: kind.accepts,
-            reason: `while ${name} can be reached from elsewhere`,
-          },
-        ],
-  )
+  return open
+    .filter(([, at]) => at?.kind === 'tcp' && !isLoopback(at.host))
+    .map(([name]) => missingSetting(SETTINGS.apiToken, `while ${name} can be reached from elsewhere`))
 }
 
 /** A decision has an author: without names there is no operator listener, on whatever address. */
 function missingOperatorTokens(settings: Partial<Settings>): readonly ConfigError[] {
   const isOpen = settings.operatorListen !== undefined && settings.operatorListen.kind !== 'off'
   if (!isOpen || 'operatorTokens' in settings) return []
-  const { env, kind } = SETTINGS.operatorTokens
-  return [{ kind: 'missing', name: env, accepts: kind.accepts, reason: 'while the operator listener is on' }]
+  return [missingSetting(SETTINGS.operatorTokens, 'while the operator listener is on')]
 }
 
 /** With too few or too many names, nodes would get the names of others. */

@@ -11,7 +11,7 @@ import {
   parseOperatorTokens,
 } from '../core/operator/operator-tokens.ts'
 import { parseDuration, parseSize, printDuration, printSize } from '../core/quantity.ts'
-import { type ReadFile, refused, type ValueKind, value } from './value.ts'
+import { type Parsed, type ReadFile, refused, type ValueKind, value } from './value.ts'
 
 export function duration(limits: { readonly minMs: number; readonly maxMs: number }): ValueKind<number> {
   return {
@@ -147,11 +147,27 @@ export type FileContent = { readonly path: string; readonly content: string }
 export function file(): ValueKind<FileContent> {
   return {
     accepts: 'the path of a readable file that is not empty',
-    parse: (path, readFile) => readWhole(path, readFile),
+    parse: readWhole,
     print: (read) => read.path,
     mask: maskUnlessPath,
     yaml: 'text',
     schema: { type: 'string', minLength: 1 },
+  }
+}
+
+/** A file of which only a form of its content is used. It is named, and its content never shown. */
+export function fileAs<T extends { readonly path: string }>(
+  accepts: string,
+  formOf: (read: FileContent) => Parsed<T>,
+): ValueKind<T> {
+  return {
+    ...file(),
+    accepts,
+    parse: (path, readFile) => {
+      const read = readWhole(path, readFile)
+      return read.kind === 'refused' ? refused(read.reason) : formOf(read.value)
+    },
+    print: (read) => read.path,
   }
 }
 
@@ -174,58 +190,38 @@ const SECRET_CHARS_MIN = 32
 
 /** Secrets, one per line; one that is too short makes the whole file refused. */
 export function secretFile(): ValueKind<FileContent> {
-  const whole = file()
-  return {
-    ...whole,
-    accepts: `the path of a readable file with one secret of at least ${SECRET_CHARS_MIN} characters a line`,
-    parse: (path, readFile) => {
-      const read = whole.parse(path, readFile)
-      if (read.kind === 'refused') return read
-      const lines = read.value.content.split(/\r?\n/).filter((line) => line.trim() !== '')
+  return fileAs(
+    `the path of a readable file with one secret of at least ${SECRET_CHARS_MIN} characters a line`,
+    (read) => {
+      const lines = read.content.split(/\r?\n/).filter((line) => line.trim() !== '')
       return lines.every((line) => line.trim().length >= SECRET_CHARS_MIN)
-        ? read
+        ? value(read)
         : refused(`a line has fewer than ${SECRET_CHARS_MIN} characters`)
     },
-  }
+  )
 }
 
-export type KeyRingFile = { readonly path: string; readonly ring: KeyRing }
-
-/** Names the file and never its keys. */
-export function keyRingFile(): ValueKind<KeyRingFile> {
-  const whole = file()
-  return {
-    accepts:
-      'the path of a readable file with one key a line, `name base64`, of 32 bytes each, and perhaps a line `plain`',
-    mask: maskUnlessPath,
-    parse: (path, readFile) => {
-      const read = whole.parse(path, readFile)
-      if (read.kind === 'refused') return refused(read.reason)
-      const parsed = parseKeyRing(read.value.content)
+export function keyRingFile(): ValueKind<{ readonly path: string; readonly ring: KeyRing }> {
+  return fileAs(
+    'the path of a readable file with one key a line, `name base64`, of 32 bytes each, and perhaps a line `plain`',
+    ({ path, content }) => {
+      const parsed = parseKeyRing(content)
       return parsed.kind === 'ring' ? value({ path, ring: parsed.ring }) : refused(parsed.reason)
     },
-    print: (read) => read.path,
-    yaml: 'text',
-    schema: { type: 'string', minLength: 1 },
-  }
+  )
 }
 
-export type OperatorTokensFile = { readonly path: string; readonly tokens: readonly OperatorToken[] }
-
-/** Names the file and never its tokens. */
-export function operatorTokensFile(): ValueKind<OperatorTokensFile> {
-  const whole = file()
-  return {
-    ...whole,
-    accepts: `the path of a readable file with one person or tool a line, \`name role token\`, role view or operate, tokens of at least ${OPERATOR_TOKEN_CHARS_MIN} characters`,
-    parse: (path, readFile) => {
-      const read = whole.parse(path, readFile)
-      if (read.kind === 'refused') return refused(read.reason)
-      const parsed = parseOperatorTokens(read.value.content)
+export function operatorTokensFile(): ValueKind<{
+  readonly path: string
+  readonly tokens: readonly OperatorToken[]
+}> {
+  return fileAs(
+    `the path of a readable file with one person or tool a line, \`name role token\`, role view or operate, tokens of at least ${OPERATOR_TOKEN_CHARS_MIN} characters`,
+    ({ path, content }) => {
+      const parsed = parseOperatorTokens(content)
       return parsed.kind === 'tokens' ? value({ path, tokens: parsed.tokens }) : refused(parsed.reason)
     },
-    print: (read) => read.path,
-  }
+  )
 }
 
 function readWhole(path: string, readFile: ReadFile) {

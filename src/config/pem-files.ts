@@ -6,8 +6,8 @@
  */
 
 import { createPrivateKey, X509Certificate } from 'node:crypto'
-import { type FileContent, file } from './parse.ts'
-import { type Parsed, refused, type ValueKind, value } from './value.ts'
+import { type FileContent, fileAs } from './parse.ts'
+import { refused, type ValueKind, value } from './value.ts'
 
 /** With the other two names under which OpenSSL reads one. */
 const CERTIFICATE =
@@ -43,17 +43,10 @@ function byEnd({ content }: FileContent): readonly Lifetime[] {
 }
 
 function pemFile(accepts: string, whyNot: (content: string) => string | undefined): ValueKind<FileContent> {
-  const whole = file()
-  return {
-    ...whole,
-    accepts,
-    parse: (path, readFile): Parsed<FileContent> => {
-      const read = whole.parse(path, readFile)
-      if (read.kind === 'refused') return read
-      const reason = whyNot(read.value.content)
-      return reason === undefined ? value(read.value) : refused(reason)
-    },
-  }
+  return fileAs(accepts, (read) => {
+    const reason = whyNot(read.content)
+    return reason === undefined ? value(read) : refused(reason)
+  })
 }
 
 function blocksOf(content: string): readonly string[] {

@@ -35,7 +35,8 @@ type Relation = {
   readonly left: Side
   readonly right: Side
   readonly otherwise: string
-  readonly unit: 'ms' | 'share' | 'bytes'
+  /** Default: ms. */
+  readonly unit?: 'share' | 'bytes'
 }
 
 /** Redlock requires a node deadline that is small against the lease, so that trying all nodes can't use it up. */
@@ -54,14 +55,12 @@ const TABLE: readonly Relation[] = [
       of: ({ settings }) => times(settings.leaseMs, LARGEST_DEADLINE_SHARE),
     },
     otherwise: 'slow nodes would use up the lease',
-    unit: 'ms',
   },
   {
     of: SETTINGS.nodeDeadlineMs.env,
     left: nodeDeadline,
     right: { text: 'claim budget', of: ({ settings }) => settings.claimBudgetMs },
     otherwise: 'one silent node would use up the whole budget',
-    unit: 'ms',
   },
   {
     of: SETTINGS.nodeDeadlineMs.env,
@@ -75,7 +74,6 @@ const TABLE: readonly Relation[] = [
       },
     },
     otherwise: 'answers would be waited for that do not count any more',
-    unit: 'ms',
   },
   {
     of: SETTINGS.renewFraction.env,
@@ -92,7 +90,6 @@ const TABLE: readonly Relation[] = [
       of: ({ settings }) => times(settings.leaseMs, settings.renewFraction),
     },
     otherwise: 'a lease would be renewed again before all nodes had answered',
-    unit: 'ms',
   },
   {
     of: SETTINGS.quarantineMs.env,
@@ -103,21 +100,18 @@ const TABLE: readonly Relation[] = [
     },
     right: { text: 'quarantine', of: ({ settings }) => settings.quarantineMs },
     otherwise: 'a node that forgot would vote before every lease that it forgot has ended',
-    unit: 'ms',
   },
   {
     of: SETTINGS.requestTimeoutMs.env,
     left: { text: 'time for the head', of: ({ settings }) => settings.headersTimeoutMs },
     right: { text: 'time for the whole request', of: ({ settings }) => settings.requestTimeoutMs },
     otherwise: 'the head is a part of it',
-    unit: 'ms',
   },
   {
     of: SETTINGS.readyBelowMs.env,
     left: { text: 'ready below', of: ({ settings }) => settings.readyBelowMs },
     right: { text: 'unready above', of: ({ settings }) => settings.unreadyAboveMs },
     otherwise: 'the pod would be ready and unready at once',
-    unit: 'ms',
   },
   {
     of: SETTINGS.readinessMinSamples.env,
@@ -132,14 +126,12 @@ const TABLE: readonly Relation[] = [
     },
     otherwise:
       'a pod without requests, such as an unready one, could not make enough claims of its own to be judged by',
-    unit: 'ms',
   },
   {
     of: 'route',
     left: nodeDeadline,
     right: { text: '5 % of the lease', of: ({ route }) => times(route.leaseMs, LARGEST_DEADLINE_SHARE) },
     otherwise: 'slow nodes would use up the lease',
-    unit: 'ms',
   },
   {
     of: 'route',
@@ -149,14 +141,12 @@ const TABLE: readonly Relation[] = [
       of: ({ settings, route }) => times(route.leaseMs, settings.renewFraction),
     },
     otherwise: 'a lease would be renewed again before all nodes had answered',
-    unit: 'ms',
   },
   {
     of: 'route',
     left: nodeDeadline,
     right: { text: 'claim budget', of: ({ route }) => route.budgetMs },
     otherwise: 'one silent node would use up the whole budget',
-    unit: 'ms',
   },
   {
     of: 'route',
@@ -172,7 +162,6 @@ const TABLE: readonly Relation[] = [
       setting: () => 'retentionMs',
     },
     otherwise: 'a late retry would be carried out again',
-    unit: 'ms',
   },
   {
     of: 'route',
@@ -190,7 +179,6 @@ const TABLE: readonly Relation[] = [
     left: { text: 'upstream timeout', of: ({ route }) => route.upstreamTimeoutMs },
     right: { text: 'total hold limit', of: ({ route }) => route.totalHoldMs, setting: () => 'totalHoldMs' },
     otherwise: 'the record would be given up while the application still works',
-    unit: 'ms',
   },
 ]
 
@@ -233,7 +221,7 @@ function check(
   const smaller = left.of(known)
   const larger = right.of(known)
   if (smaller === undefined || larger === undefined || smaller <= larger) return []
-  const print = PRINT[unit]
+  const print = PRINT[unit ?? 'ms']
   const inequality = `${left.text} (${print(smaller)}) ≤ ${right.text} (${print(larger)}${from(right, known)})`
   return [{ kind: 'relation', name, inequality, reason: otherwise }]
 }
@@ -266,7 +254,7 @@ function sum(...amounts: readonly (number | undefined)[]): number | undefined {
   )
 }
 
-const PRINT: Readonly<Record<Relation['unit'], (amount: number) => string>> = {
+const PRINT = {
   ms: printMs,
   share: fraction().print,
   bytes: printSize,

@@ -1,7 +1,7 @@
 /**
  * The table of a route's fields in the YAML file: form, default, one sentence.
  *
- * Reading a route, its JSON Schema and its part of docs/reference/configuration.md come from it.
+ * Reading a route, its part of docs/reference/configuration.md and the JSON Schema of the file come from it.
  */
 
 import { DRIFT_FACTOR } from '../core/clock.ts'
@@ -21,7 +21,7 @@ import {
   patterned,
 } from './parse.ts'
 import { PRINCIPAL } from './principal.ts'
-import { SETTINGS } from './settings.ts'
+import { rowOf, SETTING_KEYS, SETTINGS } from './settings.ts'
 import { entriesOf, type Given, listOf, mapped, mapping, oneOf, type Shape, scalar } from './shape.ts'
 import { refused, type ValueKind, value } from './value.ts'
 
@@ -331,3 +331,40 @@ export const ROUTE_SHAPE = mapping(
   ) as unknown as RouteShapes,
   ['name', 'match', 'mode'],
 )
+
+type Schema = Readonly<Record<string, unknown>>
+
+/** Draft 2020-12; docs/config.schema.json is a copy of it. */
+export function fileSchema(): Schema {
+  const topLevel: Record<string, Schema> = {}
+  const groups: Record<string, Record<string, Schema>> = {}
+  for (const key of SETTING_KEYS) {
+    const row = rowOf(key)
+    const fallback = row.default.kind === 'text' ? { default: row.default.text } : {}
+    const schema = { description: `${row.summary} (${row.env})`, ...fallback, ...row.kind.schema }
+    const [group, name] = row.path.split('.') as [string, string?]
+    if (name === undefined) {
+      topLevel[group] = schema
+      continue
+    }
+    groups[group] ??= {}
+    groups[group][name] = schema
+  }
+  for (const [group, properties] of Object.entries(groups))
+    topLevel[group] = { type: ['object', 'null'], properties, additionalProperties: false }
+  return {
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    title: 'fencepost configuration file',
+    type: ['object', 'null'],
+    properties: {
+      ...topLevel,
+      routes: {
+        description: 'Tried in order; the first match decides.',
+        type: 'array',
+        items: ROUTE_SHAPE.schema,
+        maxItems: MOST_ROUTES,
+      },
+    },
+    additionalProperties: false,
+  }
+}

@@ -11,8 +11,9 @@ import { defaultRoute, observed } from './builtin-policy.ts'
 import type { ConfigError } from './errors.ts'
 import { bodySelection, type GivenRoute, MOST_ROUTES, ROUTE_SHAPE } from './route-fields.ts'
 import type { Settings } from './settings.ts'
-import { isMapping, type Report, refusedNode } from './shape.ts'
-import type { YamlFile } from './yaml-file.ts'
+import { isMapping, refusedNode, type YamlFile } from './shape.ts'
+
+type Refuse = (...of: Parameters<typeof refusedNode>) => void
 
 /** Undefined if the file has no `routes`: then the built-in policy applies. An empty list protects nothing. */
 export function routesFrom(
@@ -21,39 +22,33 @@ export function routesFrom(
   errors: ConfigError[],
 ): readonly Route[] | undefined {
   if (file.routes === undefined) return undefined
-  const report: Report = (error) => errors.push(error)
+  const refuse: Refuse = (...of) => errors.push(refusedNode(...of))
   if (!Array.isArray(file.routes) || file.routes.length > MOST_ROUTES) {
-    report(refusedNode('routes', file.routes, `a list of at most ${MOST_ROUTES} routes`))
+    refuse('routes', file.routes, `a list of at most ${MOST_ROUTES} routes`)
     return []
   }
   const names = new Set<string>()
-  reportUnreachable(file.routes, report)
+  reportUnreachable(file.routes, refuse)
   const before: { readonly at: string; readonly name: string; readonly match: RouteMatch }[] = []
   return file.routes.flatMap((node, index) => {
     const at = `routes[${index}]`
     const errorsBefore = errors.length
-    const each = ROUTE_SHAPE.read(node, at, report)
+    const each = ROUTE_SHAPE.read(node, at, (error) => errors.push(error))
     if (each === undefined) return []
     if (each.name !== undefined && names.has(each.name))
-      report({
-        kind: 'refused',
-        name: `${at}.name`,
-        given: each.name,
-        accepts: 'a name that no other route has',
-      })
+      refuse(`${at}.name`, each.name, 'a name that no other route has')
     if (each.name !== undefined) names.add(each.name)
-    const route = routeFrom(each, settings as Settings, at, report)
+    const route = routeFrom(each, settings as Settings, at, refuse)
     // Of a condition with an error only a part is known, which may match more than its author meant.
     if (route !== undefined && errors.length === errorsBefore) {
       const first = before.find(({ match }) => Object.keys(match).length > 0 && covers(match, route.match))
       if (first !== undefined)
-        report({
-          kind: 'refused',
-          name: `${at}.match`,
-          given: route.name,
-          accepts: 'a place before that route, or a condition that it does not have',
-          reason: `${first.at}, ${first.name}, matches all of its requests, so that this route is never reached`,
-        })
+        refuse(
+          `${at}.match`,
+          route.name,
+          'a place before that route, or a condition that it does not have',
+          `${first.at}, ${first.name}, matches all of its requests, so that this route is never reached`,
+        )
       before.push({ at, name: route.name, match: route.match })
     }
     return route === undefined ? [] : [route]
@@ -61,33 +56,26 @@ export function routesFrom(
 }
 
 /** No route after one without conditions is ever reached. */
-function reportUnreachable(routes: readonly unknown[], report: Report): void {
+function reportUnreachable(routes: readonly unknown[], refuse: Refuse): void {
   const first = routes.findIndex(
     (route) => isMapping(route) && isMapping(route.match) && Object.keys(route.match).length === 0,
   )
   if (first !== -1 && first !== routes.length - 1)
-    report({
-      kind: 'refused',
-      name: `routes[${first}].match`,
-      given: '{}',
-      accepts: 'a condition, or the last place in the list',
-      reason: 'it matches everything, so that no route behind it is ever reached',
-    })
+    refuse(
+      `routes[${first}].match`,
+      '{}',
+      'a condition, or the last place in the list',
+      'it matches everything, so that no route behind it is ever reached',
+    )
 }
 
 const BYPASS_FIELDS: readonly string[] = ['name', 'match', 'mode', 'upstreamTimeout']
 
-function routeFrom(given: GivenRoute, settings: Settings, at: string, report: Report): Route | undefined {
+function routeFrom(given: GivenRoute, settings: Settings, at: string, refuse: Refuse): Route | undefined {
   const { name, mode } = given
   if (name === undefined || mode === undefined || given.match === undefined) return undefined
   const useless = (member: string, accepts: string) =>
-    report({
-      kind: 'refused',
-      name: `${at}.${member}`,
-      given: mode,
-      accepts,
-      reason: 'it has no effect in this mode',
-    })
+    refuse(`${at}.${member}`, mode, accepts, 'it has no effect in this mode')
   // Present members are complete values; only absent ones are missing.
   const match = given.match as RouteMatch
   if (mode === 'bypass') {
@@ -98,38 +86,26 @@ function routeFrom(given: GivenRoute, settings: Settings, at: string, report: Re
   if (mode === 'content' && given.key !== undefined) useless('key', 'mode header or both')
   if (mode === 'content' && given.required !== undefined) useless('required', 'mode header or both')
   if (mode !== 'both' && given.duplicateContent !== undefined) useless('duplicateContent', 'mode both')
-  reportContradictions(given, at, report)
+  reportContradictions(given, at, refuse)
   const asMode = (of: ProtectedRoute['mode']) =>
     merge(defaultRoute(settings, { name, match, mode: of }), given)
   return mode === 'observe' ? observed(asMode('header'), asMode('content')) : asMode(mode)
 }
 
-function reportContradictions(given: GivenRoute, at: string, report: Report): void {
+function reportContradictions(given: GivenRoute, at: string, refuse: Refuse): void {
   const { key, fingerprint } = given
   if (key?.headers !== undefined && key.parts !== undefined)
-    report({ kind: 'refused', name: `${at}.key`, given: 'headers and parts', accepts: 'one of them' })
+    refuse(`${at}.key`, 'headers and parts', 'one of them')
   for (const [one, other] of [
     ['include', 'exclude'],
     ['headers', 'ignore'],
   ] as const)
     if (fingerprint?.[one] !== undefined && fingerprint[other] !== undefined)
-      report({
-        kind: 'refused',
-        name: `${at}.fingerprint`,
-        given: `${one} and ${other}`,
-        accepts: 'one of them',
-      })
+      refuse(`${at}.fingerprint`, `${one} and ${other}`, 'one of them')
   if (fingerprint !== undefined) {
     const compiled = compileRules({ headers: [], ignore: [], body: bodySelection(fingerprint) })
     if (compiled.kind === 'invalid')
-      report(
-        refusedNode(
-          `${at}.fingerprint`,
-          compiled.pointer,
-          'JSON Pointers to parts of the body',
-          compiled.detail,
-        ),
-      )
+      refuse(`${at}.fingerprint`, compiled.pointer, 'JSON Pointers to parts of the body', compiled.detail)
   }
   const paths = given.match?.paths ?? []
   const named = (parameter: string) =>
@@ -137,12 +113,7 @@ function reportContradictions(given: GivenRoute, at: string, report: Report): vo
     paths.every(({ segments }) => segments.some((one) => one.kind !== 'literal' && one.name === parameter))
   for (const part of [...(key?.parts ?? []), ...(given.entities ?? [])])
     if (part.in === 'path' && !named(part.parameter))
-      report({
-        kind: 'refused',
-        name: at,
-        given: `{path: ${part.parameter}}`,
-        accepts: 'a parameter that every path of this route has',
-      })
+      refuse(at, `{path: ${part.parameter}}`, 'a parameter that every path of this route has')
 }
 
 function merge(route: ProtectedRoute, given: GivenRoute): ProtectedRoute {

@@ -5,8 +5,10 @@
  * of a wrong value; it never repairs.
  */
 
+import { parseDocument } from 'yaml'
+import { errorText } from '../core/fault.ts'
 import { type ConfigError, nearestName } from './errors.ts'
-import { textOf, type ValueKind } from './value.ts'
+import { type ReadFile, textOf, type ValueKind } from './value.ts'
 
 export type Report = (error: ConfigError) => void
 
@@ -17,9 +19,9 @@ export type Shape<T> = {
   readonly schema: Readonly<Record<string, unknown>>
 }
 
-export type ReadBy<S> = S extends Shape<infer T> ? T : never
+type ReadBy<S> = S extends Shape<infer T> ? T : never
 
-export type Fields = Readonly<Record<string, Shape<unknown>>>
+type Fields = Readonly<Record<string, Shape<unknown>>>
 
 /** The given members; those that are not given are missing. */
 export type Given<F extends Fields> = { readonly [K in keyof F]?: ReadBy<F[K]> }
@@ -115,7 +117,7 @@ export function entriesOf<T>(
       }
       return Object.entries(node).flatMap(([name, each]) => {
         if (!names.pattern.test(name)) {
-          report({ kind: 'refused', name: at, given: name, accepts: names.accepts })
+          report(refusedNode(at, name, names.accepts))
           return []
         }
         const read = member.read(each, `${at}.${name}`, report)
@@ -192,4 +194,52 @@ function unknownName(name: string, known: readonly string[], given: string, at: 
   return nearest === undefined
     ? { kind: 'unknown', name }
     : { kind: 'unknown', name, nearest: `${at}.${nearest}` }
+}
+
+/** The members of the file's top level; empty without a file. */
+export type YamlFile = Readonly<Record<string, unknown>>
+
+/** Some thousand routes. A larger file is surely the wrong one. */
+const MOST_CHARACTERS = 2 ** 20
+
+/** Adds what is wrong to `errors` and then behaves as if the file were empty. */
+export function readYaml(path: string | undefined, readFile: ReadFile, errors: ConfigError[]): YamlFile {
+  if (path === undefined) return {}
+  const fail = (reason: string): YamlFile => {
+    errors.push({ kind: 'file', name: `FENCEPOST_CONFIG: ${path === '' ? '""' : path}`, reason })
+    return {}
+  }
+  let text: string
+  try {
+    text = readFile(path)
+  } catch (cause) {
+    return fail(`it can't be read: ${errorText(cause)}`)
+  }
+  if (text.length > MOST_CHARACTERS)
+    return fail(`it has ${text.length} characters, at most ${MOST_CHARACTERS} are read`)
+  const document = parseDocument(text, {
+    version: '1.2',
+    schema: 'core',
+    merge: false,
+    uniqueKeys: true,
+    stringKeys: true,
+    prettyErrors: true,
+    // The quietest that still tells of a second document.
+    logLevel: 'error',
+  })
+  if (document.errors.some(({ code }) => code === 'MULTIPLE_DOCS'))
+    return fail('it has more than one document, and only one is read: leave out the line --- between them')
+  // The others follow from the first: one tab or one wrong indent makes a fault of every line behind it.
+  const [fault] = [...document.errors, ...document.warnings]
+  if (fault !== undefined) return fail(`it is not YAML: ${fault.message.split('\n')[0]?.replace(/:$/, '')}`)
+  let content: unknown
+  try {
+    content = document.toJS({ maxAliasCount: 0 })
+  } catch (cause) {
+    return fail(errorText(cause))
+  }
+  if (content === null || content === undefined) return {}
+  if (typeof content !== 'object' || Array.isArray(content))
+    return fail('its top level is not a mapping, such as `routes:` and below it the list')
+  return content as YamlFile
 }

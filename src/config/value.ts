@@ -2,7 +2,8 @@
  * Kinds of values of settings: how each is written, parsed, printed and described.
  *
  * Owns the notation. A value is accepted whole or refused, never repaired: `30` is no duration, `10abc` no number,
- * `yes` no switch. `parse` reads back what `print` writes as the same value (except secrets, which are masked).
+ * `yes` no switch. `parse` reads back what `print` writes as the same value (except secrets, which are masked). And the form of a row in the
+ * table of settings: with a default, without one, and demanded.
  */
 
 export type ReadFile = (path: string) => string
@@ -68,4 +69,33 @@ export function textOf(node: unknown, kind: ValueKind<unknown>): Parsed<string> 
 
 function isTexts(node: unknown): node is readonly string[] {
   return Array.isArray(node) && node.every((entry) => typeof entry === 'string')
+}
+
+export type Setting<T> = {
+  readonly env: `FENCEPOST_${string}`
+  /** Path in the YAML file. */
+  readonly path: string
+  readonly kind: ValueKind<T>
+  /** `none`: undefined if not set. `required`: an error if not set. */
+  readonly default: { readonly kind: 'text'; readonly text: string } | { readonly kind: 'none' | 'required' }
+  /** One sentence. */
+  readonly summary: string
+  /** Why this default, and its source. */
+  readonly source: string
+}
+
+type Names = readonly [env: Setting<unknown>['env'], path: string]
+type Row<T> = Pick<Setting<T>, 'kind' | 'summary' | 'source'>
+export type Optional<T> = Setting<T> & { readonly default: { readonly kind: 'none' } }
+
+export function setting<T>(...[env, path, text, row]: [...Names, text: string, Row<T>]): Setting<T> {
+  return { env, path, ...row, default: { kind: 'text', text } }
+}
+
+export function optional<T>(...[env, path, row]: [...Names, Row<T>]): Optional<T> {
+  return { env, path, ...row, default: { kind: 'none' } }
+}
+
+export function required<T>(...[env, path, row]: [...Names, Row<T>]): Setting<T> {
+  return { env, path, ...row, default: { kind: 'required' } }
 }

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest'
-import { listeners } from '../../src/config/listeners.ts'
-import { peers } from '../../src/config/networks.ts'
+import { listeners, peers } from '../../src/config/lists.ts'
 import type { ValueKind } from '../../src/config/value.ts'
 
 const reread = <T>(kind: ValueKind<T>, text: string) => {

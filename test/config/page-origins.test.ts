@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { pageOrigins } from '../../src/config/page-origins.ts'
+import { pageOrigins } from '../../src/config/lists.ts'
 
 test.each<[text: string, read: string]>([
   ['none', 'none'],

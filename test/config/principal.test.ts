@@ -4,7 +4,7 @@ import { exportJWK } from 'jose'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { describeError } from '../../src/config/errors.ts'
 import { loadConfig } from '../../src/config/load.ts'
-import { printedRoute } from '../../src/config/print-route.ts'
+import { printedRoute } from '../../src/config/print.ts'
 import { keySetOf, makeKey } from '../support/token-issuer.ts'
 
 const files: Record<string, string> = { '/empty.json': '{"keys":[]}', '/text.json': 'keys' }

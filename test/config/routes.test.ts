@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { describeError } from '../../src/config/errors.ts'
 import { loadConfig } from '../../src/config/load.ts'
-import { printedRoute } from '../../src/config/print-route.ts'
+import { printedRoute } from '../../src/config/print.ts'
 import { ROUTE_FIELDS } from '../../src/config/route-fields.ts'
 import type { Route } from '../../src/core/routes/route.ts'
 

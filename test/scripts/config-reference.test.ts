@@ -5,9 +5,8 @@ import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { EXAMPLE, referenceText, schemaText } from '../../scripts/config-reference.ts'
 import { describeErrors } from '../../src/config/errors.ts'
-import { fileSchema } from '../../src/config/file-schema.ts'
 import { loadConfig } from '../../src/config/load.ts'
-import { ROUTE_FIELDS } from '../../src/config/route-fields.ts'
+import { fileSchema, ROUTE_FIELDS } from '../../src/config/route-fields.ts'
 import { rowOf, SETTING_KEYS } from '../../src/config/settings.ts'
 
 const docs = join(import.meta.dirname, '..', '..', 'docs')
