@@ -13,7 +13,7 @@ import { compensateSagaStep, processSagaStep } from '../../packages/saga/src/sag
 import { duringTests } from '../support/during-tests.ts'
 import { FakeProvider } from '../support/fake-provider.ts'
 import { startPostgres } from '../support/postgres-server.ts'
-import { type TestKit, testKit } from '../support/saga-kit.ts'
+import { orderMessage, type TestKit, testKit } from '../support/saga-kit.ts'
 
 let kit: TestKit
 let provider: FakeProvider
@@ -108,16 +108,7 @@ test('a refusal is the reason, a parked step says its error, and one whose proce
   })
 })
 
-const message = (type: string) => ({
-  messageId: newMessageId(kit),
-  type,
-  aggregateType: 'order',
-  aggregateId: 's',
-  body: '{}',
-  headers: {},
-  createdAt: new Date(0).toISOString(),
-  redelivered: false,
-})
+const message = (type: string) => orderMessage(newMessageId(kit), type, 's')
 const inboxOf = (handlers: Record<string, Handler>) =>
   new Inbox({ kit, consumerId: 'payments', handlers, retryInPlaceMs: 0 })
 

@@ -14,7 +14,7 @@ import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { startPostgres } from '../support/postgres-server.ts'
 import { TestProcess } from '../support/processes.ts'
-import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+import { countOf, orderEvent, orderMessage, type TestKit, testKit } from '../support/saga-kit.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
 const server = duringTests(() => startPostgres())
@@ -34,15 +34,7 @@ test('a message that kills its process takes no other message with it into the d
   const kit = await testKit(server)
   await using relay = createOutboxRelay({ kit, publisher: createMailboxPublisher(kit) })
   for (const [index, type] of ['Good', 'Good', 'Poison', 'Good', 'Good'].entries())
-    await kit.transaction((tx) =>
-      publish(kit, tx, {
-        aggregateType: 'order',
-        aggregateId: `${index}`,
-        type,
-        payload: {},
-        destination: 'orders',
-      }),
-    )
+    await kit.transaction((tx) => publish(kit, tx, orderEvent(type, `${index}`, { destination: 'orders' })))
   await relay.drainOnce()
   await using survivor = await startedAfterDeaths(kit)
   await survivor.until('an empty mailbox', async () => (await countOf(kit, 'mailbox')) === 0)
@@ -130,16 +122,12 @@ function heldInbox(kit: TestKit) {
       },
     },
   })
-  const message = (aggregateId: string, n: number, redelivered = false): InboundMessage => ({
-    messageId: newMessageId(kit),
-    type: 'Paid',
-    aggregateType: 'order',
-    aggregateId,
-    body: `${n}`,
-    headers: {},
-    createdAt: new Date().toISOString(),
-    redelivered,
-  })
+  const message = (aggregateId: string, n: number, redelivered = false): InboundMessage =>
+    orderMessage(newMessageId(kit), 'Paid', aggregateId, {
+      body: `${n}`,
+      createdAt: new Date().toISOString(),
+      redelivered,
+    })
   return { inbox, begun, message, end: (id: string) => endOf(id).resolve() }
 }
 

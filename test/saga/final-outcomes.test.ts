@@ -11,7 +11,7 @@ import { compensateSagaStep, processSagaStep } from '../../packages/saga/src/sag
 import { duringTests } from '../support/during-tests.ts'
 import { FakeProvider } from '../support/fake-provider.ts'
 import { startPostgres } from '../support/postgres-server.ts'
-import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+import { countOf, orderMessage, type TestKit, testKit } from '../support/saga-kit.ts'
 
 let kit: TestKit
 const server = duringTests(() => startPostgres())
@@ -20,16 +20,8 @@ beforeEach(async () => {
   await kit.pool.query(`CREATE TABLE ${kit.schema}.booked (n int)`)
 })
 
-const message = (type: string, aggregateId = 'a'): InboundMessage => ({
-  messageId: newMessageId(kit),
-  type,
-  aggregateType: 'order',
-  aggregateId,
-  body: '{}',
-  headers: {},
-  createdAt: new Date().toISOString(),
-  redelivered: false,
-})
+const message = (type: string, aggregateId = 'a'): InboundMessage =>
+  orderMessage(newMessageId(kit), type, aggregateId, { createdAt: new Date().toISOString() })
 const inboxOf = (handlers: Record<string, Handler>) =>
   new Inbox({ kit, consumerId: 'test', handlers, retryInPlaceMs: 0 })
 const outcomes = () => kit.seenOf('consumed').map(({ outcome }) => outcome)

@@ -9,7 +9,7 @@ import { derivedKey } from '../../packages/saga/src/request-hash.ts'
 import { eventually } from '../support/eventually.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts'
 import { startReservationApi, type TestApi } from '../support/reservation-api.ts'
-import { type TestKit, testKit } from '../support/saga-kit.ts'
+import { orderMessage, type TestKit, testKit } from '../support/saga-kit.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
 let server: PostgresServer
@@ -30,16 +30,8 @@ beforeEach(async () => {
   kit = await testKit(server, { clock })
 })
 
-const message = (messageId: string, aggregateId = ''): InboundMessage => ({
-  messageId,
-  aggregateType: 'order',
-  aggregateId,
-  type: 'Paid',
-  body: '{}',
-  headers: {},
-  createdAt: '',
-  redelivered: false,
-})
+const message = (messageId: string, aggregateId = ''): InboundMessage =>
+  orderMessage(messageId, 'Paid', aggregateId, { createdAt: '' })
 const inboxOf = (one: SagaKit, handler: Handler, options: Partial<InboxOptions> = {}) =>
   new Inbox({
     kit: one,

@@ -32,7 +32,7 @@ import { Inbox } from '../../packages/saga/src/inbox.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { startPostgres } from '../support/postgres-server.ts'
 import { openPrisma } from '../support/prisma.ts'
-import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+import { countOf, orderEvent, orderMessage, type TestKit, testKit } from '../support/saga-kit.ts'
 
 let kit: TestKit
 const closing: (() => Promise<unknown>)[] = []
@@ -148,12 +148,7 @@ describe.each(Object.keys(libraries))('%s', (name) => {
           `${name}/${key}`,
           'note',
         ])
-        await publish(kit, inner, {
-          aggregateType: 'order',
-          aggregateId: key,
-          type: `${name}Placed`,
-          payload: { key },
-        })
+        await publish(kit, inner, orderEvent(`${name}Placed`, key, { payload: { key } }))
         const answer = await inner.query<{ note: string }>('SELECT note FROM orders WHERE id = $1', [
           `${name}/${key}`,
         ])
@@ -212,13 +207,7 @@ describe.each(Object.keys(libraries))('%s', (name) => {
   // Bug: Prisma sends an instant as UTC without saying so. In Tokyo a message for later was sent at once.
   test('an instant is the same one, whatever the time zone of the server', async () => {
     const availableAt = new Date('2100-01-01T12:00:00.250Z')
-    const event = {
-      aggregateType: 'order',
-      aggregateId: 'later',
-      type: `${name}Later`,
-      payload: {},
-      availableAt,
-    }
+    const event = orderEvent(`${name}Later`, 'later', { availableAt })
     const answer = await library.transaction(async (tx) => {
       await publish(kit, tx, event)
       const text = `SELECT available_at = $1::timestamptz AS same FROM ${kit.schema}.outbox WHERE type = $2`
@@ -233,12 +222,7 @@ describe.each(Object.keys(libraries))('%s', (name) => {
     const failing = library.transaction(async (tx) => {
       await withIdempotency(kit, { scope: name, key: 'two', request: {}, tx }, async (inner) => {
         await inner.query('INSERT INTO orders VALUES ($1)', [`${name}/two`])
-        await publish(kit, inner, {
-          aggregateType: 'order',
-          aggregateId: 'two',
-          type: `${name}Placed`,
-          payload: {},
-        })
+        await publish(kit, inner, orderEvent(`${name}Placed`, 'two'))
       })
       throw new Error('rolled back')
     })
@@ -273,16 +257,7 @@ describe.each(Object.keys(libraries))('%s', (name) => {
     let n = 0
     const message = (type: string) => {
       n += 1
-      return {
-        messageId: `${name} ${n}`,
-        type,
-        aggregateType: 'order',
-        aggregateId: `${name} ${n}`,
-        body: '{}',
-        headers: {},
-        createdAt: new Date(0).toISOString(),
-        redelivered: false,
-      }
+      return orderMessage(`${name} ${n}`, type, `${name} ${n}`)
     }
     const consumer = (work: (tx: Tx, own: unknown) => Promise<unknown>, transaction = begin) => {
       const answers: unknown[] = []
@@ -401,16 +376,7 @@ describe.each(thatHear)('%s, on the pool of the kit or with one that listens', (
       transaction: begin,
       retryInPlaceMs: 0,
     })
-    const verdict = await inbox.receive({
-      messageId: id,
-      type: 'T',
-      aggregateType: 'order',
-      aggregateId: id,
-      body: '{}',
-      headers: {},
-      createdAt: new Date(0).toISOString(),
-      redelivered: false,
-    })
+    const verdict = await inbox.receive(orderMessage(id, 'T', id))
     const { rows } = await kit.pool.query(
       `SELECT status, attempts FROM ${kit.schema}.inbox WHERE consumer_id = $1`,
       [consumerId],

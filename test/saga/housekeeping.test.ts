@@ -13,7 +13,7 @@ import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { startPostgres } from '../support/postgres-server.ts'
 import { RecordingPublisher } from '../support/recording-publisher.ts'
-import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+import { countOf, orderEvent, type TestKit, testKit } from '../support/saga-kit.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
 let kit: TestKit
@@ -252,12 +252,7 @@ test('messages of a service with more partitions than the database were sent by 
   const other = createSagaKit({ pool: kit.pool, schema: kit.schemaName, partitions: 1_024 })
   await other.transaction(async (tx) => {
     for (let n = 0; n < 60; n += 1)
-      await publish(other, tx, {
-        aggregateType: 'order',
-        aggregateId: `a${n % 20}`,
-        type: 'Changed',
-        payload: { n },
-      })
+      await publish(other, tx, orderEvent('Changed', `a${n % 20}`, { payload: { n } }))
   })
   const publisher = new RecordingPublisher()
   await using relay = createOutboxRelay({ kit, publisher })

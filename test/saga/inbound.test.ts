@@ -13,7 +13,7 @@ import type { InboxOptions } from '../../packages/saga/src/inbox-options.ts'
 import type { Delivery, Received } from '../../packages/saga/src/messages.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { startPostgres } from '../support/postgres-server.ts'
-import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+import { countOf, orderMessage, type TestKit, testKit } from '../support/saga-kit.ts'
 
 const delivery = (more: Partial<Delivery> = {}): Delivery => ({
   headers: {},
@@ -252,16 +252,7 @@ describe('in the inbox', () => {
       retryInPlaceMs: 0,
       retry: { backoff: { initialMs: 60_000, maxMs: 60_000 } },
     })
-    const of = (messageId: string, type: string) => ({
-      messageId,
-      type,
-      aggregateType: 'order',
-      aggregateId: 'a',
-      body: '{}',
-      headers: {},
-      createdAt: '',
-      redelivered: false,
-    })
+    const of = (messageId: string, type: string) => orderMessage(messageId, type, 'a', { createdAt: '' })
     expect(await newer.receive(of('m-1', 'OrderSeen'))).toMatchObject({ kind: 'again' })
     const older = inbox({ onUnhandled: 'pass' })
     expect(await older.receive(of('m-1', 'OrderSeen'))).toEqual({ kind: 'ack' })

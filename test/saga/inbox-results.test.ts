@@ -6,7 +6,7 @@ import { Inbox } from '../../packages/saga/src/inbox.ts'
 import type { Handler } from '../../packages/saga/src/messages.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { startPostgres } from '../support/postgres-server.ts'
-import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+import { countOf, orderMessage, type TestKit, testKit } from '../support/saga-kit.ts'
 
 let kit: TestKit
 const server = duringTests(() => startPostgres())
@@ -17,16 +17,7 @@ beforeAll(async () => {
 let ids = 0
 const message = () => {
   ids += 1
-  return {
-    messageId: `m-${ids}`,
-    aggregateType: 'order',
-    aggregateId: `o-${ids}`,
-    type: 'Asked',
-    body: '{"n":2}',
-    headers: {},
-    createdAt: new Date(0).toISOString(),
-    redelivered: false,
-  }
+  return orderMessage(`m-${ids}`, 'Asked', `o-${ids}`, { body: '{"n":2}' })
 }
 const forms: Record<string, (work: () => Promise<unknown>) => Handler> = {
   'in the transaction': (work) => async () => work(),

@@ -26,7 +26,7 @@ import { openDoor } from '../support/door.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { startPostgres } from '../support/postgres-server.ts'
-import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+import { countOf, orderMessage, type TestKit, testKit } from '../support/saga-kit.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
 let kit: TestKit
@@ -57,17 +57,12 @@ function inbox(handler: Handler, options: Partial<InboxOptions> = {}): Inbox {
     ...options,
   })
 }
-const message = (n: number, aggregateId = 'a', more: Partial<InboundMessage> = {}): InboundMessage => ({
-  messageId: newMessageId(kit),
-  type: 'Paid',
-  aggregateType: 'order',
-  aggregateId,
-  body: JSON.stringify({ n }),
-  headers: {},
-  createdAt: new Date().toISOString(),
-  redelivered: false,
-  ...more,
-})
+const message = (n: number, aggregateId = 'a', more: Partial<InboundMessage> = {}): InboundMessage =>
+  orderMessage(newMessageId(kit), 'Paid', aggregateId, {
+    body: JSON.stringify({ n }),
+    createdAt: new Date().toISOString(),
+    ...more,
+  })
 const due = () => kit.pool.query(`UPDATE ${kit.schema}.inbox SET next_attempt_at = NULL`)
 /** Fails as long as `n` is among the bad ones. */
 const failingFor =

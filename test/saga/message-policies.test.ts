@@ -14,7 +14,7 @@ import { newMessageId } from '../../packages/saga/src/outbox.ts'
 import type { StandardSchema } from '../../packages/saga/src/payload.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { startPostgres } from '../support/postgres-server.ts'
-import { type TestKit, testKit } from '../support/saga-kit.ts'
+import { orderMessage, type TestKit, testKit } from '../support/saga-kit.ts'
 
 let kit: TestKit
 const server = duringTests(() => startPostgres())
@@ -22,16 +22,11 @@ beforeEach(async () => {
   kit = await testKit(server)
 })
 
-const message = (payload: unknown, type = 'Paid'): InboundMessage => ({
-  messageId: newMessageId(kit),
-  type,
-  aggregateType: 'order',
-  aggregateId: '',
-  body: JSON.stringify(payload),
-  headers: {},
-  createdAt: new Date().toISOString(),
-  redelivered: false,
-})
+const message = (payload: unknown, type = 'Paid'): InboundMessage =>
+  orderMessage(newMessageId(kit), type, '', {
+    body: JSON.stringify(payload),
+    createdAt: new Date().toISOString(),
+  })
 const inbox = (options: Partial<InboxOptions>) =>
   new Inbox({ kit, consumerId: 'test', handlers: {}, retryInPlaceMs: 0, ...options })
 

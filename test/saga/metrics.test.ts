@@ -11,7 +11,7 @@ import { createOutboxRelay } from '../../packages/saga/src/relay.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { startPostgres } from '../support/postgres-server.ts'
 import { RecordingPublisher } from '../support/recording-publisher.ts'
-import { testKit } from '../support/saga-kit.ts'
+import { orderEvent, testKit } from '../support/saga-kit.ts'
 
 const server = duringTests(() => startPostgres())
 afterAll(() => {
@@ -23,15 +23,7 @@ test('events are counted, with their durations', async () => {
   const publisher = new RecordingPublisher()
   publisher.react = ({ aggregateId }) => (aggregateId === 'bad' ? 'refuse' : 'confirm')
   for (const aggregateId of ['good', 'bad'])
-    await kit.transaction((tx) =>
-      publish(kit, tx, {
-        aggregateType: 'order',
-        aggregateId,
-        type: 'T',
-        payload: {},
-        destination: 'orders',
-      }),
-    )
+    await kit.transaction((tx) => publish(kit, tx, orderEvent('T', aggregateId, { destination: 'orders' })))
   await using relay = createOutboxRelay({ kit, publisher })
   await relay.drainOnce()
   const ask = () => withIdempotency(kit, { scope: 's', key: 'k', request: {} }, async () => null)

@@ -38,7 +38,7 @@ import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { startPostgres } from '../support/postgres-server.ts'
 import { RecordingPublisher } from '../support/recording-publisher.ts'
-import { testKit } from '../support/saga-kit.ts'
+import { orderEvent, testKit } from '../support/saga-kit.ts'
 
 // It connects to nothing: options are looked at first.
 const kit = createSagaKit({ pool: new pg.Pool(), events: () => {} })
@@ -180,13 +180,7 @@ describe('an option that is undefined has its default', () => {
         { kit: own, publisher: createMailboxPublisher(own) },
       ),
     )
-    const event = {
-      aggregateType: 'order',
-      aggregateId: 'a',
-      type: 'Placed',
-      payload: {},
-      destination: 'orders',
-    }
+    const event = orderEvent('Placed', 'a', { destination: 'orders' })
     await own.transaction((tx) => publish(own, tx, event))
     own2.start()
     await eventually('the message to be handled at its second attempt', () => handled === 2)

@@ -13,7 +13,7 @@ import { runIdempotentStep } from '../../packages/saga/src/step.ts'
 import { systemRandom } from '../../src/system/clock.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { startPostgres } from '../support/postgres-server.ts'
-import { type TestKit, testKit } from '../support/saga-kit.ts'
+import { orderMessage, type TestKit, testKit } from '../support/saga-kit.ts'
 
 let kit: TestKit
 const server = duringTests(() => startPostgres())
@@ -24,17 +24,12 @@ beforeEach(async () => {
 const NUL = '\0'
 const HALF = '\ud83d'
 
-const message = (more: Partial<InboundMessage> = {}): InboundMessage => ({
-  messageId: newMessageId(kit),
-  type: 'Paid',
-  aggregateType: 'order',
-  aggregateId: 'a',
-  body: '{"n":1}',
-  headers: {},
-  createdAt: new Date().toISOString(),
-  redelivered: false,
-  ...more,
-})
+const message = (more: Partial<InboundMessage> = {}): InboundMessage =>
+  orderMessage(newMessageId(kit), 'Paid', 'a', {
+    body: '{"n":1}',
+    createdAt: new Date().toISOString(),
+    ...more,
+  })
 
 function failing(said: string): Inbox {
   const handler = () => Promise.reject(new Error(said))

@@ -23,7 +23,7 @@ import { heldClock, runningClock } from '../support/held-clock.ts'
 import { startPostgres } from '../support/postgres-server.ts'
 import { TestProcess } from '../support/processes.ts'
 import { RecordingPublisher } from '../support/recording-publisher.ts'
-import { countOf, type TestKit, testKit } from '../support/saga-kit.ts'
+import { countOf, orderEvent, type TestKit, testKit } from '../support/saga-kit.ts'
 
 let kit: TestKit
 let publisher: RecordingPublisher
@@ -40,13 +40,8 @@ function relay(options: Partial<RelayOptions> = {}): OutboxRelay {
   relays.push(one)
   return one
 }
-const event = (aggregateId: string, n: number, more = {}) => ({
-  aggregateType: 'order',
-  aggregateId,
-  type: 'OrderChanged',
-  payload: { n },
-  ...more,
-})
+const event = (aggregateId: string, n: number, more = {}) =>
+  orderEvent('OrderChanged', aggregateId, { payload: { n }, ...more })
 const write = (...events: ReturnType<typeof event>[]) =>
   kit.transaction(async (tx) => {
     for (const one of events) await publish(kit, tx, one)

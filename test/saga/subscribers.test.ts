@@ -11,7 +11,7 @@ import { getSaga } from '../../packages/saga/src/saga-instances.ts'
 import { createSagaRunner } from '../../packages/saga/src/saga-runner.ts'
 import { duringTests } from '../support/during-tests.ts'
 import { startPostgres } from '../support/postgres-server.ts'
-import { countOf, testKit } from '../support/saga-kit.ts'
+import { countOf, orderEvent, orderMessage, testKit } from '../support/saga-kit.ts'
 
 const server = duringTests(() => startPostgres())
 
@@ -31,15 +31,7 @@ test.each<[string, SagaEvents]>([
   async (_, events) => {
     using console_ = vi.spyOn(console, 'error').mockImplementation(() => {})
     const kit = await testKit(server, { events })
-    await kit.transaction((tx) =>
-      publish(kit, tx, {
-        aggregateType: 'order',
-        aggregateId: 'a',
-        type: 'Paid',
-        payload: {},
-        destination: 'q',
-      }),
-    )
+    await kit.transaction((tx) => publish(kit, tx, orderEvent('Paid', 'a', { destination: 'q' })))
     await using relay = createOutboxRelay({
       kit,
       publisher: createMailboxPublisher(kit),
@@ -49,16 +41,7 @@ test.each<[string, SagaEvents]>([
     expect([await outboxLag(kit), await countOf(kit, 'mailbox')]).toMatchObject([{ pending: 0 }, 1])
     let handled = 0
     const inbox = new Inbox({ kit, consumerId: 'test', handlers: { Paid: async () => (handled += 1) } })
-    const message = {
-      messageId: newMessageId(kit),
-      type: 'Paid',
-      aggregateType: 'order',
-      aggregateId: 'a',
-      body: '{}',
-      headers: {},
-      createdAt: '',
-      redelivered: false,
-    }
+    const message = orderMessage(newMessageId(kit), 'Paid', 'a', { createdAt: '' })
     expect(await inbox.receive(message)).toEqual({ kind: 'ack' })
     const runner = createSagaRunner({ kit, definitions: [defineSaga('order', [{ name: 'one' }])] })
     await kit.transaction((tx) => runner.begin(tx, 'order', { sagaId: 'a', input: {} }))

@@ -13,7 +13,7 @@ import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { startPostgres } from '../support/postgres-server.ts'
 import { openPrisma } from '../support/prisma.ts'
-import { type TestKit, testKit } from '../support/saga-kit.ts'
+import { orderMessage, type TestKit, testKit } from '../support/saga-kit.ts'
 
 let kit: TestKit
 const closing: (() => Promise<unknown>)[] = []
@@ -76,17 +76,7 @@ test.each(Object.keys(libraries))('a pool of %s without a free connection costs 
     transaction,
     retryInPlaceMs: 0,
   })
-  const receive = () =>
-    inbox.receive({
-      messageId: name,
-      type: 'T',
-      aggregateType: 'order',
-      aggregateId: name,
-      body: '{}',
-      headers: {},
-      createdAt: new Date(0).toISOString(),
-      redelivered: false,
-    })
+  const receive = () => inbox.receive(orderMessage(name, 'T', name))
   const begun = Promise.withResolvers<void>()
   const end = Promise.withResolvers<void>()
   let holds = false

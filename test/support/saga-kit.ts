@@ -2,7 +2,7 @@
  * A kit on its own migrated schema, with the events that it emitted, for tests of the saga kit.
  */
 
-import type { SagaEvent } from '@fencepost/saga'
+import type { InboundMessage, OutboxEvent, SagaEvent } from '@fencepost/saga'
 import { createSagaKit, migrate, type SagaKit, type SagaKitOptions } from '@fencepost/saga'
 import type { PostgresServer } from './postgres-server.ts'
 
@@ -38,4 +38,21 @@ export async function testKit(
 export async function countOf(kit: SagaKit, from: string, values: unknown[] = []): Promise<number> {
   const { rows } = await kit.pool.query(`SELECT count(*)::int AS n FROM ${kit.schema}.${from}`, values)
   return rows[0].n
+}
+
+/** An event of an order, without content. */
+export function orderEvent(type: string, aggregateId: string, more: Partial<OutboxEvent> = {}): OutboxEvent {
+  return { aggregateType: 'order', aggregateId, type, payload: {}, ...more }
+}
+
+/** A message about an order, as an inbox gets it. */
+export function orderMessage(
+  messageId: string,
+  type: string,
+  aggregateId: string,
+  more: Partial<InboundMessage> = {},
+): InboundMessage {
+  const createdAt = new Date(0).toISOString()
+  const base = { messageId, type, aggregateType: 'order', aggregateId, body: '{}', headers: {}, createdAt }
+  return { ...base, redelivered: false, ...more }
 }

@@ -8,7 +8,7 @@ import { publish } from '../../../packages/saga/src/outbox.ts'
 import { createOutboxRelay } from '../../../packages/saga/src/relay.ts'
 import { eventually } from '../../support/eventually.ts'
 import type { PostgresServer } from '../../support/postgres-server.ts'
-import { countOf, testKit } from '../../support/saga-kit.ts'
+import { countOf, orderEvent, testKit } from '../../support/saga-kit.ts'
 
 /**
  * 200 events of 10 aggregates; every seventh is failed once by its handler. All are handled once, each aggregate in
@@ -49,13 +49,11 @@ export async function outboxToConsumer(
   relay.start()
   await kit.transaction(async (tx) => {
     for (let n = 0; n < 200; n += 1)
-      await publish(kit, tx, {
-        aggregateType: 'order',
-        aggregateId: `a${n % 10}`,
-        type: 'Numbered',
-        payload: { n },
-        destination: channel.destination,
-      })
+      await publish(
+        kit,
+        tx,
+        orderEvent('Numbered', `a${n % 10}`, { payload: { n }, destination: channel.destination }),
+      )
   })
   await eventually(
     'everything handled',

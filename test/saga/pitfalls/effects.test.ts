@@ -15,7 +15,7 @@ import { runIdempotentStep } from '../../../packages/saga/src/step.ts'
 import { duringTests } from '../../support/during-tests.ts'
 import { FakeProvider } from '../../support/fake-provider.ts'
 import { startPostgres } from '../../support/postgres-server.ts'
-import { countOf, type TestKit, testKit } from '../../support/saga-kit.ts'
+import { countOf, orderMessage, type TestKit, testKit } from '../../support/saga-kit.ts'
 
 let kit: TestKit
 const server = duringTests(() => startPostgres())
@@ -170,16 +170,7 @@ describe('8 · the lock is held, so the message is acknowledged', () => {
       retry: { maxAttempts: 1 },
       retryInPlaceMs: 0,
     })
-    const message = {
-      messageId: newMessageId(kit),
-      type: 'Placed',
-      aggregateType: 'order',
-      aggregateId: '1',
-      body: '{}',
-      headers: {},
-      createdAt: '',
-      redelivered: false,
-    }
+    const message = orderMessage(newMessageId(kit), 'Placed', '1', { createdAt: '' })
     expect((await inbox.receive(message)).kind).toBe('again')
     await lapse()
     expect(await inbox.receive(message)).toEqual({ kind: 'ack' })
