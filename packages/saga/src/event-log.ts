@@ -52,70 +52,57 @@ export function subscriberFaults(clock: Pick<Clock, 'monoMs'>, log: Log = consol
 
 type Line = { readonly level: keyof Log; readonly subject: string; readonly error?: unknown }
 
+const error = (subject: string, error: unknown): Line => ({ level: 'error', subject, error })
+const warn = (subject: string, error?: unknown): Line => ({ level: 'warn', subject, error })
+
 /** undefined for what is no trouble, or is told by another event as well. */
 function lineOf(event: SagaEvent): Line | undefined {
   switch (event.kind) {
     case 'relay_error':
-      return { level: 'error', subject: `relay ${event.relayId}`, error: event.error }
+      return error(`relay ${event.relayId}`, event.error)
     case 'consumer_error':
-      return { level: 'error', subject: `consumer ${event.consumerId}`, error: event.error }
+      return error(`consumer ${event.consumerId}`, event.error)
     case 'saga_error':
-      return { level: 'error', subject: 'sagas', error: event.error }
+      return error('sagas', event.error)
     case 'housekeeping_error':
-      return { level: 'error', subject: 'housekeeping', error: event.error }
+      return error('housekeeping', event.error)
     case 'housekept':
       if (event.expired === 0) return undefined
-      return { level: 'warn', subject: `${event.expired} dead letters expired and were discarded` }
+      return warn(`${event.expired} dead letters expired and were discarded`)
     case 'parked':
-      return { level: 'error', subject: `${event.what} waits for a person`, error: event.error }
+      return error(`${event.what} waits for a person`, event.error)
     case 'pool_error':
-      return { level: 'warn', subject: 'an idle connection to PostgreSQL broke', error: event.error }
+      return warn('an idle connection to PostgreSQL broke', event.error)
     case 'publish_failed':
-      return { level: 'warn', subject: `a message for ${event.destination} was not sent`, error: event.error }
+      return warn(`a message for ${event.destination} was not sent`, event.error)
     case 'unhandled':
       if (event.outcome === 'dead_letter') return undefined
-      return {
-        level: 'warn',
-        subject: `consumer ${event.consumerId}: message ${event.messageId} was ${event.outcome}`,
-        error: event.error,
-      }
-    case 'consumed':
-      if (event.outcome === 'defer' && isOutage(event.error))
-        return {
-          level: 'warn',
-          subject: `consumer ${event.consumerId}: a message of ${event.type} waits for the database`,
-          error: event.error,
-        }
-      if (
-        event.outcome === 'defer' &&
-        event.error instanceof LockNotAcquiredError &&
-        event.error.cause !== undefined
+      return warn(
+        `consumer ${event.consumerId}: message ${event.messageId} was ${event.outcome}`,
+        event.error,
       )
-        return {
-          level: 'warn',
-          subject: `consumer ${event.consumerId}: a message of ${event.type} waits for its locks`,
-          error: event.error,
-        }
-      if (event.outcome !== 'retry') return undefined
-      return {
-        level: 'warn',
-        subject: `consumer ${event.consumerId}: a handler of ${event.type} failed`,
-        error: event.error,
-      }
+    case 'consumed': {
+      const what = troubleOf(event)
+      return what === undefined ? undefined : warn(`consumer ${event.consumerId}: ${what}`, event.error)
+    }
     case 'saga_step_failed':
-      return { level: 'warn', subject: `saga ${event.sagaId}, step ${event.step}`, error: event.error }
+      return warn(`saga ${event.sagaId}, step ${event.step}`, event.error)
     case 'lock_release_failed':
     case 'lock_renewal_failed':
-      return {
-        level: 'warn',
-        subject: `${event.kind.replaceAll('_', ' ')}: ${event.resources.join(', ')}`,
-        error: event.error,
-      }
+      return warn(`${event.kind.replaceAll('_', ' ')}: ${event.resources.join(', ')}`, event.error)
     case 'fenced_out':
-      return { level: 'warn', subject: `${event.what} was taken over by a newer holder` }
+      return warn(`${event.what} was taken over by a newer holder`)
     default:
       return undefined
   }
+}
+
+function troubleOf({ type, outcome, error }: Extract<SagaEvent, { kind: 'consumed' }>): string | undefined {
+  if (outcome === 'retry') return `a handler of ${type} failed`
+  if (outcome !== 'defer') return undefined
+  if (isOutage(error)) return `a message of ${type} waits for the database`
+  const isWithoutLocks = error instanceof LockNotAcquiredError && error.cause !== undefined
+  return isWithoutLocks ? `a message of ${type} waits for its locks` : undefined
 }
 
 /** The error and up to three causes, which say what the client library or the server said. */

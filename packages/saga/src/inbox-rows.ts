@@ -57,16 +57,25 @@ export function storedId(id: string): string {
   return uuidPattern.test(id) ? id.toLowerCase() : storedKey(id)
 }
 
+/** $1 to $5 of the statements below. */
+const valuesOf = ({ consumerId, message, hash, orderingKey, retentionMs }: Entry) => [
+  consumerId,
+  message.messageId,
+  hash,
+  orderingKey,
+  retentionMs,
+]
+
 /** Marks the message as processed, which takes effect with the commit of the handler's work. */
 export async function enter(kit: SagaKit, tx: Tx, entry: Entry): Promise<Entrance> {
-  const { consumerId, message, hash, orderingKey, retentionMs } = entry
+  const { consumerId, message, hash } = entry
   const s = kit.schema
   const inserted = await tx.query(
     `INSERT INTO ${s}.inbox (consumer_id, message_id, request_hash, ordering_key, status, processed_at, expires_at)
      SELECT $1, $2::text, $3, $4::text, 'processed', clock_timestamp(), clock_timestamp() + $5 * interval '1 ms'
      WHERE $4::text IS NULL OR NOT (EXISTS (${open(s)} AND b.message_id <> $2) OR EXISTS (${dead(s)} AND d.message_id <> $2))
      ON CONFLICT DO NOTHING`,
-    [consumerId, message.messageId, hash, orderingKey, retentionMs],
+    valuesOf(entry),
   )
   if (rowsWritten(inserted) === 1) return { kind: 'go' }
   const { rows } = await tx.query<InboxRow>(
@@ -89,7 +98,7 @@ export async function enter(kit: SagaKit, tx: Tx, entry: Entry): Promise<Entranc
        SET status = 'processed', processed_at = clock_timestamp(), unfinished = 0, next_attempt_at = NULL,
            expires_at = EXCLUDED.expires_at
        WHERE i.status NOT IN ('processed', 'dead')`,
-    [consumerId, message.messageId, hash, orderingKey, retentionMs],
+    valuesOf(entry),
   )
   // There was no row before: a rival may have written one since, and finished.
   return { kind: rowsWritten(taken) === 1 ? 'go' : 'done' }
@@ -102,7 +111,7 @@ async function obstacleOf(
   entry: Entry,
   row: InboxRow | undefined,
 ): Promise<Entrance | undefined> {
-  const { consumerId, message, hash, orderingKey, retentionMs } = entry
+  const { consumerId, message, orderingKey } = entry
   if (orderingKey === null) return undefined
   // Held until the messages behind them are recorded: otherwise a discard that releases those would miss them.
   await tx.query(
@@ -126,7 +135,7 @@ async function obstacleOf(
     `INSERT INTO ${s}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, expires_at)
      VALUES ($1, $2, $3, $4, 'waiting', clock_timestamp() + $5 * interval '1 ms')
      ON CONFLICT (consumer_id, message_id) DO UPDATE SET status = 'waiting' WHERE i.status = 'received'`,
-    [consumerId, message.messageId, hash, orderingKey, retentionMs],
+    valuesOf(entry),
   )
   const waitMs = Math.max(...rows.map(({ wait_ms }) => wait_ms ?? 0))
   return { kind: 'later', delayMs: Math.min(behindDelayMs.max, Math.max(behindDelayMs.min, waitMs)) }
@@ -146,26 +155,24 @@ export async function noteBegun(kit: SagaKit, entry: Entry, most: number): Promi
              status = CASE WHEN i.status = 'received' AND i.ordering_key IS NOT NULL AND i.unfinished + 1 >= $6
                            THEN 'waiting' ELSE i.status END
        RETURNING unfinished`,
-    [entry.consumerId, entry.message.messageId, entry.hash, entry.orderingKey, entry.retentionMs, most],
+    [...valuesOf(entry), most],
   )
   return rows[0]!.unfinished
 }
 
 /** The delivery ended without costing an attempt; an ordered message keeps its place. */
 export async function noteDeferred(kit: SagaKit, entry: Entry): Promise<void> {
-  const { consumerId, message, hash, orderingKey, retentionMs } = entry
   await kit.query(
     `INSERT INTO ${kit.schema}.inbox AS i (consumer_id, message_id, request_hash, ordering_key, status, expires_at)
      VALUES ($1, $2, $3, $4, 'waiting', clock_timestamp() + $5 * interval '1 ms')
      ON CONFLICT (consumer_id, message_id) DO UPDATE
        SET unfinished = 0, status = CASE WHEN i.status = 'received' THEN 'waiting' ELSE i.status END`,
-    [consumerId, message.messageId, hash, orderingKey, retentionMs],
+    valuesOf(entry),
   )
 }
 
 /** The handler's error is the outcome: the message is processed, and the reason kept. The handler wrote nothing. */
 export async function noteFinal(kit: SagaKit, entry: Entry, reason: string): Promise<void> {
-  const { consumerId, message, hash, orderingKey, retentionMs } = entry
   await kit.query(
     `INSERT INTO ${kit.schema}.inbox AS i
          (consumer_id, message_id, request_hash, ordering_key, status, last_error, processed_at, expires_at)
@@ -174,7 +181,7 @@ export async function noteFinal(kit: SagaKit, entry: Entry, reason: string): Pro
          SET status = 'processed', processed_at = clock_timestamp(), unfinished = 0, next_attempt_at = NULL,
              last_error = EXCLUDED.last_error, expires_at = EXCLUDED.expires_at
          WHERE i.status NOT IN ('processed', 'dead') AND i.request_hash = EXCLUDED.request_hash`,
-    [consumerId, message.messageId, hash, orderingKey, retentionMs, reason],
+    [...valuesOf(entry), reason],
   )
 }
 
@@ -206,7 +213,7 @@ export async function noteAttempt(
          SET attempts = i.attempts + 1, unfinished = 0, last_error = EXCLUDED.last_error,
              status = CASE WHEN i.status IN ('processed', 'dead') THEN i.status ELSE 'retrying' END
        RETURNING attempts`,
-      [entry.consumerId, entry.message.messageId, entry.hash, entry.orderingKey, entry.retentionMs, reason],
+      [...valuesOf(entry), reason],
     )
     const { attempts } = rows[0]!
     const delayMs = delayOf(attempts)
@@ -240,7 +247,7 @@ export async function deadLetterInbound(
      ON CONFLICT (consumer_id, message_id) DO UPDATE SET status = 'dead', unfinished = 0
        WHERE i.status <> 'processed' AND i.request_hash = EXCLUDED.request_hash
      RETURNING attempts`,
-    [consumerId, message.messageId, hash, orderingKey, retentionMs],
+    valuesOf(entry),
   )
   if (rows[0] !== undefined) {
     await writeLetter(tx, s, entry, cause, parkSequence ? orderingKey : null, rows[0].attempts)

@@ -16,7 +16,8 @@ import { withCreationContext } from './trace-context.ts'
 /** A runner, or the messages that services send each other. */
 export type DrivenBy = 'runner' | 'messages'
 
-export type SagaStatus = 'running' | 'completed' | 'compensating' | 'compensated' | 'parked'
+export const sagaStatuses = ['running', 'completed', 'compensating', 'compensated', 'parked'] as const
+export type SagaStatus = (typeof sagaStatuses)[number]
 
 /** One line of a list. */
 export type SagaSummary = {
@@ -211,12 +212,12 @@ export async function getSaga(kit: SagaKit, sagaId: string): Promise<SagaView | 
 }
 
 export type SagaFilter = {
-  readonly statuses?: readonly SagaStatus[]
-  readonly name?: string
+  readonly statuses?: readonly SagaStatus[] | undefined
+  readonly name?: string | undefined
   /** Default 100. */
   readonly limit?: number
   /** The last id of the page before. */
-  readonly after?: string
+  readonly after?: string | undefined
 }
 
 /** In the order of their ids, a page at a time. */

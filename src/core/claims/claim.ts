@@ -10,12 +10,13 @@
 
 import { type Clock, type Instant, now, type Random } from '../clock.ts'
 import type { Events } from '../events.ts'
-import type { ClaimRequest, ClaimResult, NodeAnswer, Quorum, Round } from '../ports.ts'
+import type { ClaimRequest, ClaimResult, Quorum, Round } from '../ports.ts'
 import { explainRefusedClaim, type Refusal } from '../quorum/refused-claim.ts'
 import {
   answered,
   attemptOf,
   bestCompleted,
+  type Completed,
   isForWantOfRoom,
   mayHaveGranted,
   timeOfMajority,
@@ -44,7 +45,6 @@ type ClaimPorts = {
   readonly events: Events
 }
 
-type Completed = Extract<NodeAnswer, { kind: 'completed' }>
 type Unavailable = Extract<ClaimResult, { kind: 'unavailable' }>
 type Heard = Pick<Unavailable, 'answered' | 'well' | 'full'>
 
@@ -215,29 +215,16 @@ async function adopt(proposal: Proposal, round: Round, leading: Completed, ports
   // One outcome at two tokens is an interrupted adoption, and no conflict.
   if (seen.some((one) => saysOtherwise(one.outcome, outcome))) {
     const tokens = [...new Set(seen.map(({ acceptedToken }) => acceptedToken))]
-    ports.events.publish({
-      kind: 'conflict_repaired',
-      ...of,
-      tokens,
-      answered: answered(round.answers).length,
-    })
+    const heard = answered(round.answers).length
+    ports.events.publish({ kind: 'conflict_repaired', ...of, tokens, answered: heard })
   }
   // It replaces only the promise made to us: that expires with the record, and another claimant may hold the key now.
   const command = { kind: 'complete', key, token, acceptedToken: token, owner } as const
-  const adopted = {
-    fingerprint,
-    attempt,
-    outcome,
-    keyTtlMs: leftOf(outcome, request.retentionMs, ports.nodesMs()),
-  }
-  const written = await ports.quorum.run({ ...command, ...adopted })
+  const keyTtlMs = leftOf(outcome, request.retentionMs, ports.nodesMs())
+  const written = await ports.quorum.run({ ...command, fingerprint, attempt, outcome, keyTtlMs })
   if (written.majorityReached) {
-    ports.events.publish({
-      kind: 'outcome_adopted',
-      ...of,
-      token,
-      answered: answered(written.answers).length,
-    })
+    const heard = answered(written.answers).length
+    ports.events.publish({ kind: 'outcome_adopted', ...of, token, answered: heard })
     return duplicate(request, { ...best, acceptedToken: token }, round, ports)
   }
   await releaseGranted(proposal, round, ports)

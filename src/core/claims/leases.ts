@@ -26,7 +26,7 @@ import {
   type MajorityRead,
 } from '../quorum/majority-read.ts'
 import { explainRefusedCompletion } from '../quorum/refused-completion.ts'
-import { ANSWER_MAX_AGE_MS, answered, explainRejected, repliesOf } from '../quorum/tally.ts'
+import { ANSWER_MAX_AGE_MS, type Answers, answered, explainRejected, repliesOf } from '../quorum/tally.ts'
 import { NO_OWNER, type Owner } from '../record/record.ts'
 import {
   type DecodedOutcome,
@@ -87,18 +87,8 @@ async function renew(
 ): Promise<RenewResult> {
   const startedAt = now(clock)
   const { key, token, owner, leaseMs, retentionMs, fingerprint, attempt } = lease
-  const command = {
-    kind: 'renew',
-    key,
-    token,
-    owner,
-    leaseMs,
-    fingerprint,
-    attempt,
-    keyTtlMs: retentionMs + leaseMs,
-    ...how,
-  } as const
-  const round = await quorum.run(command)
+  const command = { kind: 'renew', key, token, owner, leaseMs, fingerprint, attempt, ...how } as const
+  const round = await quorum.run({ ...command, keyTtlMs: retentionMs + leaseMs })
   const renewedLease = { ...lease, ...validityFrom(startedAt, leaseMs, lease.driftFactor) }
   const result: RenewResult =
     round.majorityReached && remainingMs(renewedLease, now(clock)) > 0
@@ -118,14 +108,8 @@ async function renew(
 
 function failedRenewal(lease: Lease, { answers }: Round, clock: Clock): FailedRenewal {
   const { token, attempt } = lease
-  const replies = repliesOf(answers)
-  return {
-    token,
-    attempt,
-    answered: answered(answers).length,
-    replies,
-    remainingMs: remainingMs(lease, now(clock)),
-  }
+  const heard = { answered: answered(answers).length, replies: repliesOf(answers) }
+  return { token, attempt, ...heard, remainingMs: remainingMs(lease, now(clock)) }
 }
 
 async function unrenewed(round: Round): Promise<RenewResult> {
@@ -140,13 +124,8 @@ async function complete(lease: Lease, outcome: StoredOutcome, ports: Completing)
   const startedMonoMs = clock.monoMs()
   const result = await offer(lease, outcome, ports)
   const durationMs = clock.monoMs() - startedMonoMs
-  events.publish({
-    kind: 'outcome_offered',
-    recordKey: lease.key,
-    token: lease.token,
-    result: result.kind,
-    durationMs,
-  })
+  const { key: recordKey, token } = lease
+  events.publish({ kind: 'outcome_offered', recordKey, token, result: result.kind, durationMs })
   return result
 }
 
@@ -157,16 +136,8 @@ async function offer(
 ): Promise<CompleteResult> {
   const { key, token, owner, fingerprint, attempt, retentionMs } = lease
   const bytes = encodeOutcome(outcome, token, endAfter(retentionMs))
-  const round = await quorum.run({
-    kind: 'complete',
-    key,
-    token,
-    owner,
-    fingerprint,
-    attempt,
-    outcome: bytes,
-    keyTtlMs: retentionMs,
-  })
+  const command = { kind: 'complete', key, token, owner, fingerprint, attempt, outcome: bytes } as const
+  const round = await quorum.run({ ...command, keyTtlMs: retentionMs })
   if (round.majorityReached) return { kind: 'recorded' }
   // An outcome or claim missing from the first answers may be on the nodes still to come.
   await round.settled
@@ -287,7 +258,6 @@ function decode(
  *
  * Source: L. Lamport, "Paxos Made Simple" (2001), section 2.2.
  */
-type Answers = readonly (NodeAnswer | undefined)[]
 type MinorityOutcome = Extract<MajorityRead, { kind: 'minority_outcome' }>
 
 /** @returns whether a majority is known to have it now */

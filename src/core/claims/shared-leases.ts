@@ -57,24 +57,15 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
     if (entry !== undefined) known.forget(key)
     const holder = held.find(key)
     if (holder === undefined) return undefined
-    return holder.lease.fingerprint === fingerprint
-      ? {
-          kind: 'held',
-          retryAfterMs: holder.leftMs,
-          heldForMs: clock.wallMs() - millisecondOf(holder.lease.token),
-        }
-      : { kind: 'mismatch' }
+    if (holder.lease.fingerprint !== fingerprint) return { kind: 'mismatch' }
+    const heldForMs = clock.wallMs() - millisecondOf(holder.lease.token)
+    return { kind: 'held', retryAfterMs: holder.leftMs, heldForMs }
   }
 
   /** Reported like every other claim, with no round. */
   function report(request: ClaimRequest, result: ClaimResult): ClaimResult {
-    events.publish({
-      kind: 'claim_ended',
-      result: result.kind,
-      recordKey: request.key,
-      rounds: 0,
-      durationMs: 0,
-    })
+    const { key: recordKey } = request
+    events.publish({ kind: 'claim_ended', result: result.kind, recordKey, rounds: 0, durationMs: 0 })
     return result
   }
 

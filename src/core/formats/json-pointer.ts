@@ -37,11 +37,7 @@ export function compileSelection(
   mode: Selection['mode'],
   pointers: readonly JsonPointer[],
 ): CompiledSelection {
-  const invalid = (pointer: string, detail: string): CompiledSelection => ({
-    kind: 'invalid',
-    pointer,
-    detail,
-  })
+  const invalid = (pointer: string, detail: string) => ({ kind: 'invalid', pointer, detail }) as const
   if (pointers.length > POINTERS_MAX)
     return invalid('', `${pointers.length} pointers, at most ${POINTERS_MAX} are accepted`)
   if (pointers.length === 0) return invalid('', 'no pointers: leave the selection out instead')

@@ -115,8 +115,8 @@ function latin1(text: string): Buffer {
 }
 
 /**
- * A urlencoded form as the ordered list of its pairs, where that loses nothing. Each pair is a name and a value with their escapes undone, so that `+` and `%20` are one. Order is relevant, also
- * between different names. What readers of forms do not agree on (a piece without `=`, an empty piece, an escape cut short, a byte that no
+ * A urlencoded form as the ordered list of its pairs, where that loses nothing. Each pair is a name and a value with their escapes undone, so
+ * that `+` and `%20` are one. Order is relevant, also between different names. What readers of forms do not agree on (a piece without `=`, an empty piece, an escape cut short, a byte that no
  * writer of forms leaves as it is, such as the `;` that divides for some) makes the form `raw`.
  *
  * Source: WHATWG URL, "application/x-www-form-urlencoded parsing".
@@ -133,25 +133,17 @@ type RawFormReason = 'too_many_pairs' | 'piece_without_value' | 'broken_escape' 
 
 /** Names and values are Latin-1 text, one character a byte. */
 export function readUrlencodedForm(body: Uint8Array): UrlencodedForm {
+  const raw = (reason: RawFormReason, detail: string) => ({ kind: 'raw', reason, detail }) as const
   const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('latin1')
   if (text === '') return { kind: 'pairs', pairs: [] }
   const pieces = text.split('&')
   if (pieces.length > FORM_PAIRS_MAX)
-    return {
-      kind: 'raw',
-      reason: 'too_many_pairs',
-      detail: `${pieces.length} pairs, at most ${FORM_PAIRS_MAX}`,
-    }
+    return raw('too_many_pairs', `${pieces.length} pairs, at most ${FORM_PAIRS_MAX}`)
   if (!pieces.every((piece) => piece.includes('=')))
-    return { kind: 'raw', reason: 'piece_without_value', detail: 'a piece of the form has no =' }
-  if (!hasOnlyWholeEscapes(text))
-    return { kind: 'raw', reason: 'broken_escape', detail: 'a % is not followed by two hex digits' }
+    return raw('piece_without_value', 'a piece of the form has no =')
+  if (!hasOnlyWholeEscapes(text)) return raw('broken_escape', 'a % is not followed by two hex digits')
   if (!/^[!-:<-~]*$/.test(text))
-    return {
-      kind: 'raw',
-      reason: 'unescaped_byte',
-      detail: 'a ; or a byte that is no printable ASCII is not escaped',
-    }
+    return raw('unescaped_byte', 'a ; or a byte that is no printable ASCII is not escaped')
   return {
     kind: 'pairs',
     pairs: pieces.map((piece) => {

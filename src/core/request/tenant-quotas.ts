@@ -70,24 +70,14 @@ export function createTenantQuotas(limits: TenantLimits, clock: Clock): TenantQu
     enter: (tenant) => {
       const here = underWay.get(tenant) ?? 0
       if (here >= limits.inFlightMax)
-        return {
-          kind: 'reached',
-          quota: 'in-flight',
-          limit: limits.inFlightMax,
-          retryAfterMs: RETRY_SOON_MS,
-        }
+        return { kind: 'reached', quota: 'in-flight', limit: limits.inFlightMax, retryAfterMs: RETRY_SOON_MS }
       const nowMonoMs = clock.monoMs()
       const counted = countedAs(tenant, nowMonoMs)
       const usedMonoMs = Math.max(nowMonoMs, usedUntilMonoMs.get(counted) ?? 0) + costMs
       // Half a cost of tolerance: sums of fractions do not hit the border exactly.
       const overMs = usedMonoMs - nowMonoMs - BURST_MS - costMs / 2
-      if (overMs > 0)
-        return {
-          kind: 'reached',
-          quota: 'new-records',
-          limit: limits.newRecordsPerSecondMax,
-          retryAfterMs: overMs,
-        }
+      const { newRecordsPerSecondMax: limit } = limits
+      if (overMs > 0) return { kind: 'reached', quota: 'new-records', limit, retryAfterMs: overMs }
       usedUntilMonoMs.set(counted, usedMonoMs)
       underWay.set(tenant, here + 1)
       let inside = true

@@ -13,7 +13,7 @@ import { type OpenKit, openSagaKit, type SagaKit } from '../kit.ts'
 import { migrate, plans } from '../migrate.ts'
 import { type Decision, decide, listDecisions } from '../operations/decisions.ts'
 import { outboxLag } from '../outbox.ts'
-import { getSaga, listSagas, type SagaStatus } from '../saga-instances.ts'
+import { getSaga, listSagas, type SagaStatus, sagaStatuses } from '../saga-instances.ts'
 import { explained } from '../setup-errors.ts'
 import {
   type Given,
@@ -28,8 +28,6 @@ import { isSafeDatabase, serve } from './serve.ts'
 
 /** sysexits(3), as the sidecar's command has them. */
 const exit = { ok: 0, failure: 1, usage: 64, unavailable: 69 } as const
-
-const statuses: readonly SagaStatus[] = ['running', 'completed', 'compensating', 'compensated', 'parked']
 
 const common: Options = {
   database: {
@@ -56,6 +54,11 @@ const partitioned: Options = {
 
 type Act = (kit: SagaKit, call: { given: Given; rest: readonly string[]; io: Io }) => Promise<number>
 
+const listed = {
+  options: limited,
+  act: async (kit, { given, io }) => printed(io, await listDeadLetters(kit, { limit: limitOf(given) })),
+} as const satisfies { options: Options; act: Act }
+
 const commands: Readonly<Record<string, Row & { readonly act?: Act }>> = {
   migrate: {
     says: 'bring the tables to this version; forward only',
@@ -79,23 +82,19 @@ const commands: Readonly<Record<string, Row & { readonly act?: Act }>> = {
   list: {
     says: 'the sagas, driven by a runner or by messages, in the order of their ids',
     options: {
-      status: { value: '<status>', says: `only these: ${statuses.join(', ')}` },
+      status: { value: '<status>', says: `only these: ${sagaStatuses.join(', ')}` },
       name: { value: '<name>', says: 'only those of this definition' },
       after: { value: '<id>', says: 'the last id of the page before' },
       ...limited,
     },
     act: async (kit, { given, io }) => {
       const { status, name, after } = given as { status?: SagaStatus; name?: string; after?: string }
-      if (status !== undefined && !statuses.includes(status))
-        throw new UsageError(`--status ${status} is not accepted; accepted is one of ${statuses.join(', ')}`)
-      const limit = limitOf(given)
-      const sagas = await listSagas(kit, {
-        limit,
-        ...(status === undefined ? {} : { statuses: [status] }),
-        ...(name === undefined ? {} : { name }),
-        ...(after === undefined ? {} : { after }),
-      })
-      return printed(io, sagas)
+      if (status !== undefined && !sagaStatuses.includes(status))
+        throw new UsageError(
+          `--status ${status} is not accepted; accepted is one of ${sagaStatuses.join(', ')}`,
+        )
+      const statuses = status && [status]
+      return printed(io, await listSagas(kit, { limit: limitOf(given), statuses, name, after }))
     },
   },
   show: {
@@ -110,34 +109,16 @@ const commands: Readonly<Record<string, Row & { readonly act?: Act }>> = {
     takes: '<id>',
     says: 'let a parked saga go on where it stood; messages that ran its steps and died come again',
     options: decided,
-    act: async (kit, call) =>
-      said(
-        call.io,
-        (await deciding(kit, call, { act: 'retry', sagaId: call.rest[0] ?? '' })) > 0,
-        `saga ${call.rest[0]} is not parked, and no message of its steps is dead`,
-      ),
+    act: (kit, call) => ofSaga(kit, call, 'retry', 'is not parked, and no message of its steps is dead'),
   },
   compensate: {
     takes: '<id>',
     says: 'compensate a saga that is running or parked; one that messages drive also when it is done here',
     options: decided,
-    act: async (kit, call) =>
-      said(
-        call.io,
-        (await deciding(kit, call, { act: 'compensate', sagaId: call.rest[0] ?? '' })) > 0,
-        `saga ${call.rest[0]} is neither running nor parked`,
-      ),
+    act: (kit, call) => ofSaga(kit, call, 'compensate', 'is neither running nor parked'),
   },
-  'dead-letters': {
-    says: 'what was given up, oldest first',
-    options: limited,
-    act: async (kit, { given, io }) => printed(io, await listDeadLetters(kit, { limit: limitOf(given) })),
-  },
-  'dead-letters list': {
-    says: 'the same',
-    options: limited,
-    act: async (kit, { given, io }) => printed(io, await listDeadLetters(kit, { limit: limitOf(given) })),
-  },
+  'dead-letters': { ...listed, says: 'what was given up, oldest first' },
+  'dead-letters list': { ...listed, says: 'the same' },
   'dead-letters replay': {
     takes: '<ids...>',
     says: 'send them on their way again; ids are as the list shows them',
@@ -269,6 +250,11 @@ function deciding(kit: SagaKit, { given, io }: Call, decision: Decision): Promis
   const by = typeof given.by === 'string' ? given.by : `${io.env.USER ?? 'somebody'}@${hostname()}`
   const reason = typeof given.reason === 'string' ? given.reason : 'asked for by an operator'
   return decide(kit, decision, { by, reason })
+}
+
+async function ofSaga(kit: SagaKit, call: Call, act: 'retry' | 'compensate', otherwise: string) {
+  const [sagaId = ''] = call.rest
+  return said(call.io, (await deciding(kit, call, { act, sagaId })) > 0, `saga ${sagaId} ${otherwise}`)
 }
 
 async function ofMessages(kit: SagaKit, call: Call, act: 'replay' | 'discard'): Promise<number> {

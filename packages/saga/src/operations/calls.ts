@@ -7,17 +7,9 @@
 import { sagaBacklog } from '../backlog.ts'
 import { listDeadLetters } from '../dead-letters.ts'
 import type { SagaKit } from '../kit.ts'
-import { getSaga, listSagas, type SagaStatus } from '../saga-instances.ts'
+import { getSaga, listSagas, type SagaStatus, sagaStatuses } from '../saga-instances.ts'
 import { type Act, type Decision, decide, EFFECTS, listDecisions } from './decisions.ts'
 import { type Operator, Refused } from './operators.ts'
-
-export const sagaStatuses: readonly SagaStatus[] = [
-  'running',
-  'completed',
-  'compensating',
-  'compensated',
-  'parked',
-]
 
 /** Of a list. */
 export const itemsMax = 200
@@ -138,13 +130,8 @@ export const calls = {
     },
     ask: async (kit, { input }) => {
       const { status, name, after } = input as { status?: SagaStatus; name?: string; after?: string }
-      const sagas = await listSagas(kit, {
-        limit: limitOf(input),
-        ...(status === undefined ? {} : { statuses: [status] }),
-        ...(name === undefined ? {} : { name }),
-        ...(after === undefined ? {} : { after }),
-      })
-      return { sagas }
+      const statuses = status && [status]
+      return { sagas: await listSagas(kit, { limit: limitOf(input), statuses, name, after }) }
     },
   },
   showSaga: {

@@ -6,8 +6,9 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { SagaKit } from '../kit.ts'
+import { sagaStatuses } from '../saga-instances.ts'
 import { explained } from '../setup-errors.ts'
-import { answerOf, type Call, callAt, calls, decoded, type Input, openApi, sagaStatuses } from './calls.ts'
+import { answerOf, type Call, callAt, calls, decoded, type Input, openApi } from './calls.ts'
 import { type Operator, problems, Refused, requireOwnPage } from './operators.ts'
 import {
   decidedPage,

@@ -5,8 +5,8 @@
  * page is made.
  */
 import type { SagaBacklog } from '../backlog.ts'
-import type { SagaSummary, SagaView } from '../saga-instances.ts'
-import { itemsMax, reasonCharsMax, sagaStatuses } from './calls.ts'
+import { type SagaSummary, type SagaView, sagaStatuses } from '../saga-instances.ts'
+import { itemsMax, reasonCharsMax } from './calls.ts'
 import { type Act, type DecisionNote, EFFECTS } from './decisions.ts'
 import type { Operator } from './operators.ts'
 
