@@ -3,7 +3,7 @@
 import { useState } from 'preact/hooks'
 import type { Entry } from '../http/operator/schemas.ts'
 import type { Session } from './api.ts'
-import { Answer, Heading, Pages, Time, usePages } from './pieces.tsx'
+import { Answer, Heading, LookAgain, Pages, Time, usePages } from './pieces.tsx'
 import { linkTo, visible } from './words.ts'
 
 /** Of a page. */
@@ -30,11 +30,7 @@ export function AuditView({ session }: { readonly session: Session }) {
           placeholder="a name, a ticket, a hash"
           onInput={(event) => setWords((event.currentTarget as HTMLInputElement).value)}
         />
-        <p>
-          <button type="button" onClick={again}>
-            Look again
-          </button>
-        </p>
+        <LookAgain onClick={again} />
       </div>
       <Answer of={loaded}>
         {({ entries }) => (

@@ -6,7 +6,7 @@
  */
 
 import type { Found, Listed } from '../http/operator/schemas.ts'
-import { Badge, Failure, TableOf } from './pieces.tsx'
+import { Badge, Button, Failure, TableOf } from './pieces.tsx'
 import { duration, linkTo, visible } from './words.ts'
 
 const SHOWN_MAX = 200
@@ -63,9 +63,7 @@ export function ResultView({ result, onStop }: { readonly result: Result; readon
         <>
           <p role="status">
             Looking … {result.steps === 0 ? '' : `${result.steps} steps, at most 50,000 keys each.`}{' '}
-            <button type="button" onClick={onStop}>
-              Stop
-            </button>
+            <Button onClick={onStop}>Stop</Button>
           </p>
           <Records {...result} />
         </>

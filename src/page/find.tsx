@@ -4,7 +4,7 @@ import { useId, useRef, useState } from 'preact/hooks'
 import type { Found, RecentDecisions } from '../http/operator/schemas.ts'
 import type { Api, Session } from './api.ts'
 import { NONE, type Oldest, oldestOf, type Result, ResultView } from './find-results.tsx'
-import { Answer, Heading, TableOf, Time, useAnswer } from './pieces.tsx'
+import { Answer, Button, Heading, LookAgain, TableOf, Time, useAnswer } from './pieces.tsx'
 import { QuestionsView } from './questions.tsx'
 import { linkTo, visible } from './words.ts'
 
@@ -72,18 +72,10 @@ export function FindView({ session }: { readonly session: Session }) {
       <section class="panel" aria-labelledby="lists">
         <h2 id="lists">Nothing but “it hangs”?</h2>
         <p class="buttons">
-          <button type="button" onClick={() => void list('live')}>
-            Live claims, oldest first
-          </button>
-          <button type="button" onClick={() => void list('lapsed')}>
-            Lapsed claims, oldest first
-          </button>
-          <button type="button" onClick={() => show('questions')}>
-            Questions that wait
-          </button>
-          <button type="button" onClick={() => show('decisions')}>
-            What was just answered
-          </button>
+          <Button onClick={() => void list('live')}>Live claims, oldest first</Button>
+          <Button onClick={() => void list('lapsed')}>Lapsed claims, oldest first</Button>
+          <Button onClick={() => show('questions')}>Questions that wait</Button>
+          <Button onClick={() => show('decisions')}>What was just answered</Button>
         </p>
       </section>
       {beside === 'questions' ? <QuestionsView session={session} /> : undefined}
@@ -278,11 +270,7 @@ function DecisionsView({ session }: { readonly session: Session }) {
   return (
     <section class="panel" aria-labelledby="decisions">
       <h2 id="decisions">What this sidecar just answered</h2>
-      <p>
-        <button type="button" onClick={again}>
-          Look again
-        </button>
-      </p>
+      <LookAgain onClick={again} />
       <Answer of={loaded}>
         {({ decisions, sampled }) => (
           <>

@@ -3,8 +3,8 @@
 import type { Overview, SlowCommands } from '../http/operator/overview-schemas.ts'
 import type { Session } from './api.ts'
 import { useLive } from './live.ts'
-import { Answer, Badge, Facts, Failure, Heading, TableOf, Time, useAnswer } from './pieces.tsx'
-import { duration, milliseconds, visible } from './words.ts'
+import { Answer, Badge, Facts, Failure, Heading, LookAgain, TableOf, Time, useAnswer } from './pieces.tsx'
+import { duration, milliseconds, said, visible } from './words.ts'
 
 export function OverviewView({ session }: { readonly session: Session }) {
   const { known, trouble } = useLive<Overview>(session, '/overview')
@@ -100,17 +100,10 @@ function Seat({ node }: { readonly node: Node }) {
       <Facts
         of={[
           ['Since', node.since === undefined ? undefined : <Time at={node.since} />],
-          [
-            'Quarantine',
-            quarantine === undefined
-              ? undefined
-              : quarantine === 0
-                ? 'over; copying'
-                : `${duration(quarantine)} left`,
-          ],
+          ['Quarantine', said(quarantine, (ms) => (ms === 0 ? 'over; copying' : `${duration(ms)} left`))],
           ['Address', node.address === node.name ? undefined : visible(node.address)],
-          ['Why', node.reason === undefined ? undefined : visible(node.reason)],
-          ['To do', node.remedy === undefined ? undefined : visible(node.remedy)],
+          ['Why', said(node.reason, visible)],
+          ['To do', said(node.remedy, visible)],
           [
             'Clock',
             clock === undefined
@@ -227,11 +220,7 @@ function SlowCommandsOfNodes({ session: { api } }: { readonly session: Session }
         beside a slow request, the node did not stand still: look at the network.
       </p>
       <Answer of={loaded}>{(known) => <Newest of={known} />}</Answer>
-      <p>
-        <button type="button" onClick={again}>
-          Look again
-        </button>
-      </p>
+      <LookAgain onClick={again} />
     </section>
   )
 }

@@ -7,7 +7,7 @@ import { createApi, sentenceOf, TOKEN } from './api.ts'
 import { AuditView } from './audit.tsx'
 import { FindView } from './find.tsx'
 import { OverviewView } from './overview.tsx'
-import { Heading } from './pieces.tsx'
+import { Button, Heading } from './pieces.tsx'
 import { RecordView } from './record.tsx'
 import { linkTo, type Route, routeIn } from './words.ts'
 
@@ -32,9 +32,7 @@ export function Page() {
             <Menu route={route} />
             <span class="who">
               {session.operator.name} ({session.operator.role}) on {session.operator.instance}{' '}
-              <button type="button" onClick={() => end('wish')}>
-                Sign out
-              </button>
+              <Button onClick={() => end('wish')}>Sign out</Button>
             </span>
           </>
         )}

@@ -49,6 +49,28 @@ export function Facts({ of }: { readonly of: readonly (readonly [string, Compone
   )
 }
 
+export function Button({
+  onClick,
+  children,
+}: {
+  readonly onClick: () => void
+  readonly children: ComponentChildren
+}) {
+  return (
+    <button type="button" onClick={onClick}>
+      {children}
+    </button>
+  )
+}
+
+export function LookAgain({ onClick }: { readonly onClick: () => void }) {
+  return (
+    <p>
+      <Button onClick={onClick}>Look again</Button>
+    </p>
+  )
+}
+
 export function Failure({ error }: { readonly error: unknown }) {
   return (
     <p class="failure" role="alert">
@@ -188,16 +210,8 @@ export function Pages({ newest, older }: Pick<Paged, 'newest' | 'older'>) {
   if (newest === undefined && older === undefined) return undefined
   return (
     <p>
-      {newest === undefined ? undefined : (
-        <button type="button" onClick={newest}>
-          Newest
-        </button>
-      )}{' '}
-      {older === undefined ? undefined : (
-        <button type="button" onClick={older}>
-          Older
-        </button>
-      )}
+      {newest === undefined ? undefined : <Button onClick={newest}>Newest</Button>}{' '}
+      {older === undefined ? undefined : <Button onClick={older}>Older</Button>}
     </p>
   )
 }

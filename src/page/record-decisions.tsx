@@ -4,6 +4,7 @@ import { useState } from 'preact/hooks'
 import type { Decided, Shown } from '../http/operator/schemas.ts'
 import type { Session } from './api.ts'
 import { Decision } from './decision.tsx'
+import { Button } from './pieces.tsx'
 import { headersIn } from './words.ts'
 
 type Kind = 'end' | 'complete' | 'forget' | 'ask'
@@ -100,9 +101,7 @@ function Changed({ changed, onShow }: { readonly changed: string | undefined; re
       {changed === undefined ? undefined : (
         <p class="changed">
           The record has changed since you opened this: it is {changed} now. Look at it before you decide.{' '}
-          <button type="button" onClick={onShow}>
-            Show it as it is
-          </button>
+          <Button onClick={onShow}>Show it as it is</Button>
         </p>
       )}
     </div>

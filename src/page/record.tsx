@@ -5,9 +5,9 @@ import type { Shown as RecordShown } from '../http/operator/schemas.ts'
 import type { Session } from './api.ts'
 import { History } from './audit.tsx'
 import { type Known, useLive } from './live.ts'
-import { Badge, Facts, Failure, Heading, Time, Verbatim } from './pieces.tsx'
+import { Badge, Button, Facts, Failure, Heading, Time, Verbatim } from './pieces.tsx'
 import { RecordDecisions, type RecordDecisionsProps } from './record-decisions.tsx'
-import { asText, duration, linkTo, visible } from './words.ts'
+import { asText, duration, linkTo, said, visible } from './words.ts'
 
 /** As docs/operations/one-key.md says it. */
 const MEANING: Readonly<Record<RecordShown['state'], string>> = {
@@ -42,9 +42,7 @@ export function RecordView({ record, session }: { readonly record: string; reado
         Record <code>{visible(record.slice(-64, -48))}</code>
       </Heading>
       <p>
-        <button type="button" onClick={() => void lookAgain()}>
-          Look again
-        </button>
+        <Button onClick={() => void lookAgain()}>Look again</Button>
         {shown === undefined ? undefined : (
           <span class="hint">
             As it was at <Time at={shown.at} />
@@ -159,14 +157,8 @@ function Verdict({ shown }: { readonly shown: RecordShown }) {
           ['Attempt', shown.attempt],
           ['Fencing token', shown.fencing_token],
           ['Fingerprint', shown.fingerprint === undefined ? undefined : <code>{shown.fingerprint}</code>],
-          [
-            'Lease left',
-            shown.lease_remaining_ms === undefined ? undefined : duration(shown.lease_remaining_ms),
-          ],
-          [
-            'Kept for',
-            shown.retention_remaining_ms === undefined ? undefined : duration(shown.retention_remaining_ms),
-          ],
+          ['Lease left', said(shown.lease_remaining_ms, duration)],
+          ['Kept for', said(shown.retention_remaining_ms, duration)],
           [
             'Held by',
             holder === undefined ? undefined : (
@@ -229,17 +221,11 @@ function Node({ row, isKnown }: { readonly row: RecordShown['nodes'][number]; re
           ['Token', row.fencing_token],
           ['Accepted', row.accepted_token],
           ['Attempt', row.attempt],
-          ['Lease left', row.lease_remaining_ms === undefined ? undefined : duration(row.lease_remaining_ms)],
-          [
-            'Kept for',
-            row.retention_remaining_ms === undefined ? undefined : duration(row.retention_remaining_ms),
-          ],
-          [
-            'Fingerprint',
-            row.fingerprint === undefined ? undefined : <code>{row.fingerprint.slice(0, 16)}</code>,
-          ],
+          ['Lease left', said(row.lease_remaining_ms, duration)],
+          ['Kept for', said(row.retention_remaining_ms, duration)],
+          ['Fingerprint', said(row.fingerprint, (print) => <code>{print.slice(0, 16)}</code>)],
           ['Copied', row.copied ? 'yes: no vote' : undefined],
-          ['Why', row.detail === undefined ? undefined : visible(row.detail)],
+          ['Why', said(row.detail, visible)],
         ]}
       />
     </li>

@@ -52,6 +52,11 @@ export function toldOf(name: string, { decided, because }: Pick<AnyDecided, 'dec
   return `${name}: not decided.${because === undefined ? '' : ` It had moved on: ${because}.`}`
 }
 
+/** What is said of a value, where there is one. */
+export function said<T, S>(value: T | undefined, of: (value: T) => S): S | undefined {
+  return value === undefined ? undefined : of(value)
+}
+
 export function asText(value: unknown): string {
   return visible(typeof value === 'string' ? value : (JSON.stringify(value, undefined, 2) ?? ''))
 }

@@ -17,10 +17,11 @@ import { checkAnswer, foreignNames, foundIn, grantedHeaders } from '../check/che
 import { type Answer, decidedEvent, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
 import { type AdmissionRules, admit } from '../request/admission.ts'
-import { type FailurePorts, failureAnswer } from '../request/refusals.ts'
+import { failureAnswer } from '../request/refusals.ts'
 import { describedToTrace, forwardedScheme } from '../request/traced-request.ts'
 import type { BodyMemory, HeldBody } from '../server/body-memory.ts'
 import { type Body, memoryFull, tooLarge } from '../server/inbound.ts'
+import type { FailurePorts } from '../server/listening.ts'
 import { towardsGrpc } from './grpc-refusal.ts'
 import {
   type CheckedHttpRequest,

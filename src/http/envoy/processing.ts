@@ -22,9 +22,10 @@ import {
   type ProtectPorts,
   protect,
 } from '../request/protect.ts'
-import { type FailurePorts, failureAnswer, NO_UPGRADE } from '../request/refusals.ts'
+import { failureAnswer, NO_UPGRADE } from '../request/refusals.ts'
 import { describedToTrace, forwardedScheme } from '../request/traced-request.ts'
 import type { BodyMemory } from '../server/body-memory.ts'
+import type { FailurePorts } from '../server/listening.ts'
 import type { Conversation } from './conversation.ts'
 import { type Exchange, exchangeOver, type HeaderChanges } from './exchange.ts'
 import { ordinaryLines, pseudoHeader } from './messages.ts'

@@ -29,8 +29,8 @@ import { trackInFlight } from '../server/in-flight.ts'
 import {
   type ConnectionLimit,
   contextOf,
-  type ListenAt,
   type ListenerTls,
+  type Listening,
   limitConnections,
   tlsOptions,
   whereListening,
@@ -63,12 +63,9 @@ type EnvoyOptions = CheckOptions & {
 
 export type EnvoyPorts = CheckPorts & Omit<ProcessingPorts, 'waitersOf'>
 
-interface EnvoyServer {
-  listen(at: ListenAt): Promise<string>
+type EnvoyServer = Omit<Listening, 'leave'> & {
   /** Checks and requests in flight. */
   inFlight(): number
-  /** Admits nothing new; finishes what is in flight within `graceMs`. */
-  close(graceMs: number): Promise<void>
 }
 
 const FLUSH_MS_MAX = 1_000
@@ -140,7 +137,7 @@ type GrpcLimits = ConnectionLimit & {
 interface GrpcListener {
   /** For its services. */
   readonly grpc: Server
-  listen(at: ListenAt): Promise<string>
+  readonly listen: Listening['listen']
   /** Accepts no new connections; resolves when the open ones have ended. */
   close(): Promise<void>
   /** Begins no new calls; resolves when connections have ended by themselves, after `withinMs` at the latest. */

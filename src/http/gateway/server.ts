@@ -19,12 +19,12 @@ import { isToken } from '../request/access-token.ts'
 import { type Admission, type AdmittedRequest, admit } from '../request/admission.ts'
 import { endToEndHeaders, rawOf } from '../request/arrival.ts'
 import { nothingLeft, type Outstanding } from '../request/outstanding.ts'
-import { DRAINING, type FailurePorts, failureAnswer, NO_UPGRADE, overloaded } from '../request/refusals.ts'
+import { DRAINING, failureAnswer, NO_UPGRADE, overloaded } from '../request/refusals.ts'
 import { describedToTrace, forwardedScheme, tracedRequest } from '../request/traced-request.ts'
 import type { BodyMemory } from '../server/body-memory.ts'
 import { hasBody, type Inbound, offersWebSocket, readBody } from '../server/inbound.ts'
 import type { ListenerLimits } from '../server/listener.ts'
-import type { ListenAt, ListenerTls } from '../server/listening.ts'
+import type { FailurePorts, ListenerTls, Listening } from '../server/listening.ts'
 import { createRequestServer } from '../server/request-server.ts'
 import { COMPLETION_CALLS, endClaim, NO_CALL } from './completion.ts'
 import { originalOf } from './dialects.ts'
@@ -47,21 +47,13 @@ export type GatewayPorts = CheckPorts &
     readonly bodyMemory: BodyMemory
   }
 
-interface GatewayServer {
-  listen(at: ListenAt): Promise<string>
-  /** Each answer ends its connection from now on. */
-  leave(): void
-  /** Admits nothing new; accepts completions until all that was claimed has ended or lapsed, at most for `graceMs`. */
-  close(graceMs: number): Promise<void>
-}
-
 const ENTRYPOINTS: Record<Dialect, Entrypoint> = {
   'ext-authz': 'ext_authz',
   'auth-request': 'auth_request',
   'forward-auth': 'forward_auth',
 }
 
-export function createGateway(options: GatewayOptions, ports: GatewayPorts): GatewayServer {
+export function createGateway(options: GatewayOptions, ports: GatewayPorts): Listening {
   const { inFlightMax, headerLinesMax } = options.limits
   const { bodyMemory } = ports
   const rules = { headerLinesMax, endToEnd: endToEndHeaders(options) }
@@ -150,6 +142,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Gat
   return {
     listen: (at) => server.listen(at),
     leave: server.inFlight.leave,
+    // Accepts completions until all that was claimed has ended or lapsed.
     close: async (graceMs) => {
       const endMonoMs = ports.clock.monoMs() + graceMs
       server.inFlight.drain()

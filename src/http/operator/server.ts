@@ -12,8 +12,8 @@ import type { Problem } from '../message/problems.ts'
 import { RETRY_SOON_MS } from '../request/refusals.ts'
 import { trackInFlight } from '../server/in-flight.ts'
 import type { RoutedLimits } from '../server/json-listener.ts'
-import { createJsonListener, type JsonListenerPorts, listen, sendProblem } from '../server/json-listener.ts'
-import type { ListenAt, ListenerTls } from '../server/listening.ts'
+import { createJsonListener, listen, sendProblem } from '../server/json-listener.ts'
+import type { FailurePorts, ListenerTls, Listening } from '../server/listening.ts'
 import type { OperatorAnswer } from './access.ts'
 import { admitOperators, allows, roleRequired } from './access.ts'
 import { OPERATOR_CALLS, type OperatorCall, type OperatorCallName } from './calls.ts'
@@ -36,12 +36,7 @@ type OperatorApiOptions = OperatorOptions & {
   readonly page: PageFiles | undefined
 }
 
-export interface OperatorApi {
-  /** Where it listens: `http://host:port`, or `unix:/path`. */
-  listen(at: ListenAt): Promise<string>
-  /** Decides nothing new; resolves when calls under way are answered, at most after `graceMs`. */
-  close(graceMs: number): Promise<void>
-}
+export type OperatorApi = Omit<Listening, 'leave'>
 
 const HEADERS = {
   'Cache-Control': 'no-store',
@@ -51,7 +46,7 @@ const HEADERS = {
 
 export function createOperatorApi(
   options: OperatorApiOptions,
-  ports: OperatorPorts & JsonListenerPorts & SlowLogs,
+  ports: OperatorPorts & FailurePorts & SlowLogs,
 ): OperatorApi {
   const app = createJsonListener(options.limits, ports, options.tls)
   const inFlight = trackInFlight(ports.clock)
@@ -77,6 +72,7 @@ export function createOperatorApi(
   let closed: Promise<void> | undefined
   return {
     listen: (at) => listen(app, at),
+    // Decides nothing new.
     close: (graceMs) => {
       inFlight.drain()
       for (const one of Object.values(streams)) one.endAll()

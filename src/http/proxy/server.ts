@@ -14,11 +14,11 @@ import { CREATED_AT_HEADER, headerPairs, REPLAYED_HEADER, STATUS_HEADER } from '
 import { type Arrived, createArrival, type Peers } from '../request/arrival.ts'
 import { createObserver } from '../request/observe.ts'
 import { type About, waitersByRoute } from '../request/protect.ts'
-import { type FailurePorts, failureAnswer } from '../request/refusals.ts'
+import { failureAnswer } from '../request/refusals.ts'
 import { forwardedScheme, tracedRequest } from '../request/traced-request.ts'
 import type { Inbound } from '../server/inbound.ts'
 import type { ListenerLimits } from '../server/listener.ts'
-import type { ListenAt, ListenerTls } from '../server/listening.ts'
+import type { FailurePorts, ListenerTls, Listening } from '../server/listening.ts'
 import { createRequestServer } from '../server/request-server.ts'
 import {
   type Dispatched,
@@ -45,15 +45,9 @@ export type ProxyOptions = DispatchOptions & {
 
 export type ProxyPorts = Omit<DispatchPorts, 'waitersOf' | 'observer'> & FailurePorts
 
-export interface ProxyServer {
-  /** Where it listens: `http://host:port`, or `unix:/path`. */
-  listen(at: ListenAt): Promise<string>
+export type ProxyServer = Listening & {
   /** Requests and tunnels in flight. */
   inFlight(): number
-  /** Each answer ends its connection from now on. */
-  leave(): void
-  /** From now on new protected requests get 503. Resolves when the last request is answered and the last tunnel has ended, or after `graceMs`. */
-  close(graceMs: number): Promise<void>
 }
 
 export function createProxy(options: ProxyOptions, ports: ProxyPorts): ProxyServer {

@@ -31,6 +31,7 @@ import { noAnswer } from '../request/outcome-answers.ts'
 import { DRAINING, NO_UPGRADE, overloaded, overloadedByPassing } from '../request/refusals.ts'
 import type { InFlight } from '../server/in-flight.ts'
 import type { ListenerLimits } from '../server/listener.ts'
+import type { FailurePorts } from '../server/listening.ts'
 import { rawHead, writeRaw } from '../server/send.ts'
 import type { DispatchOptions, Load } from './dispatch.ts'
 import { type ForwardPorts, hopOf } from './forwarding.ts'
@@ -39,16 +40,15 @@ type TunnelOptions = DispatchOptions & {
   readonly limits: Pick<ListenerLimits, 'readerIdleMs'>
 }
 
-type TunnelPorts = ForwardPorts & {
-  readonly clock: Clock
-  readonly newInstance: () => string
-  readonly onFailure: (error: unknown, instance: string) => void
-  readonly arrive: (req: IncomingMessage) => Arrived
-  readonly traced: (req: IncomingMessage, arrived: Arrived) => RequestTrace
-  readonly load: Load
-  readonly inFlight: Pick<InFlight, 'begin' | 'end'>
-  readonly publish: (answer: Answer, arrived: Arrived, startedMonoMs: number) => void
-}
+type TunnelPorts = ForwardPorts &
+  FailurePorts & {
+    readonly clock: Clock
+    readonly arrive: (req: IncomingMessage) => Arrived
+    readonly traced: (req: IncomingMessage, arrived: Arrived) => RequestTrace
+    readonly load: Load
+    readonly inFlight: Pick<InFlight, 'begin' | 'end'>
+    readonly publish: (answer: Answer, arrived: Arrived, startedMonoMs: number) => void
+  }
 
 type Taken = {
   readonly req: IncomingMessage

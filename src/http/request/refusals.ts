@@ -2,6 +2,7 @@
 
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
+import type { FailurePorts } from '../server/listening.ts'
 
 export const RETRY_SOON_MS = 1_000
 
@@ -33,12 +34,6 @@ function tooMany(said: string): Problem {
     detail: `${said} Nothing was carried out; send the request again, unchanged, after the time given.`,
     retryAfterMs: RETRY_SOON_MS,
   }
-}
-
-export type FailurePorts = {
-  readonly newInstance: () => string
-  /** Receives a fault of the sidecar itself; the client got 500 with this instance. */
-  readonly onFailure: (error: unknown, instance: string) => void
 }
 
 /** Reports a fault of the sidecar itself, and answers with the reported instance. */

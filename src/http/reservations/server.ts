@@ -12,8 +12,8 @@ import type { Tracing } from '../../core/tracing.ts'
 import { nothingLeft } from '../request/outstanding.ts'
 import { createRequestScheduler, trackInFlight } from '../server/in-flight.ts'
 import type { RoutedLimits } from '../server/json-listener.ts'
-import { createJsonListener, type JsonListenerPorts, listen, sendProblem } from '../server/json-listener.ts'
-import type { ListenAt, ListenerTls } from '../server/listening.ts'
+import { createJsonListener, listen, sendProblem } from '../server/json-listener.ts'
+import type { FailurePorts, ListenerTls, Listening } from '../server/listening.ts'
 import { type ApiAnswer, problem } from './answers.ts'
 import { type AdmissionOptions, admitCalls } from './call-admission.ts'
 import { CALL_NAMES, CALLS, type CallName, openApiDocument } from './calls.ts'
@@ -34,22 +34,16 @@ export type ReservationApiOptions = HandlerOptions &
 
 export type ReservationApiPorts = Omit<HandlerPorts, 'heartbeats'> &
   Omit<HeartbeatPorts, 'renewing'> &
-  JsonListenerPorts & {
+  FailurePorts & {
     readonly events: Events
     readonly tracing: Tracing
     /** Paths of other listeners that `/openapi.json` describes as well. */
     readonly describedPaths?: Readonly<Record<string, Record<string, unknown>>>
   }
 
-interface ReservationApi {
-  /** Where it listens: `http://host:port`, or `unix:/path`. */
-  listen(at: ListenAt): Promise<string>
+type ReservationApi = Listening & {
   /** Open reservations of this sidecar, without those that a stream renews. */
   held(): number
-  /** Each reservation that is made from now on is made on a connection that ends with it. */
-  leave(): void
-  /** Reserves nothing new; resolves when its open reservations have ended or lapsed and its calls are answered, at most after `graceMs`. */
-  close(graceMs: number): Promise<void>
 }
 
 export function createReservationApi(

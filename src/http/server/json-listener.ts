@@ -22,6 +22,7 @@ import { type Problem, problemDocument } from '../message/problems.ts'
 import { createConnectionFaults, type FaultLimits, timeoutCheckMs } from './connection-faults.ts'
 import {
   type ConnectionLimit,
+  type FailurePorts,
   keepTlsFresh,
   type ListenAt,
   type ListenerTls,
@@ -29,15 +30,9 @@ import {
   serverOptions,
 } from './listening.ts'
 
-export type JsonListenerPorts = {
-  readonly newInstance: () => string
-  /** Receives a fault of the sidecar itself; the caller got 500 with this instance. */
-  readonly onFailure: (error: unknown, instance: string) => void
-}
-
 export function createJsonListener(
   limits: RoutedLimits,
-  { newInstance, onFailure }: JsonListenerPorts,
+  { newInstance, onFailure }: FailurePorts,
   tls: ListenerTls | undefined,
 ): FastifyInstance {
   const faults = createConnectionFaults(limits, newInstance)

@@ -56,6 +56,21 @@ export type ListenAt =
   | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
   | { readonly kind: 'unix'; readonly path: string }
 
+export interface Listening {
+  /** Where it listens: `http://host:port`, or `unix:/path`. */
+  listen(at: ListenAt): Promise<string>
+  /** Each answer ends its connection from now on. */
+  leave(): void
+  /** Admits nothing new; resolves when what is under way has ended, at most after `graceMs`. */
+  close(graceMs: number): Promise<void>
+}
+
+export type FailurePorts = {
+  readonly newInstance: () => string
+  /** Gets a fault of the sidecar itself; the client got 500 with this instance. */
+  readonly onFailure: (error: unknown, instance: string) => void
+}
+
 /** The address of a listening server: `http://host:port`, `https://host:port`, or `unix:/path`. */
 export function whereListening(server: Pick<Server, 'address'>, encrypted: boolean): string {
   const at = server.address()

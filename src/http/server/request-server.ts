@@ -15,7 +15,7 @@ import { createRequestScheduler, type InFlight, trackInFlight } from './in-fligh
 import type { Inbound } from './inbound.ts'
 import { createListener, type ListenerLimits } from './listener.ts'
 import type { ListenerTls } from './listening.ts'
-import { type ListenAt, whereListening } from './listening.ts'
+import { type FailurePorts, type ListenAt, whereListening } from './listening.ts'
 import { send } from './send.ts'
 
 type RequestServerOptions = {
@@ -24,12 +24,7 @@ type RequestServerOptions = {
   readonly tls?: ListenerTls
 }
 
-type RequestServerPorts = {
-  readonly clock: Clock
-  readonly newInstance: () => string
-  /** Gets a fault of the sidecar itself; the client got 500 with this instance. */
-  readonly onFailure: (error: unknown, instance: string) => void
-}
+type RequestServerPorts = FailurePorts & { readonly clock: Clock }
 
 type RequestHandlers = {
   /** @param startedMonoMs when the request arrived, which may be earlier than when it begins */
