@@ -13,6 +13,7 @@ import {
   SCHEME_VERSION,
 } from '../../../src/core/request/fingerprint.ts'
 import type { FingerprintPolicy } from '../../../src/core/routes/route.ts'
+import { lines } from '../../support/header-lines.ts'
 import { fingerprintOf, HEAD, hashOf, headOf, JSON_HEAD } from '../../support/requests.ts'
 
 const SAME = true
@@ -135,51 +136,15 @@ describe('chosen headers', () => {
     ['absent and empty', [], [['x-a', '']], OTHER],
     ['case of the name', [['X-A', '1']], [['x-a', '1']], SAME],
     ['case of the value', [['x-a', 'v']], [['x-a', 'V']], OTHER],
-    [
-      'two lines and one list',
-      [
-        ['x-a', '1'],
-        ['x-a', '2'],
-      ],
-      [['x-a', '1, 2']],
-      OTHER,
-    ],
-    [
-      'lines in another order',
-      [
-        ['x-a', '1'],
-        ['x-a', '2'],
-      ],
-      [
-        ['x-a', '2'],
-        ['x-a', '1'],
-      ],
-      OTHER,
-    ],
-    [
-      'headers in another order',
-      [
-        ['x-a', '1'],
-        ['x-b', '2'],
-      ],
-      [
-        ['x-b', '2'],
-        ['x-a', '1'],
-      ],
-      SAME,
-    ],
+    ['two lines and one list', lines('x-a: 1', 'x-a: 2'), [['x-a', '1, 2']], OTHER],
+    ['lines in another order', lines('x-a: 1', 'x-a: 2'), lines('x-a: 2', 'x-a: 1'), OTHER],
+    ['headers in another order', lines('x-a: 1', 'x-b: 2'), lines('x-b: 2', 'x-a: 1'), SAME],
     ['one header or the other', [['x-a', '1']], [['x-b', '1']], OTHER],
     ['bytes above ASCII', [['x-a', '\u00e9']], [['x-a', '\u00c3\u00a9']], OTHER],
     [
       'one that nobody has to choose beside them',
-      [
-        ['x-a', '1'],
-        ['depth', '0'],
-      ],
-      [
-        ['x-a', '1'],
-        ['depth', '1'],
-      ],
+      lines('x-a: 1', 'depth: 0'),
+      lines('x-a: 1', 'depth: 1'),
       OTHER,
     ],
   ])('%s', async (_name, first, second, same) => {

@@ -8,6 +8,7 @@ import {
   storedHeadersOf,
   storedOutcomeOf,
 } from '../../../src/core/routes/settlement.ts'
+import { lines } from '../../support/header-lines.ts'
 
 const policy: StoringPolicy = {
   store: {},
@@ -47,14 +48,14 @@ describe('the settlement of an answer', () => {
     [503, [['Retry-After', '5']], { '503': 'store' }, 'store'],
     [401, [['WWW-Authenticate', 'DPoP']], { '401': 'store' }, 'store'],
     // A refusal that asks for another form of the request is none of it, whatever the class says.
-    ...[
-      ['Accept-Encoding', 'identity'],
-      ['Accept-Post', 'application/json'],
-      ['Accept-Patch', 'application/json-patch+json'],
-      ['DPoP-Nonce', 'n'],
-      ['WWW-Authenticate', 'Bearer error="invalid_token"'],
-      ['Payment-Required', 'e30='],
-    ].flatMap(([name, value]): [number, HeaderList, StoringPolicy['store'], Settlement][] => [
+    ...lines(
+      'Accept-Encoding: identity',
+      'Accept-Post: application/json',
+      'Accept-Patch: application/json-patch+json',
+      'DPoP-Nonce: n',
+      'WWW-Authenticate: Bearer error="invalid_token"',
+      'Payment-Required: e30=',
+    ).flatMap(([name, value]): [number, HeaderList, StoringPolicy['store'], Settlement][] => [
       [400, [[name!, value!]], { '4xx': 'store' }, 'release'],
       [422, [[name!, value!]], {}, 'release'],
       // Where nobody knows what was done it is no refusal; and what is done is done, whatever may come next.
@@ -89,24 +90,8 @@ describe('the settlement of an answer', () => {
     // The application's own header precedes everything.
     [500, [['Fencepost-Outcome', 'store']], {}, 'store'],
     [200, [['fencepost-outcome', ' Release ']], {}, 'release'],
-    [
-      200,
-      [
-        ['fencepost-outcome', 'hold'],
-        ['Retry-After', '5'],
-      ],
-      { '200': 'store' },
-      'hold',
-    ],
-    [
-      200,
-      [
-        ['fencepost-outcome', 'store'],
-        ['fencepost-outcome', 'release'],
-      ],
-      {},
-      'release',
-    ],
+    [200, lines('fencepost-outcome: hold', 'Retry-After: 5'), { '200': 'store' }, 'hold'],
+    [200, lines('fencepost-outcome: store', 'fencepost-outcome: release'), {}, 'release'],
     // An unknown value is ignored.
     [500, [['fencepost-outcome', 'keep']], {}, 'release'],
     [200, [['fencepost-outcome', '']], {}, 'store'],
@@ -171,12 +156,7 @@ describe('an answer of gRPC-Web says in its own status what it settles', () => {
     expect(said(0, { '200': 'release' })).toBe('release')
   })
   test('an error of HTTP stays one', () =>
-    expect(
-      disposition(503, [
-        ['Content-Type', 'application/grpc-web'],
-        ['Grpc-Status', '0'],
-      ]),
-    ).toBe('release'))
+    expect(disposition(503, lines('Content-Type: application/grpc-web', 'Grpc-Status: 0'))).toBe('release'))
 })
 
 /** Bug: a stream of Connect that had failed for a moment was recorded as 200, and each retry got the failure. */
@@ -287,14 +267,14 @@ describe('which headers are stored', () => {
     expect(kept(name, 'v', [name.toLowerCase()])).toBe(true),
   )
   test('the record names the credentials that it leaves out, and what the route leaves out', () => {
-    const headers: HeaderList = [
-      ['Set-Cookie', 'a'],
-      ['set-cookie', 'b'],
-      ['X-Subject-Token', 't'],
-      ['X-Page', '1'],
-      ['X-Kept', '2'],
-      ['Date', 'now'],
-    ]
+    const headers: HeaderList = lines(
+      'Set-Cookie: a',
+      'set-cookie: b',
+      'X-Subject-Token: t',
+      'X-Page: 1',
+      'X-Kept: 2',
+      'Date: now',
+    )
     const body = Buffer.from('done')
     const stored = storedOutcomeOf(
       { status: 201, headers, body },
@@ -302,26 +282,15 @@ describe('which headers are stored', () => {
       7,
     )
     expect(stored).toMatchObject({
-      headers: [
-        ['X-Kept', '2'],
-        ['Idempotency-Omitted', 'set-cookie, x-subject-token, x-page'],
-      ],
+      headers: lines('X-Kept: 2', 'Idempotency-Omitted: set-cookie, x-subject-token, x-page'),
     })
   })
   test('a header that Connection names is not stored, in any case and place', () => {
-    const headers: HeaderList = [
-      ['X-Hop', '1'],
-      ['Connection', 'close, x-hop'],
-      ['X-Stay', '2'],
-    ]
+    const headers: HeaderList = lines('X-Hop: 1', 'Connection: close, x-hop', 'X-Stay: 2')
     expect(storedHeadersOf(headers, policy)).toEqual([['X-Stay', '2']])
   })
   test('repeated headers stay repeated, in their order and case', () => {
-    const headers: HeaderList = [
-      ['Link', '</a>'],
-      ['X-B', '1'],
-      ['LINK', '</b>'],
-    ]
+    const headers: HeaderList = lines('Link: </a>', 'X-B: 1', 'LINK: </b>')
     expect(storedHeadersOf(headers, policy)).toEqual(headers)
   })
   test.each(['a\r\nb', 'a\nb', 'a\0b', '€'])('a value that could not be replayed (%j) is left out', (value) =>
@@ -332,10 +301,7 @@ describe('which headers are stored', () => {
 describe('what is recorded', () => {
   const response: ApplicationResponse = {
     status: 201,
-    headers: [
-      ['Location', '/payments/1'],
-      ['Set-Cookie', 'a=b'],
-    ],
+    headers: lines('Location: /payments/1', 'Set-Cookie: a=b'),
     body: Buffer.from('done'),
   }
   const oversized = { stream: (async function* () {})() }
@@ -344,10 +310,7 @@ describe('what is recorded', () => {
     expect(storedOutcomeOf(response, policy, 7)).toEqual({
       kind: 'response',
       status: 201,
-      headers: [
-        ['Location', '/payments/1'],
-        ['Idempotency-Omitted', 'set-cookie'],
-      ],
+      headers: lines('Location: /payments/1', 'Idempotency-Omitted: set-cookie'),
       body: Buffer.from('done'),
       completedAtWallMs: 7,
     })

@@ -2,6 +2,7 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startApplication, type TestApplication } from '../../support/application.ts'
+import { lines } from '../../support/header-lines.ts'
 import { openWire, route, startProxy, TEST_SCOPE, type TestProxy } from '../../support/proxy.ts'
 import { changingCookie, changingHeader, lastingCookie, lastingHeader } from '../../support/told-apart.ts'
 
@@ -145,61 +146,40 @@ test.each<[what: string, first: readonly Line[], second: readonly Line[]]>([
   ],
   [
     'a retry through Envoy, from another address',
-    [
-      ['x-request-id', 'a'],
-      ['x-forwarded-for', '10.0.0.1'],
-      ['x-envoy-attempt-count', '1'],
-      ['traceparent', '00-a-b-01'],
-    ],
-    [
-      ['x-request-id', 'b'],
-      ['x-forwarded-for', '10.0.0.2, 10.0.0.3'],
-      ['x-envoy-attempt-count', '2'],
-      ['x-envoy-expected-rq-timeout-ms', '900'],
-      ['x-real-ip', '10.0.0.2'],
-    ],
+    lines(
+      'x-request-id: a',
+      'x-forwarded-for: 10.0.0.1',
+      'x-envoy-attempt-count: 1',
+      'traceparent: 00-a-b-01',
+    ),
+    lines(
+      'x-request-id: b',
+      'x-forwarded-for: 10.0.0.2, 10.0.0.3',
+      'x-envoy-attempt-count: 2',
+      'x-envoy-expected-rq-timeout-ms: 900',
+      'x-real-ip: 10.0.0.2',
+    ),
   ],
   [
     'a retry through a content delivery network',
-    [
-      ['cf-ray', 'a'],
-      ['cdn-loop', 'cloudflare'],
-      ['via', '1.1 a'],
-    ],
-    [
-      ['cf-ray', 'b'],
-      ['x-amzn-trace-id', 'Root=1'],
-      ['x-amz-cf-id', 'b'],
-    ],
+    lines('cf-ray: a', 'cdn-loop: cloudflare', 'via: 1.1 a'),
+    lines('cf-ray: b', 'x-amzn-trace-id: Root=1', 'x-amz-cf-id: b'),
   ],
   [
     'a webhook that is signed anew',
-    [
-      ['webhook-id', 'e'],
-      ['webhook-timestamp', '1'],
-      ['webhook-signature', 'v1,a'],
-    ],
-    [
-      ['webhook-id', 'e'],
-      ['webhook-timestamp', '2'],
-      ['webhook-signature', 'v1,b'],
-      ['X-Delivery-Attempt', '2'],
-    ],
+    lines('webhook-id: e', 'webhook-timestamp: 1', 'webhook-signature: v1,a'),
+    lines('webhook-id: e', 'webhook-timestamp: 2', 'webhook-signature: v1,b', 'X-Delivery-Attempt: 2'),
   ],
   [
     'a retry of a client library',
-    [
-      ['User-Agent', 'lib/1'],
-      ['x-stainless-retry-count', '0'],
-      ['amz-sdk-invocation-id', 'i'],
-    ],
-    [
-      ['User-Agent', 'lib/1 retry'],
-      ['x-stainless-retry-count', '1'],
-      ['amz-sdk-request', 'attempt=2'],
-      ['amz-sdk-invocation-id', 'i'],
-      ['Date', 'x'],
-    ],
+    lines('User-Agent: lib/1', 'x-stainless-retry-count: 0', 'amz-sdk-invocation-id: i'),
+    lines(
+      'User-Agent: lib/1 retry',
+      'x-stainless-retry-count: 1',
+      'amz-sdk-request: attempt=2',
+      'amz-sdk-invocation-id: i',
+      'Date: x',
+    ),
   ],
   ['a page that is loaded again', [['Sec-CH-UA', 'a']], [['Cache-Control', 'max-age=0']]],
   [
@@ -230,14 +210,8 @@ test('a route states its own rule, and then only that counts', async () => {
   })
   expect(await told(ignoring, [['host', 'sidecar-1:8080']], [['host', 'sidecar-2:8080']])).toEqual(ONE)
   const [first, second]: readonly Line[][] = [
-    [
-      ['X-Attempt-Id', 'a'],
-      ['Cookie', 'user=1; seen=1'],
-    ],
-    [
-      ['X-Attempt-Id', 'b'],
-      ['Cookie', 'user=1; seen=2'],
-    ],
+    lines('X-Attempt-Id: a', 'Cookie: user=1; seen=1'),
+    lines('X-Attempt-Id: b', 'Cookie: user=1; seen=2'),
   ]
   expect(await told(ignoring, first!, second!, [['Cookie', 'user=2']])).toEqual([...ONE, 'created'])
 
