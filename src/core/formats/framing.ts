@@ -47,16 +47,8 @@ function lengthText(length: number): string {
 
 /** No text is as long as 4 GiB. */
 function longLengthText(length: number): string {
-  return String.fromCharCode(
-    0,
-    0,
-    0,
-    0,
-    length >>> 24,
-    (length >>> 16) & 255,
-    (length >>> 8) & 255,
-    length & 255,
-  )
+  const low = [length >>> 24, (length >>> 16) & 255, (length >>> 8) & 255, length & 255]
+  return String.fromCharCode(0, 0, 0, 0, ...low)
 }
 
 /** The parts of a frame; undefined where `bytes` are none. */

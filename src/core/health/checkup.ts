@@ -69,12 +69,8 @@ const inGroup = ({ name }: Group) => (name === '' ? '' : ` of group ${name}`)
 function majority(group: Group, required: number): Finding {
   const voting = group.nodes.filter(({ state }) => state === 'voting').length
   const says = `${voting} of ${group.nodes.length} nodes${inGroup(group)} vote, ${required} are needed`
-  if (voting < required)
-    return finding(
-      'quorum',
-      'failed',
-      `${says}: ${group.standstill ?? 'bring nodes back, or see `fencepost nodes status`'}`,
-    )
+  const todo = group.standstill ?? 'bring nodes back, or see `fencepost nodes status`'
+  if (voting < required) return finding('quorum', 'failed', `${says}: ${todo}`)
   return voting < group.nodes.length
     ? finding('quorum', 'warning', `${says}: bring the others back before one more is lost`)
     : finding('quorum', 'ok', says)
@@ -84,15 +80,11 @@ function reachable({ state, reason = '', remedy, ...node }: NodeSeen, { standsti
   const says = `${placeOf(node)} ${state === 'voting' ? 'takes no writes' : `is ${state}`}: ${told({ reason, remedy })}`
   if (state === 'voting') return reason === '' ? [] : [finding('node', 'failed', says)]
   if (state !== 'quarantined') return [finding('node', 'failed', says)]
-  return [
-    finding(
-      'node',
-      'warning',
-      standstill === undefined
-        ? `${placeOf(node)} answers and does not vote yet: ${told({ reason, remedy })}`
-        : `${placeOf(node)} answers and does not vote (${reason}), and no time that passes gives it a vote: see quorum`,
-    ),
-  ]
+  const why =
+    standstill === undefined
+      ? ` yet: ${told({ reason, remedy })}`
+      : ` (${reason}), and no time that passes gives it a vote: see quorum`
+  return [finding('node', 'warning', `${placeOf(node)} answers and does not vote${why}`)]
 }
 
 /** The node answers at another one, so nothing fails before that one does: where all are silent, the node is down. */
@@ -109,17 +101,11 @@ function independence(group: Group, required: number): Finding {
   const most = [...byIp].reduce((a, b) => (b[1].length > a[1].length ? b : a), ['', []] as [string, string[]])
   const [ip, names] = most
   const spare = group.nodes.length - required
-  if (names.length < 2)
-    return finding(
-      'independence',
-      'unknown',
-      `the nodes${inGroup(group)} have different addresses; machine and zone do not show from here: compare \`kubectl get pods -o wide\` with the zones of those machines`,
-    )
-  return finding(
-    'independence',
-    'warning',
-    `${names.join(', ')} are at one address, ${ip}${names.length > spare ? ': its loss is the loss of the quorum' : ''}: put each node on a machine of its own`,
-  )
+  const unknown = `the nodes${inGroup(group)} have different addresses; machine and zone do not show from here: compare \`kubectl get pods -o wide\` with the zones of those machines`
+  if (names.length < 2) return finding('independence', 'unknown', unknown)
+  const loss = names.length > spare ? ': its loss is the loss of the quorum' : ''
+  const says = `${names.join(', ')} are at one address, ${ip}${loss}: put each node on a machine of its own`
+  return finding('independence', 'warning', says)
 }
 
 const LAST_WRITES =
@@ -143,6 +129,7 @@ function aboutDetails(of: Installation): Finding[] {
   ) => (bad.length === 0 ? finding(check, 'ok', ok) : finding(check, verdict, `${names(bad)}: ${todo}`))
   const unsaved = known.filter(({ appendOnly, appendOnlyOk }) => !appendOnly || !appendOnlyOk)
   const versions = new Set(known.map(({ version }) => version))
+  const each = known.map(({ name, version }) => `${name} ${version}`).join(', ')
   return [
     some(
       'persistence',
@@ -181,11 +168,7 @@ function aboutDetails(of: Installation): Finding[] {
     ),
     versions.size === 1
       ? finding('node versions', 'ok', `each node runs ${[...versions][0]}`)
-      : finding(
-          'node versions',
-          'warning',
-          `${known.map(({ name, version }) => `${name} ${version}`).join(', ')}: bring them to one version, one node after the other`,
-        ),
+      : finding('node versions', 'warning', `${each}: bring them to one version, one node after the other`),
     ...known.map((node) => memory(node, of.longestRetentionMs)),
   ]
 }
@@ -198,12 +181,8 @@ function memory(
   { name, usedBytes, limitBytes, meanLeftMs }: NodeDetails & { readonly name: string },
   retentionMs: number,
 ): Finding {
-  if (limitBytes === 0)
-    return finding(
-      'memory',
-      'warning',
-      `${name} has no \`maxmemory\`: set it below the memory of its container, or the kernel kills the node when it is full`,
-    )
+  const unlimited = `${name} has no \`maxmemory\`: set it below the memory of its container, or the kernel kills the node when it is full`
+  if (limitBytes === 0) return finding('memory', 'warning', unlimited)
   const gone = Math.min(1, (2 * (retentionMs - meanLeftMs)) / retentionMs)
   const later = meanLeftMs > 0 && gone > 0.01 ? usedBytes / gone : undefined
   const share = Math.max(usedBytes, later ?? 0) / limitBytes
@@ -213,18 +192,11 @@ function memory(
       ? 'too few records to tell a rate'
       : `at today's rate ${percent(later)} after a whole retention`
   const says = `${name} uses ${percent(usedBytes)} of ${Math.round(limitBytes / 2 ** 20)} MiB, ${rate}`
-  if (share >= FAIL_MEMORY)
-    return finding(
-      'memory',
-      'failed',
-      `${says}: new claims stop at 90 %; raise \`maxmemory\`, or shorten retention or answers`,
-    )
+  const raise = 'new claims stop at 90 %; raise `maxmemory`, or shorten retention or answers'
+  if (share >= FAIL_MEMORY) return finding('memory', 'failed', `${says}: ${raise}`)
+  const plan = 'plan more memory, or a shorter retention (docs/operations/capacity.md)'
   return share >= WARN_MEMORY
-    ? finding(
-        'memory',
-        'warning',
-        `${says}: plan more memory, or a shorter retention (docs/operations/capacity.md)`,
-      )
+    ? finding('memory', 'warning', `${says}: ${plan}`)
     : finding('memory', 'ok', says)
 }
 
@@ -284,17 +256,10 @@ function sidecarVotes({ versions: { admin }, atSidecar = [], groups, required }:
 }
 
 function sidecar({ versions: { own, admin, sidecar: theirs } }: Installation): Finding {
+  const of = (verdict: Finding['verdict'], says: string) => finding('sidecar version', verdict, says)
   if (theirs === undefined)
-    return finding(
-      'sidecar version',
-      'unknown',
-      `no sidecar answers at ${admin}: run this in its pod, or give --admin`,
-    )
+    return of('unknown', `no sidecar answers at ${admin}: run this in its pod, or give --admin`)
   return theirs === own
-    ? finding('sidecar version', 'ok', `the sidecar at ${admin} runs ${own}, as this command`)
-    : finding(
-        'sidecar version',
-        'warning',
-        `the sidecar at ${admin} runs ${theirs}, this command ${own}: finish the rollout`,
-      )
+    ? of('ok', `the sidecar at ${admin} runs ${own}, as this command`)
+    : of('warning', `the sidecar at ${admin} runs ${theirs}, this command ${own}: finish the rollout`)
 }

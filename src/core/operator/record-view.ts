@@ -7,7 +7,7 @@
 
 import { sha256Hex } from '../formats/framing.ts'
 import type { NodeAnswer } from '../ports.ts'
-import { explainRead, type MajorityRead } from '../quorum/majority-read.ts'
+import { type ClaimedRead, explainRead, type MajorityRead } from '../quorum/majority-read.ts'
 import { type Fingerprint, NO_OWNER, type NodeRecord, type Owner } from '../record/record.ts'
 import { decodeOutcome, type StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
@@ -94,17 +94,10 @@ export function recordView(recordKey: string, replies: readonly NodeReply[]): Re
   }
 }
 
-type Verdict = Pick<
+/** Without what is counted over the nodes. */
+type Verdict = Omit<
   RecordView,
-  | 'state'
-  | 'token'
-  | 'attempt'
-  | 'fingerprint'
-  | 'owner'
-  | 'leaseRemainingMs'
-  | 'outcome'
-  | 'damage'
-  | 'minorityOutcome'
+  'recordKey' | 'answered' | 'required' | 'largestToken' | 'claimedForMs' | 'retentionRemainingMs' | 'nodes'
 >
 
 function verdictOf(read: MajorityRead): Verdict {
@@ -135,22 +128,10 @@ function verdictOf(read: MajorityRead): Verdict {
   }
 }
 
-function claimOf({
-  fence,
-  owner,
-  remainingMs,
-  attempt,
-  fingerprint,
-}: Extract<MajorityRead, { kind: 'claimed' }>): Verdict {
-  const live = remainingMs > 0
-  return {
-    state: live ? 'live' : 'lapsed',
-    token: fence,
-    attempt,
-    fingerprint,
-    leaseRemainingMs: remainingMs,
-    ...(owner === NO_OWNER ? {} : { owner }),
-  }
+function claimOf(claim: ClaimedRead): Verdict {
+  const { fence: token, owner, remainingMs: leaseRemainingMs, attempt, fingerprint } = claim
+  const state = leaseRemainingMs > 0 ? 'live' : 'lapsed'
+  return { state, token, attempt, fingerprint, leaseRemainingMs, ...(owner === NO_OWNER ? {} : { owner }) }
 }
 
 function rowOf({ node, answer }: NodeReply, verdict: Verdict): NodeRow {

@@ -5,6 +5,7 @@
  * page is made.
  */
 import type { SagaBacklog } from '../backlog.ts'
+import type { DeadLetter } from '../dead-letters.ts'
 import { type SagaSummary, type SagaView, sagaStatuses } from '../saga-instances.ts'
 import { itemsMax, reasonCharsMax } from './calls.ts'
 import { type Act, type DecisionNote, EFFECTS } from './decisions.ts'
@@ -13,19 +14,7 @@ import type { Operator } from './operators.ts'
 /** Answers as they are sent: times are text. */
 type Sent<T> = { readonly [K in keyof T]: T[K] extends Date | null ? string | Extract<T[K], null> : T[K] }
 
-type Letter = {
-  readonly id: number
-  readonly source: 'outbox' | 'inbox'
-  readonly consumerId: string
-  readonly aggregateType: string
-  readonly aggregateId: string
-  readonly type: string
-  readonly errorCode: string
-  readonly errorMessage: string
-  readonly attempts: number
-  readonly diedAt: string
-  readonly payload?: unknown
-}
+type Letter = Omit<Sent<DeadLetter>, 'headers' | 'properties' | 'payload'> & { readonly payload?: unknown }
 
 export type Place = {
   /** Where the page is mounted. */
