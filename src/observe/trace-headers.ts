@@ -12,8 +12,7 @@
 
 import type { SpanContext } from '@opentelemetry/api'
 import type { Random } from '../core/clock.ts'
-import { linesOf } from '../core/formats/header-lines.ts'
-import type { HeaderList } from '../core/header-list.ts'
+import { type HeaderList, linesOf } from '../core/header-list.ts'
 import { type ClaimTrace, mergedBaggage } from '../core/tracing.ts'
 
 export const SAMPLED = 1

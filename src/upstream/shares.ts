@@ -6,8 +6,7 @@
  */
 
 import type { Dispatcher, Pool } from 'undici'
-import { linesOf } from '../core/formats/header-lines.ts'
-import type { HeaderList } from '../core/header-list.ts'
+import { type HeaderList, linesOf } from '../core/header-list.ts'
 import { passingShare } from '../core/units.ts'
 
 export type Dispatching = Pick<Dispatcher, 'dispatch'>

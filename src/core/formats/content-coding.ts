@@ -20,7 +20,7 @@ import {
   type ZlibOptions,
   zstdDecompress,
 } from 'node:zlib'
-import { tokenList } from './header-lines.ts'
+import { tokenList } from '../header-list.ts'
 
 /** Most bytes after any one coding; beyond it the body stays encoded. Bounds what a small bomb can unpack to. */
 export const DECODED_BYTES_MAX = 4 * 1024 * 1024

@@ -8,8 +8,7 @@
  * google/rpc/code.proto.
  */
 
-import type { HeaderList } from '../header-list.ts'
-import { linesOf } from './header-lines.ts'
+import { type HeaderList, linesOf } from '../header-list.ts'
 
 const TYPE = /^application\/grpc(-web(-text)?)?(\+[a-z0-9.-]+)?\s*(;|$)/i
 const TRAILERS = 0x80

@@ -10,7 +10,7 @@
  * Source: RFC 9110, sections 8.3.1 and 8.3.2; RFC 8259, sections 8.1 and 11; RFC 6839, section 3.1 (`+json`).
  */
 
-import { TOKEN_PATTERN, trimOws } from './header-lines.ts'
+import { TOKEN_PATTERN, trimOws } from '../header-list.ts'
 
 export type MediaType = {
   /** `type/subtype` in lower case. */

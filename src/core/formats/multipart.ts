@@ -9,8 +9,8 @@
  * Source: RFC 7578; RFC 2046, section 5.1.1.
  */
 
+import { TOKEN_PATTERN, trimOws } from '../header-list.ts'
 import { sha256 } from './framing.ts'
-import { TOKEN_PATTERN, trimOws } from './header-lines.ts'
 import { splitOutsideQuotes } from './media-type.ts'
 
 /** Most parts of one body; with more the body is compared byte for byte. */

@@ -7,8 +7,7 @@
  * Where a key says which request it is, only {@link COMPARED_WITH_KEY} counts: a header that nobody knows must not make a retry a mismatch.
  */
 
-import { isReadAsOneOf, linesOf, readName, trimOws } from '../formats/header-lines.ts'
-import type { HeaderList } from '../header-list.ts'
+import { type HeaderList, isReadAsOneOf, linesOf, readName, trimOws } from '../header-list.ts'
 import { METHOD_OVERRIDES } from '../routes/path-pattern.ts'
 import { CHANGING_COOKIES } from './changing-cookies.ts'
 

@@ -8,8 +8,8 @@
  * Source: draft-ietf-httpapi-idempotency-key-header-07, section 2.1; RFC 9651, section 3.3.3.
  */
 
-import { trimOws } from '../formats/header-lines.ts'
 import { parseStringItem } from '../formats/structured-field.ts'
+import { trimOws } from '../header-list.ts'
 
 /** Longest key in bytes. A longer one is refused, never cut: two keys may begin alike. */
 export const KEY_BYTES_MAX = 255

@@ -8,11 +8,10 @@
 
 import { canonicalNumber, decimalOf } from '../formats/canonical-json.ts'
 import { decodeUtf8, percentEncode } from '../formats/framing.ts'
-import { linesReadAs } from '../formats/header-lines.ts'
 import { type Json, parseJson } from '../formats/json.ts'
 import { parsePointer, valuesAt } from '../formats/json-pointer.ts'
 import { percentDecode, queryValues } from '../formats/query.ts'
-import type { HeaderList } from '../header-list.ts'
+import { type HeaderList, linesReadAs } from '../header-list.ts'
 import type { EntitySource, KeyPart, KeySource } from '../routes/route.ts'
 import {
   checkKey,

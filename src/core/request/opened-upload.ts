@@ -9,8 +9,8 @@
  * specification, "Pushing blobs"; cloud.google.com/storage/docs/performing-resumable-uploads.
  */
 
-import { linesOf } from '../formats/header-lines.ts'
 import { queryValues } from '../formats/query.ts'
+import { linesOf } from '../header-list.ts'
 import type { RequestFacts } from '../routes/route.ts'
 
 /** OCI: `POST /v2/{name}/blobs/uploads/`. With `digest` the content is named, or comes at once. */

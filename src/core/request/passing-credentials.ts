@@ -7,8 +7,7 @@
  */
 
 import type { Clock } from '../clock.ts'
-import { linesOf } from '../formats/header-lines.ts'
-import type { HeaderList } from '../header-list.ts'
+import { type HeaderList, linesOf } from '../header-list.ts'
 import type { PrincipalSource, ProtectedRoute } from '../routes/route.ts'
 import { jwtIn, payloadOf } from './principal.ts'
 

@@ -14,9 +14,8 @@
 
 import { writeCanonical } from '../formats/canonical-json.ts'
 import { sha256Hex, wireBytes } from '../formats/framing.ts'
-import { linesOf, linesReadAs } from '../formats/header-lines.ts'
 import { type Member, parseJson } from '../formats/json.ts'
-import type { HeaderList } from '../header-list.ts'
+import { type HeaderList, linesOf, linesReadAs } from '../header-list.ts'
 import type { PrincipalSource, ProtectedRoute, VerifiedJwt } from '../routes/route.ts'
 import { lastingCookies } from './counted-headers.ts'
 

@@ -14,9 +14,8 @@
  * percent-encoding); PEP 3333 and ASGI (`path` is decoded); WHATWG URL, "path state" (`\` of a special URL); RFC 3875, section 4.1.5 (`PATH_INFO`).
  */
 
-import { isAliasing, readName } from '../formats/header-lines.ts'
 import { queryValues } from '../formats/query.ts'
-import type { HeaderList } from '../header-list.ts'
+import { type HeaderList, isAliasing, readName } from '../header-list.ts'
 
 export type Segment =
   /** Without escapes, as {@link unescaped} gives it. */

@@ -6,10 +6,9 @@
  * configuration: every default is filled in, so that no caller writes `?? something`.
  */
 
-import { linesOf, linesReadAs } from '../formats/header-lines.ts'
 import type { JsonPointer } from '../formats/json-pointer.ts'
 import { isJson, isMultipartForm, isUrlencodedForm, parseMediaType } from '../formats/media-type.ts'
-import type { HeaderList } from '../header-list.ts'
+import { type HeaderList, linesOf, linesReadAs } from '../header-list.ts'
 import type { ClaimTerms } from '../ports.ts'
 import {
   matchReading,

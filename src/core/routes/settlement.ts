@@ -7,10 +7,9 @@
 
 import { canonicalJson, type RawJsonReason } from '../formats/canonical-json.ts'
 import { connectStreamStatus, grpcStatus, httpStatusOfGrpc } from '../formats/grpc-status.ts'
-import { linesOf, readName } from '../formats/header-lines.ts'
 import { compileSelection, type JsonPointer } from '../formats/json-pointer.ts'
 import { parseMediaType } from '../formats/media-type.ts'
-import type { HeaderList } from '../header-list.ts'
+import { type HeaderList, linesOf, readName } from '../header-list.ts'
 import type { ApplicationResponse } from '../ports.ts'
 import { isStorableHeader, type StoredOutcome } from '../record/stored-outcome.ts'
 import type { Disposition, ProtectedRoute } from './route.ts'

@@ -8,8 +8,7 @@
 
 import type { Clock } from '../../core/clock.ts'
 import type { Events } from '../../core/events.ts'
-import { linesOf } from '../../core/formats/header-lines.ts'
-import type { HeaderList } from '../../core/header-list.ts'
+import { type HeaderList, linesOf } from '../../core/header-list.ts'
 import { matchRoute } from '../../core/routes/route.ts'
 import type { Original } from '../check/check.ts'
 import { type Checked, type CheckOptions, type CheckPorts, check, tracedCheck } from '../check/check.ts'

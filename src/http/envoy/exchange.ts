@@ -11,8 +11,7 @@
  */
 
 import { isGrpc } from '../../core/formats/grpc-status.ts'
-import { linesOf } from '../../core/formats/header-lines.ts'
-import type { HeaderList } from '../../core/header-list.ts'
+import { type HeaderList, linesOf } from '../../core/header-list.ts'
 import type { ForwardResult } from '../../core/ports.ts'
 import { OUTCOME_HEADER } from '../../core/routes/settlement.ts'
 import type { Answer } from '../message/answer.ts'

@@ -8,8 +8,7 @@
  */
 
 import { isGrpc } from '../../core/formats/grpc-status.ts'
-import { linesOf } from '../../core/formats/header-lines.ts'
-import type { HeaderList } from '../../core/header-list.ts'
+import { type HeaderList, linesOf } from '../../core/header-list.ts'
 import type { Answer } from '../message/answer.ts'
 import { STATUS_HEADER } from '../message/headers.ts'
 import { PROBLEMS, type ProblemCode } from '../message/problems.ts'

@@ -6,8 +6,7 @@
  * unknown, and its claim stays until the lease ends.
  */
 
-import { linesOf } from '../../core/formats/header-lines.ts'
-import type { HeaderLine, HeaderList } from '../../core/header-list.ts'
+import { type HeaderLine, type HeaderList, linesOf } from '../../core/header-list.ts'
 import { matchRoute, protects, type Route } from '../../core/routes/route.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { type Answer, decidedEvent, problemAnswer } from '../message/answer.ts'

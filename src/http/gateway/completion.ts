@@ -8,7 +8,7 @@
  */
 
 import type { Clock } from '../../core/clock.ts'
-import { linesOf } from '../../core/formats/header-lines.ts'
+import { linesOf } from '../../core/header-list.ts'
 import type { Leases } from '../../core/ports.ts'
 import { openReservationId, WHY_LOST, whyForeign } from '../../core/reservations/reservation-id.ts'
 import type { ReservationSecret } from '../../core/reservations/reservation-secret.ts'

@@ -13,7 +13,7 @@
  * ForwardAuth; Caddy, forward_auth.
  */
 
-import { linesOf } from '../../core/formats/header-lines.ts'
+import { linesOf } from '../../core/header-list.ts'
 import type { Dialect, Original } from '../check/check.ts'
 import { type AdmittedRequest, forHost } from '../request/admission.ts'
 

@@ -8,7 +8,7 @@
 import type { Clock } from '../../core/clock.ts'
 import type { Entrypoint } from '../../core/decision.ts'
 import type { Events } from '../../core/events.ts'
-import { linesOf } from '../../core/formats/header-lines.ts'
+import { linesOf } from '../../core/header-list.ts'
 import { matchRoute, protects } from '../../core/routes/route.ts'
 import type { Dialect, Original } from '../check/check.ts'
 import { type Checked, type CheckOptions, type CheckPorts, check, tracedCheck } from '../check/check.ts'

@@ -7,8 +7,7 @@
  * Source: RFC 9110, section 7.6.1 (fields of one connection), 7.6.3 (Via); RFC 7239 is neither read nor written.
  */
 
-import { linesOf, readName } from '../../core/formats/header-lines.ts'
-import type { HeaderLine, HeaderList } from '../../core/header-list.ts'
+import { type HeaderLine, type HeaderList, linesOf, readName } from '../../core/header-list.ts'
 import type { ForwardContext } from '../../core/ports.ts'
 
 /** In answers to clients (`docs/reference/http.md`). */

@@ -5,8 +5,7 @@
  */
 
 import type { Readable } from 'node:stream'
-import { linesOf } from '../../core/formats/header-lines.ts'
-import type { HeaderList } from '../../core/header-list.ts'
+import { type HeaderList, linesOf } from '../../core/header-list.ts'
 import { protects } from '../../core/routes/route.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { passingShare } from '../../core/units.ts'

@@ -6,8 +6,7 @@
  * joins others, and is neither hashed nor forwarded.
  */
 
-import { linesOf, readName } from '../../core/formats/header-lines.ts'
-import type { HeaderList } from '../../core/header-list.ts'
+import { type HeaderList, linesOf, readName } from '../../core/header-list.ts'
 import { isComparedWithKey } from '../../core/request/counted-headers.ts'
 import { isForwarding, namedByConnection } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'

@@ -7,7 +7,7 @@
 
 import type { IncomingMessage } from 'node:http'
 import { BlockList, isIP } from 'node:net'
-import { readName } from '../../core/formats/header-lines.ts'
+import { readName } from '../../core/header-list.ts'
 import { matchRoute, protects, type Route, type RouteMatchResult } from '../../core/routes/route.ts'
 import { headerPairs, isForwarding } from '../message/headers.ts'
 import { type Admission, ALWAYS_END_TO_END, admit, type RawRequest } from './admission.ts'

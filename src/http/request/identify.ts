@@ -7,7 +7,7 @@
 
 import { hash } from 'node:crypto'
 import { codingsOf, decodeBody } from '../../core/formats/content-coding.ts'
-import { linesOf, linesReadAs } from '../../core/formats/header-lines.ts'
+import { linesOf, linesReadAs } from '../../core/header-list.ts'
 import type { Fingerprint } from '../../core/record/record.ts'
 import {
   clientOf,

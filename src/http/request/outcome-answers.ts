@@ -4,8 +4,7 @@
  * Owns status, `Idempotency-Status` and the sentences. Pure; writing to a connection is `server/send.ts`.
  */
 
-import { linesOf } from '../../core/formats/header-lines.ts'
-import type { HeaderLine, HeaderList } from '../../core/header-list.ts'
+import { type HeaderLine, type HeaderList, linesOf } from '../../core/header-list.ts'
 import type { Outcome, Protection } from '../../core/outcome.ts'
 import type { ApplicationResponse } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'

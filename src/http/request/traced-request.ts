@@ -5,8 +5,7 @@
  */
 
 import type { IncomingMessage } from 'node:http'
-import { linesOf } from '../../core/formats/header-lines.ts'
-import type { HeaderList } from '../../core/header-list.ts'
+import { type HeaderList, linesOf } from '../../core/header-list.ts'
 import type { TracedRequest } from '../../core/tracing.ts'
 
 type Scheme = 'http' | 'https'
