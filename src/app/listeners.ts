@@ -65,20 +65,7 @@ type ListenersPorts = {
   readonly onFailure: ReservationApiPorts['onFailure']
 }
 
-export type Listeners = {
-  /** For calls to the application besides requests; undefined if the proxy is off. */
-  readonly application: NonNullable<ReturnType<typeof openProxy>>['application'] | undefined
-  /** Requests in flight. */
-  inFlight(): number
-  /** Open reservations that this sidecar granted. */
-  reserved(): number
-  /** @throws StartRefused if one can't be opened */
-  listen(): Promise<ListenerAddresses>
-  /** Answers of proxy, gateway and reservation API end their connections from now on. */
-  leave(): void
-  /** Refuses new work, and waits for requests in flight, at most `graceMs`. */
-  close(graceMs: number): Promise<void>
-}
+export type Listeners = Awaited<ReturnType<typeof openListeners>>
 
 /** What every listener is opened with; each opener gives undefined where its listener is off. */
 type Opening = {
@@ -94,7 +81,7 @@ export async function openListeners(
   secrets: Secrets,
   scope: ScopeRules,
   { executing, answering, operating, onFailure }: ListenersPorts,
-): Promise<Listeners> {
+) {
   const limited = sized(given, memoryLimitBytes)
   const config = { ...limited, onConnectionRefused: countRefusedConnections(answering, limited) }
   const opening = { config, secrets, scope, always: { newInstance: () => randomUUID(), onFailure } }
@@ -116,9 +103,12 @@ export async function openListeners(
     { as: 'proxy', server: proxy, at: config.proxyListen },
   ] as const
   return {
+    /** For calls to the application besides requests; undefined if the proxy is off. */
     application,
     inFlight: () => (proxy?.inFlight() ?? 0) + (envoy?.inFlight() ?? 0),
+    /** Open reservations that this sidecar granted. */
     reserved: () => api?.held() ?? 0,
+    /** @throws StartRefused if one can't be opened */
     listen: async () => {
       const addresses: ListenerAddresses = {}
       // Agreed on before a call needs it, whose budget is short; where too few nodes answer yet, calls try again.
@@ -129,10 +119,12 @@ export async function openListeners(
       }
       return addresses
     },
+    /** Answers end their connections from now on. */
     leave: () => {
       for (const one of [proxy, api, gateway]) one?.leave()
     },
-    close: async (graceMs) => {
+    /** Refuses new work, and waits for requests in flight. */
+    close: async (graceMs: number) => {
       await Promise.all(inOrder.map(({ server }) => server?.close(graceMs)))
     },
   }
@@ -215,10 +207,7 @@ function openProxy(
 
 function openReservationApi(
   { config, secrets, scope: principal, always }: Opening,
-  core: Pick<
-    ReservationApiPorts,
-    'leases' | 'quotas' | 'secret' | 'outstanding' | 'clock' | 'random' | 'events' | 'tracing'
-  >,
+  core: Omit<ReservationApiPorts, 'waiters' | 'describedPaths' | keyof Opening['always']>,
   version: string,
 ) {
   const { apiListen: at, tenant, env, apiVersion } = config
@@ -259,10 +248,7 @@ function openReservationApi(
 
 function openGateway(
   { config, secrets, scope, always }: Opening,
-  core: Pick<
-    GatewayPorts,
-    'leases' | 'quotas' | 'secret' | 'outstanding' | 'clock' | 'random' | 'events' | 'tracing' | 'bodyMemory'
-  >,
+  core: Omit<GatewayPorts, keyof Opening['always']>,
 ) {
   if (config.gatewayListen.kind === 'off') return undefined
   const options = {

@@ -19,18 +19,6 @@ import type { Leases } from '../core/ports.ts'
 import { protects } from '../core/routes/route.ts'
 import { PROBE_KEY } from '../redis/keys.ts'
 
-type ReadinessWatch = Disposable & {
-  saw(event: CoreEvent): void
-  verdict(seen: NodesSeen): ReadinessVerdict
-  /**
-   * The sidecar serves: from now on each change is told, and first of all that it is not ready, as a start without a majority changes no
-   * node's state.
-   *
-   * @param groups get synthetic claims while real ones are too few
-   */
-  start(groups: readonly Pick<Leases, 'claim' | 'release'>[], seen: () => NodesSeen, events: Events): void
-}
-
 type ReadinessWatchPorts = {
   readonly instance: string
   /** Of all groups, group after group. */
@@ -41,7 +29,7 @@ type ReadinessWatchPorts = {
   readonly random: Random
 }
 
-export function watchReadiness(config: Config, ports: ReadinessWatchPorts): ReadinessWatch {
+export function watchReadiness(config: Config, ports: ReadinessWatchPorts) {
   const { nodeNames, size, log, clock } = ports
   const gate = createReadinessGate({ ...config, quorumGate: quorumGateOf(config) }, ports)
   const quorum = watchQuorum(nodeNames, size, gate.quorum, config.redisNodes.kind !== 'embedded')
@@ -73,14 +61,20 @@ export function watchReadiness(config: Config, ports: ReadinessWatchPorts): Read
 
   return {
     verdict,
-    saw: (event) => {
+    saw: (event: CoreEvent) => {
       quorum.saw(event)
       // Without a round no command was sent, so the claim says nothing of the nodes.
       if (event.kind === 'claim_ended' && event.rounds > 0)
         gate.observe(event.durationMs, event.result === 'unavailable' ? 'unavailable' : undefined)
       if (event.kind === 'node_state' || event.kind === 'clock_stepped') gate.disturbed()
     },
-    start: (groups, seen, events) => {
+    /**
+     * The sidecar serves: from now on each change is told, and first of all that it is not ready, as a start without a majority changes no
+     * node's state.
+     *
+     * @param groups get synthetic claims while real ones are too few
+     */
+    start: (groups: readonly Pick<Leases, 'claim' | 'release'>[], seen: () => NodesSeen, events: Events) => {
       told = { ready: true, why: '', sinceMonoMs: clock.monoMs() }
       verdict(seen())
       const evaluated = () => {
@@ -102,12 +96,6 @@ function quorumGateOf({ quorumGate, routes }: Pick<Config, 'quorumGate' | 'route
   return goesOn ? 'report' : 'enforce'
 }
 
-type QuorumWatch = {
-  saw(event: CoreEvent): void
-  /** Groups whose breaker is not closed; the only one is named ''. */
-  readonly unanswered: ReadonlySet<string>
-}
-
 /**
  * Whether every group has a majority of nodes that vote, take writes and answer in time: the first two from what the nodes are reported to
  * become, the third from what clients get, which the quorum breaker knows.
@@ -121,9 +109,10 @@ export function watchQuorum(
   { nodeCount, required }: QuorumSize,
   changed: (present: boolean) => void,
   reported: boolean,
-): QuorumWatch {
+) {
   const away = new Set(reported ? nodeNames : [])
   const readsOnly = new Set<string>()
+  /** Groups whose breaker is not closed; the only one is named ''. */
   const unanswered = new Set<string>()
   const groups = nodeNames.flatMap((_, at) =>
     at % nodeCount === 0 ? [nodeNames.slice(at, at + nodeCount)] : [],
@@ -231,13 +220,6 @@ function refusalFor(
   return `${stepped.suspended} nodes are not counted for their clocks`
 }
 
-type ReadinessTimersPorts = {
-  readonly instance: string
-  readonly clock: Clock
-  readonly random: Random
-  readonly events: Events
-}
-
 /**
  * Evaluations, and synthetic claims while real ones are too few. Each synthetic claim costs every node, and idle sidecars are many: so they
  * follow one another only until the window has enough. While all is calm there is one in a window, which finds out that it no longer is.
@@ -248,7 +230,12 @@ export function startReadinessTimers(
   gate: ReadinessGate,
   groups: readonly Pick<Leases, 'claim' | 'release'>[],
   config: Pick<Config, 'readinessWindowMs' | 'readinessMinSamples' | 'claimBudgetMs'>,
-  { instance, clock, random, events }: ReadinessTimersPorts,
+  {
+    instance,
+    clock,
+    random,
+    events,
+  }: Pick<ReadinessWatchPorts, 'instance' | 'clock' | 'random'> & { readonly events: Events },
 ): Disposable {
   const timers = new Set<Timer>()
   let ended = false

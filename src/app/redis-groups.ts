@@ -8,26 +8,23 @@ import type { Config } from '../config/load.ts'
 import { rowOf } from '../config/settings.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import { type AuditLog, auditLogOverGroups } from '../core/coordination/audit-log.ts'
-import type { DecisionTerms } from '../core/coordination/settle-orphan.ts'
 import type { Events } from '../core/events.ts'
-import type { NodeDetails } from '../core/health/installation.ts'
 import type { NodeFault } from '../core/node-faults.ts'
 import type { ClockOffset, NodeStatus } from '../core/node-status.ts'
 import { type ClockSample, judgeOffset, offsetOf } from '../core/nodes/clock-samples.ts'
-import { type Cluster, foundingWindowMs, mayBeFounded } from '../core/nodes/enrolment-rules.ts'
+import { foundingWindowMs, mayBeFounded } from '../core/nodes/enrolment-rules.ts'
 import { groupList } from '../core/nodes/fitness.ts'
 import { placementOf, routeLeases } from '../core/nodes/groups.ts'
 import type { LookListener } from '../core/nodes/member.ts'
-import { declareLoss, type LossDeclared, standstillOf, statusesOf } from '../core/nodes/shown-nodes.ts'
-import type { Leases } from '../core/ports.ts'
+import { declareLoss, standstillOf, statusesOf } from '../core/nodes/shown-nodes.ts'
 import { answerMaxAgeMs } from '../core/quorum/tally.ts'
 import { pauseUnless } from '../core/retry.ts'
 import { policiesOf } from '../core/routes/route.ts'
 import { majorityOf } from '../core/units.ts'
 import { createRedisAuditLog } from '../redis/audit-log.ts'
-import { changeGroups, type GroupsChanged } from '../redis/change-groups.ts'
-import { changeMembers, type MembersChanged } from '../redis/change-members.ts'
-import { addressesReached, type Reached } from '../redis/connect.ts'
+import { changeGroups } from '../redis/change-groups.ts'
+import { changeMembers } from '../redis/change-members.ts'
+import { addressesReached } from '../redis/connect.ts'
 import type { NodeTls } from '../redis/connector.ts'
 import { readNodeDetails } from '../redis/node-details.ts'
 import { RedisNodes } from '../redis/nodes.ts'
@@ -143,25 +140,6 @@ export function votersOf(redis: RedisNodes) {
   return redis.members.map(({ state, client }) => (state.kind === 'voting' ? client : undefined))
 }
 
-/** The nodes of one group, for `fencepost nodes`. */
-export type OpenCluster = {
-  /** Empty for the only group. */
-  readonly name: string
-  /** How long its nodes, if they are new, wait for objections before they are founded. */
-  readonly foundingWindowMs: number
-  states(): ReturnType<RedisNodes['states']>
-  statuses(): readonly NodeStatus[]
-  cluster(): Cluster
-  /** Of each node besides its vote; undefined where it does not answer. */
-  details(): Promise<readonly (NodeDetails | undefined)[]>
-  addressesReached(): Promise<readonly Reached[]>
-  /** Why votes no longer come back by themselves, and what to do. */
-  standstill(): string | undefined
-  declareLoss(confirmation: string | undefined, by: string): Promise<LossDeclared>
-  /** Makes the configured nodes the cluster's members. */
-  changeMembers(confirmation: string | undefined, by: string): Promise<MembersChanged>
-}
-
 /**
  * A command dials as a sidecar does, and says then how each node is. It has just started, so on a busy machine it may get no turn for longer
  * than a dial takes, and would find every node down by its own stall: where a dial ended by its deadline it is repeated for so long.
@@ -172,27 +150,16 @@ const COMMAND_REDIALS_MS = 5_000
 const LATE: readonly NodeFault[] = ['no_connection', 'tls_unfinished']
 
 /** All groups, for the commands. */
-export type OpenClusters = AsyncDisposable & {
-  readonly groups: readonly OpenCluster[]
-  readonly auditLog: AuditLog
-  readonly leases: Leases
-  readonly terms: DecisionTerms
-  /** Of what is written on them. */
-  readonly clock: Clock
-  connect(): Promise<readonly string[]>
-  /** Makes these groups the ones among which identities are placed. */
-  changeGroups(
-    to: readonly string[] | undefined,
-    confirmation: string | undefined,
-    by: string,
-  ): Promise<GroupsChanged>
-}
+export type OpenClusters = NonNullable<ReturnType<typeof openClusters>>
+
+/** The nodes of one group. */
+export type OpenCluster = OpenClusters['groups'][number]
 
 /**
  * @param watchOnly change nothing on the nodes
  * @returns undefined for embedded nodes
  */
-export function openClusters(config: Config, events: Events, watchOnly: boolean): OpenClusters | undefined {
+export function openClusters(config: Config, events: Events, watchOnly: boolean) {
   if (config.redisNodes.kind === 'embedded') return undefined
   const [clock, random] = [systemClock, systemRandom]
   const given = config.redisNodes.groups
@@ -222,20 +189,25 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
   return {
     groups: opened.map(({ name, list, nodes }, at) => ({
       name,
+      /** How long its nodes, if they are new, wait for objections before they are founded. */
       foundingWindowMs: foundingWindowMs(config.redisConnectTimeoutMs),
       states: () => nodes.states(),
-      statuses: () =>
+      statuses: (): readonly NodeStatus[] =>
         statusesOf(nodes).map((status, index) => {
           const clock = offsets[at]?.get(index)
           return clock === undefined ? status : { ...status, clock }
         }),
       cluster: () => nodes.cluster(),
+      /** Of each node besides its vote; undefined where it does not answer. */
       details: () => Promise.all(nodes.members.map(({ client }) => readNodeDetails(client, clock))),
       addressesReached: () =>
         Promise.all(nodes.options.addresses.map((one) => addressesReached(one, nodes.options))),
+      /** Why votes no longer come back by themselves, and what to do. */
       standstill: () => standstillOf(nodes),
-      declareLoss: (confirmation, by) => declareLoss(nodes, confirmation, by),
-      changeMembers: (confirmation, by) => changeMembers(nodes, list, confirmation, by),
+      declareLoss: (confirmation: string | undefined, by: string) => declareLoss(nodes, confirmation, by),
+      /** Makes the configured nodes the cluster's members. */
+      changeMembers: (confirmation: string | undefined, by: string) =>
+        changeMembers(nodes, list, confirmation, by),
     })),
     auditLog: auditLogOverGroups(
       opened.map(({ nodes }) => auditLogOn(nodes, clock)),
@@ -246,13 +218,15 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
       agreed: () => opened.length === 1 || opened.every(({ nodes }) => hasMajority(nodes)),
     }),
     terms: decisionTermsOf(config),
+    /** Of what is written on them. */
     clock,
     connect: async () => {
       const refused = await connectAll(watching)
       await Promise.all(opened.map(({ nodes }) => redialled(nodes, clock)))
       return refused
     },
-    changeGroups: (to, confirmation, by) => {
+    /** Makes these groups the ones among which identities are placed. */
+    changeGroups: (to: readonly string[] | undefined, confirmation: string | undefined, by: string) => {
       // Here even the only group has a name.
       const groups = opened.map((group, at) => ({ ...group, name: given[at]?.name ?? group.name }))
       return changeGroups(groups, to ?? groups.map(({ name }) => name), confirmation, by)

@@ -8,36 +8,17 @@
  */
 
 import { createSecureContext } from 'node:tls'
-import { type ConfiguredCertificate, certificatesIn } from '../config/certificates.ts'
+import { certificatesIn } from '../config/certificates.ts'
 import type { ListenerName } from '../config/lists.ts'
 import type { Config } from '../config/load.ts'
 import type { FileContent } from '../config/parse.ts'
 import { rowOf } from '../config/settings.ts'
 import type { Clock } from '../core/clock.ts'
-import type { KeyRing } from '../core/nodes/key-ring.ts'
-import type { OperatorToken } from '../core/operator/operator-tokens.ts'
 import type { Certificates, ListenerTls } from '../http/server/listening.ts'
 import { createNodeTls, type NodeTls } from '../redis/connector.ts'
 import { watchFiles } from '../system/file-watch.ts'
 
-export type Secrets = Disposable & {
-  /** Tokens that callers of the API may send now; undefined if none is required. */
-  readonly apiTokens: (() => readonly string[]) | undefined
-  /** Who may call the operator listener now; undefined if it is off. */
-  readonly operatorTokens: (() => readonly OperatorToken[]) | undefined
-  /** What the next connection to a node is made with; undefined if none speaks TLS. */
-  readonly nodeTls: (() => NodeTls) | undefined
-  /** The same of the password for them; undefined if there is no file with one. */
-  readonly nodePassword: (() => string) | undefined
-  /** What the next outcome is written and read with; undefined if outcomes are not encrypted. */
-  readonly keyRing: (() => KeyRing) | undefined
-  /** The first signs the next reservation id; undefined if the sidecars agree on one. */
-  readonly reservationSecrets: (() => readonly Buffer[]) | undefined
-  /** Those that are in force and in use. */
-  readonly certificates: () => readonly ConfiguredCertificate[]
-  /** Undefined if the listener speaks plain text. */
-  tls(listener: ListenerName): ListenerTls | undefined
-}
+export type Secrets = ReturnType<typeof openSecrets>
 
 type FileSetting =
   | 'apiToken'
@@ -63,7 +44,7 @@ export function openSecrets(
   readFile: (path: string) => string,
   clock: Clock,
   log: SecretsLog,
-): Secrets {
+) {
   const watched: Disposable[] = []
   let inForce = config
 
@@ -134,6 +115,7 @@ export function openSecrets(
     nodeTls === undefined ? { ...inForce, redisCa: undefined, redisCert: undefined } : inForce
   let certificates = certificatesIn(inUse())
   tellInvalid(['tlsCert', 'tlsClientCa', 'redisCert', 'redisCa'])
+  // Each is undefined where the configuration has no file for it.
   return {
     apiTokens: kept('the token of the API', ['apiToken'], (of) => linesOf(of.apiToken)),
     operatorTokens: kept('the tokens of operators', ['operatorTokens'], (of) => of.operatorTokens?.tokens),
@@ -143,8 +125,10 @@ export function openSecrets(
     reservationSecrets: kept('the secret of reservations', ['reservationSecret'], (of) =>
       linesOf(of.reservationSecret)?.map((line) => Buffer.from(line)),
     ),
+    /** Those that are in force and in use. */
     certificates: () => certificates,
-    tls: (listener) => {
+    /** Undefined if the listener speaks plain text. */
+    tls: (listener: ListenerName): ListenerTls | undefined => {
       if (ofListeners === undefined || !config.tlsListeners.includes(listener)) return undefined
       return { current: ofListeners, onChange: (tell) => void listeners.push(tell) }
     },

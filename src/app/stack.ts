@@ -17,7 +17,7 @@ import type { Config } from '../config/load.ts'
 import type { Background } from '../core/background.ts'
 import { withClaimDeadline } from '../core/claims/claim-deadline.ts'
 import { createLeases } from '../core/claims/leases.ts'
-import { type SharedLeases, shareLeases } from '../core/claims/shared-leases.ts'
+import { shareLeases } from '../core/claims/shared-leases.ts'
 import type { WaitQueues } from '../core/claims/wait-queue.ts'
 import { createWriteBack } from '../core/claims/write-back.ts'
 import type { Clock, Random } from '../core/clock.ts'
@@ -35,7 +35,6 @@ import { createEmbeddedNodes } from '../embedded/node.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
 import type { SidecarNames } from '../redis/sidecar-names.ts'
 import { createRedlockQuorum } from '../redlock/rounds.ts'
-import type { CoordinatedGroup } from './coordination.ts'
 
 type Outside = { readonly clock: Clock; readonly random: Random; readonly events: Events }
 
@@ -53,30 +52,7 @@ export type StackPorts = Outside &
     readonly lateClaims: Background
   }
 
-export type Stack = Disposable & {
-  /** The whole stack. */
-  readonly leases: SharedLeases
-  /** This process's own records, for routes with `local`: the write-back records completions in the quorum. */
-  readonly local: Leases
-  writeBackPending(): number
-  readonly waitQueues: WaitQueues
-  readonly auditLog: AuditLog | undefined
-  /** Each group behind its breaker, without events of its claims: for synthetic claims. */
-  readonly probed: readonly Leases[]
-  /** For an operator's look at one record, and decisions about it. */
-  readonly operated: OperatedRecords
-  /** The groups that outlive the process: for election, sweeping and the audit log. */
-  readonly coordinated: readonly CoordinatedGroup[]
-}
-
-export type OperatedRecords = {
-  /** Every group behind its breaker, without what this process remembers. */
-  readonly leases: Leases
-  /** What each node of the record's group shows of it. */
-  readonly inspect: (recordKey: string) => Promise<readonly NodeReply[]>
-  /** The name of the sidecar that holds a record as this owner; undefined where the nodes don't know. */
-  readonly sidecarOf: (recordKey: string, owner: Owner) => Promise<string | undefined>
-}
+export type Stack = ReturnType<typeof openStack>
 
 /** One whole quorum, under the stack. */
 export type NodeGroup = {
@@ -155,7 +131,7 @@ export function guardNodes(
 }
 
 /** The whole stack, on nodes that are guarded and connected. */
-export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts): Stack {
+export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts) {
   const { clock, events, required } = ports
   const { placement } = nodes
   const own = ownLeases(config, ports)
@@ -172,14 +148,14 @@ export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts):
   const { tracedNode: _, ...untraced } = ports
   const readable = nodes.groups.map((group) => layeredNodes(group.nodes, untraced).nodes)
   return {
-    // One round serves several requests of this process for the same record; outcomes are remembered.
+    /** The whole stack. One round serves several requests of this process for the same record; outcomes are remembered. */
     leases: shareLeases({
       leases: unshared,
       outcomeBytesMax: config.outcomeCacheBytes,
       clock,
       events,
     }),
-    // A process's own record needs no agreement of groups.
+    /** This process's own records, for routes with `local`. Such a record needs no agreement of groups. */
     local: routed(
       groups.map(({ writeBack }) => writeBack.local),
       () => true,
@@ -187,19 +163,24 @@ export function openStack(config: Config, nodes: NodeGroups, ports: StackPorts):
     writeBackPending: () => groups.reduce((sum, { writeBack }) => sum + writeBack.pending(), 0),
     waitQueues: routeWaitQueues([first.waitQueues, ...rest.map(({ waitQueues }) => waitQueues)], placement),
     auditLog: redis.length === 0 ? undefined : auditLogOverGroups(logs, placement),
+    /** Each group behind its breaker, without events of its claims: for synthetic claims. */
     probed: groups.map(({ probed }) => probed),
+    /** For an operator's look at one record, and decisions about it: without what this process remembers. */
     operated: {
       leases: unshared,
-      inspect: (key) =>
+      /** What each node of the record's group shows of it. */
+      inspect: (key: string): Promise<readonly NodeReply[]> =>
         Promise.all(
           (readable[placement(key)] ?? []).map(async (node) => ({
             node: node.name,
             answer: await node.execute({ kind: 'read', key }),
           })),
         ),
-      sidecarOf: async (key, owner) =>
+      /** The name of the sidecar that holds a record as this owner; undefined where the nodes don't know. */
+      sidecarOf: async (key: string, owner: Owner) =>
         nodes.groups[placement(key)]?.redis?.names.nameOf(sidecarMarkIn(owner)),
     },
+    /** The groups that outlive the process: for election, sweeping and the audit log. */
     coordinated: groups.flatMap(({ redis, guarded: leases }) =>
       redis === undefined
         ? []

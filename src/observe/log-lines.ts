@@ -11,11 +11,13 @@ import { whyNotAsked } from '../core/outcome.ts'
 import type { Token } from '../core/record/token.ts'
 import { tenantOf } from '../core/request/identity.ts'
 
-type Line = {
-  readonly level: 'error' | 'warn' | 'info' | 'debug'
-  readonly message: string
-  /** Of lines about one record a getter: a line that the level hides makes none. */
-  readonly fields: Readonly<Record<string, unknown>>
+type Level = 'error' | 'warn' | 'info' | 'debug'
+type Fields = Readonly<Record<string, unknown>>
+/** Fields of lines about one record are a function: a line that the level hides makes none. */
+type Line = { readonly level: Level; readonly message: string; readonly fields: Fields | (() => Fields) }
+
+function line(level: Level, message: string, fields: Line['fields']): Line {
+  return { level, message, fields }
 }
 
 type EventOf<K extends CoreEvent['kind']> = Extract<CoreEvent, { kind: K }>
@@ -45,10 +47,8 @@ export function lineOf<K extends CoreEvent['kind']>(
 
 /** Lists every event: a new one is silent by decision, not by oversight. */
 const LINES: Lines<CoreEvent['kind']> = {
-  decided: (event, nodeCount) => ({
-    level: 'info',
-    message: `${event.decision}: ${event.detail}`,
-    fields: {
+  decided: (event, nodeCount) =>
+    line('info', `${event.decision}: ${event.detail}`, {
       entrypoint: event.entrypoint,
       route: event.route,
       status: event.status,
@@ -64,240 +64,209 @@ const LINES: Lines<CoreEvent['kind']> = {
       ...reached(event.answered, nodeCount),
       ...errorOf(event),
       instance: event.instance,
-    },
-  }),
+    }),
   // One for each request; `fencepost observe report` sums them up.
   observed: () => undefined,
   near_miss: () => undefined,
   node_answered: (event) => {
     if (event.answer !== 'unreachable') return undefined
     const unusable = isUnusable(event)
-    return {
-      level: unusable ? 'warn' : 'debug',
-      message: unusable
+    return line(
+      unusable ? 'warn' : 'debug',
+      unusable
         ? `${event.node} answered ${event.command} with what can't be used`
         : `${event.node} gave no answer to ${event.command}`,
-      fields: { node: event.node, error: event.detail, duration_ms: rounded(event.durationMs) },
-    }
+      { node: event.node, error: event.detail, duration_ms: rounded(event.durationMs) },
+    )
   },
-  claim_expired: (event, nodeCount) => ({
-    level: 'warn',
-    message: 'a claim took longer than its lease and was given back',
-    get fields() {
-      return { ...claimFields(event, nodeCount), elapsed_ms: rounded(event.elapsedMs) }
-    },
-  }),
-  conflict_repaired: (event, nodeCount) => ({
-    level: 'error',
-    message: 'two outcomes of one identity were seen; the one with the larger token is kept',
-    get fields() {
-      return { ...holderFields(event, nodeCount), tokens: event.tokens }
-    },
-  }),
-  outcome_damaged: (event, nodeCount) => ({
-    level: 'error',
-    message: 'a stored outcome is damaged and was not used',
-    get fields() {
-      return {
-        ...record(event.recordKey),
-        ...(event.node === undefined ? {} : { node: event.node }),
-        attempt: event.attempt,
-        ...reached(event.answered, nodeCount),
-        error: event.reason,
-      }
-    },
-  }),
-  outcome_adopted: (event, nodeCount) => ({
-    level: 'warn',
-    message: 'an outcome that only a minority held was written to a majority',
-    get fields() {
-      return { ...holderFields(event, nodeCount), fencing_token: event.token }
-    },
-  }),
-  takeover: (event, nodeCount) => ({
-    level: 'warn',
-    message: 'an earlier holder ended without an outcome; this attempt takes over',
-    get fields() {
-      return claimFields(event, nodeCount)
-    },
-  }),
-  operator_decided: ({ recordKey, decision, by, result }) => ({
-    level: 'warn',
-    message: `an operator decided about a record: ${decision} (${result})`,
-    get fields() {
-      return { ...record(recordKey), decided_by: by }
-    },
-  }),
+  claim_expired: (event, nodeCount) =>
+    line('warn', 'a claim took longer than its lease and was given back', () => ({
+      ...claimFields(event, nodeCount),
+      elapsed_ms: rounded(event.elapsedMs),
+    })),
+  conflict_repaired: (event, nodeCount) =>
+    line('error', 'two outcomes of one identity were seen; the one with the larger token is kept', () => ({
+      ...holderFields(event, nodeCount),
+      tokens: event.tokens,
+    })),
+  outcome_damaged: (event, nodeCount) =>
+    line('error', 'a stored outcome is damaged and was not used', () => ({
+      ...record(event.recordKey),
+      ...(event.node === undefined ? {} : { node: event.node }),
+      attempt: event.attempt,
+      ...reached(event.answered, nodeCount),
+      error: event.reason,
+    })),
+  outcome_adopted: (event, nodeCount) =>
+    line('warn', 'an outcome that only a minority held was written to a majority', () => ({
+      ...holderFields(event, nodeCount),
+      fencing_token: event.token,
+    })),
+  takeover: (event, nodeCount) =>
+    line('warn', 'an earlier holder ended without an outcome; this attempt takes over', () =>
+      claimFields(event, nodeCount),
+    ),
+  operator_decided: ({ recordKey, decision, by, result }) =>
+    line('warn', `an operator decided about a record: ${decision} (${result})`, () => ({
+      ...record(recordKey),
+      decided_by: by,
+    })),
   lease_ended: (event) => {
     if (event.ended === 'completed' || event.ended === 'released') return undefined
-    return {
-      level: 'warn',
-      message: `a lease ended without a recorded outcome (${event.ended})`,
-      get fields() {
-        return { ...claimFields(event), held_ms: rounded(event.heldMs) }
-      },
-    }
+    return line('warn', `a lease ended without a recorded outcome (${event.ended})`, () => ({
+      ...claimFields(event),
+      held_ms: rounded(event.heldMs),
+    }))
   },
   lease_renewed: ({ recordKey, result, durationMs, failed }, nodeCount) => {
     if (result === 'renewed') return undefined
-    return {
-      level: 'warn',
-      message: `a lease was not renewed (${result})`,
-      get fields() {
-        return {
-          ...(failed === undefined
-            ? record(recordKey)
-            : { ...claimFields({ recordKey, ...failed }, nodeCount), error: sentenceOf(failed.replies) }),
-          renewal_failed: true,
-          duration_ms: rounded(durationMs),
-        }
-      },
-    }
+    return line('warn', `a lease was not renewed (${result})`, () => ({
+      ...(failed === undefined
+        ? record(recordKey)
+        : { ...claimFields({ recordKey, ...failed }, nodeCount), error: sentenceOf(failed.replies) }),
+      renewal_failed: true,
+      duration_ms: rounded(durationMs),
+    }))
   },
   completed: (event, nodeCount) => {
     if (event.result === 'recorded') return undefined
-    return {
-      level: 'error',
-      message: `an outcome was not recorded (${event.result})`,
-      get fields() {
-        return { ...claimFields(event, nodeCount), attempts: event.attempts }
-      },
-    }
+    return line('error', `an outcome was not recorded (${event.result})`, () => ({
+      ...claimFields(event, nodeCount),
+      attempts: event.attempts,
+    }))
   },
   quorum_breaker_changed: (event, nodeCount) => {
     if (isATry(event.from, event.to)) return undefined
     const { group, from, to, answered } = event
     const quorum = `the quorum${group === undefined ? '' : ` of group ${group}`}`
-    return {
-      level: to === 'open' ? 'error' : 'warn',
-      message: `${quorum} is ${to === 'open' ? 'lost: claims are answered without asking the nodes, but for one now and then' : 'back'}`,
-      fields: { ...(group === undefined ? {} : { group }), from, to, ...reached(answered, nodeCount) },
-    }
+    return line(
+      to === 'open' ? 'error' : 'warn',
+      `${quorum} is ${to === 'open' ? 'lost: claims are answered without asking the nodes, but for one now and then' : 'back'}`,
+      { ...(group === undefined ? {} : { group }), from, to, ...reached(answered, nodeCount) },
+    )
   },
-  written_back: (event) => ({
-    level: event.result === 'recorded' ? 'info' : 'error',
-    message: `a completion of the time without a quorum: ${event.result}`,
-    get fields() {
-      return { ...claimFields(event), pending: event.pending }
-    },
-  }),
+  written_back: (event) =>
+    line(
+      event.result === 'recorded' ? 'info' : 'error',
+      `a completion of the time without a quorum: ${event.result}`,
+      () => ({ ...claimFields(event), pending: event.pending }),
+    ),
   // Each request that is refused has its own line, and a flood of them must not be a flood of these.
   body_memory_full: () => undefined,
-  connections_refused: ({ refused, limit }) => ({
-    level: 'warn',
-    message: `within a second ${refused} connections of clients were closed at once: their listener has ${limit}, which is limits.connections`,
-    fields: { refused, limit },
-  }),
-  settled_late: (event, nodeCount) => ({
-    level: event.result === 'recorded' ? 'info' : 'error',
-    message: `an outcome whose client was answered before it was recorded: ${event.result}`,
-    get fields() {
-      return { ...claimFields(event, nodeCount), attempts: event.attempts }
-    },
-  }),
+  connections_refused: ({ refused, limit }) =>
+    line(
+      'warn',
+      `within a second ${refused} connections of clients were closed at once: their listener has ${limit}, which is limits.connections`,
+      { refused, limit },
+    ),
+  settled_late: (event, nodeCount) =>
+    line(
+      event.result === 'recorded' ? 'info' : 'error',
+      `an outcome whose client was answered before it was recorded: ${event.result}`,
+      () => ({ ...claimFields(event, nodeCount), attempts: event.attempts }),
+    ),
   synthetic_claim: (event) => {
     if (event.result === 'ok' || event.result === 'error') return undefined
-    return {
-      level: 'error',
-      message:
-        event.result === 'false_negative'
-          ? 'a synthetic claim was granted twice: a duplicate would have been carried out'
-          : 'a synthetic claim was refused although nobody holds its key',
-      fields: { error: event.result, duration_ms: rounded(event.durationMs) },
-    }
+    return line(
+      'error',
+      event.result === 'false_negative'
+        ? 'a synthetic claim was granted twice: a duplicate would have been carried out'
+        : 'a synthetic claim was refused although nobody holds its key',
+      { error: event.result, duration_ms: rounded(event.durationMs) },
+    )
   },
-  clock_stepped: (event) => ({
-    level: 'error',
-    message: `the clock of ${event.node} was stepped; its votes do not count until the longest lease is over`,
-    fields: { node: event.node, step_ms: rounded(event.stepMs), suspended_ms: event.suspendedMs },
-  }),
-  clock_offset: (event) => ({
-    level: event.skewed ? 'warn' : 'info',
-    message: `the clock of ${event.node} is ${event.skewed ? 'further off ours than tolerated' : 'near ours again'}`,
-    fields: {
-      node: event.node,
-      offset_ms: rounded(event.offsetMs),
-      uncertainty_ms: rounded(event.uncertaintyMs),
-    },
-  }),
+  clock_stepped: (event) =>
+    line(
+      'error',
+      `the clock of ${event.node} was stepped; its votes do not count until the longest lease is over`,
+      { node: event.node, step_ms: rounded(event.stepMs), suspended_ms: event.suspendedMs },
+    ),
+  clock_offset: (event) =>
+    line(
+      event.skewed ? 'warn' : 'info',
+      `the clock of ${event.node} is ${event.skewed ? 'further off ours than tolerated' : 'near ours again'}`,
+      {
+        node: event.node,
+        offset_ms: rounded(event.offsetMs),
+        uncertainty_ms: rounded(event.uncertaintyMs),
+      },
+    ),
   breaker_changed: (event) => {
     if (isATry(event.from, event.to)) return undefined
-    return {
-      level: event.to === 'open' ? 'warn' : 'info',
-      message: `${event.node} ${event.to === 'open' ? 'is not responding; its circuit breaker is open' : 'responds again'}`,
-      fields: { node: event.node, from: event.from, to: event.to },
-    }
+    return line(
+      event.to === 'open' ? 'warn' : 'info',
+      `${event.node} ${event.to === 'open' ? 'is not responding; its circuit breaker is open' : 'responds again'}`,
+      { node: event.node, from: event.from, to: event.to },
+    )
   },
-  node_state: (event) => ({
-    level: event.to === 'voting' ? 'info' : 'warn',
-    message: `${placeOf({ name: event.node, address: event.address })} is ${event.to}${event.from === event.to ? '' : `, was ${event.from}`}: ${event.reason}`,
-    fields: { node: event.node, address: event.address, from: event.from, to: event.to },
-  }),
-  node_memory: (event) => ({
-    level: event.full ? 'error' : 'info',
-    message: event.full
-      ? `${event.node} is full: it is sent no new claims`
-      : `${event.node} has room again: it is sent new claims`,
-    fields: { node: event.node, used_bytes: event.usedBytes, limit_bytes: event.limitBytes },
-  }),
-  node_writes: ({ node, refusal }) => ({
-    level: refusal === undefined ? 'info' : 'error',
-    message:
+  node_state: (event) =>
+    line(
+      event.to === 'voting' ? 'info' : 'warn',
+      `${placeOf({ name: event.node, address: event.address })} is ${event.to}${event.from === event.to ? '' : `, was ${event.from}`}: ${event.reason}`,
+      { node: event.node, address: event.address, from: event.from, to: event.to },
+    ),
+  node_memory: (event) =>
+    line(
+      event.full ? 'error' : 'info',
+      event.full
+        ? `${event.node} is full: it is sent no new claims`
+        : `${event.node} has room again: it is sent new claims`,
+      { node: event.node, used_bytes: event.usedBytes, limit_bytes: event.limitBytes },
+    ),
+  node_writes: ({ node, refusal }) =>
+    line(
+      refusal === undefined ? 'info' : 'error',
       refusal === undefined
         ? `${node} takes writes again`
         : `${node} refuses every write, so no request can count on it: ${refusal}`,
-    fields: { node, ...(refusal === undefined ? {} : { refusal }) },
-  }),
-  slow_command: ({ node, command, durationMs, atWallMs }) => ({
-    level: 'warn',
-    message: `${command} blocked ${node} for ${rounded(durationMs)} ms`,
-    fields: {
+      { node, ...(refusal === undefined ? {} : { refusal }) },
+    ),
+  slow_command: ({ node, command, durationMs, atWallMs }) =>
+    line('warn', `${command} blocked ${node} for ${rounded(durationMs)} ms`, {
       node,
       command,
       duration_ms: rounded(durationMs),
       began: new Date(atWallMs).toISOString(),
-    },
-  }),
-  cluster_founded: (event) => ({
-    level: 'warn',
-    message: 'a brand-new cluster was founded: its nodes remembered nothing',
-    fields: { nodes: event.nodes },
-  }),
-  cluster_replaced: (event) => ({
-    level: 'error',
-    message: `the nodes were founded anew beside this sidecar: ${event.node} belongs to the cluster ${event.found}, and this sidecar has worked with ${event.known}. It accepts none of them, because what ${event.known} remembered is forgotten there and would be carried out again. See docs/operations/nodes.md, "Founded anew beside a running sidecar".`,
-    fields: { node: event.node, known_cluster: event.known, found_cluster: event.found },
-  }),
-  enrolment_progress: (event) => ({
-    level: 'info',
-    message: `records are copied to ${event.node}`,
-    fields: { node: event.node, sources_done: event.sourcesDone, copied: event.copied },
-  }),
-  enrolment_blocked: (event) => ({
-    level: 'error',
-    message: `${event.node} can't be enrolled: ${event.voting} other nodes vote, ${event.required} must. \`fencepost nodes status\` says what ends that.`,
-    fields: { node: event.node, voting: event.voting, required: event.required },
-  }),
-  enrolment_stumbled: (event) => ({
-    level: 'warn',
-    message: `an enrolment step failed on ${event.node}; retrying`,
-    fields: { node: event.node, error: event.reason },
-  }),
-  entries_untaken: ({ of, entries, why }) => ({
-    level: 'warn',
-    message: `${entries === 1 ? 'an entry' : `${entries} entries`} of the ${UNTAKEN[of]} found no majority of the nodes: ${why}`,
-    fields: { of, entries },
-  }),
-  loss_declared: (event) => ({
-    level: 'error',
-    message: `${event.by} declared the data of ${event.node} lost: earlier requests may be executed again`,
-    fields: { node: event.node, declared_by: event.by },
-  }),
-  node_enrolled: (event) => ({
-    level: 'info',
-    message: `${event.node} was enrolled and votes again`,
-    fields: { node: event.node, copied: event.copied },
-  }),
+    }),
+  cluster_founded: (event) =>
+    line('warn', 'a brand-new cluster was founded: its nodes remembered nothing', { nodes: event.nodes }),
+  cluster_replaced: (event) =>
+    line(
+      'error',
+      `the nodes were founded anew beside this sidecar: ${event.node} belongs to the cluster ${event.found}, and this sidecar has worked with ${event.known}. It accepts none of them, because what ${event.known} remembered is forgotten there and would be carried out again. See docs/operations/nodes.md, "Founded anew beside a running sidecar".`,
+      { node: event.node, known_cluster: event.known, found_cluster: event.found },
+    ),
+  enrolment_progress: (event) =>
+    line('info', `records are copied to ${event.node}`, {
+      node: event.node,
+      sources_done: event.sourcesDone,
+      copied: event.copied,
+    }),
+  enrolment_blocked: (event) =>
+    line(
+      'error',
+      `${event.node} can't be enrolled: ${event.voting} other nodes vote, ${event.required} must. \`fencepost nodes status\` says what ends that.`,
+      { node: event.node, voting: event.voting, required: event.required },
+    ),
+  enrolment_stumbled: (event) =>
+    line('warn', `an enrolment step failed on ${event.node}; retrying`, {
+      node: event.node,
+      error: event.reason,
+    }),
+  entries_untaken: ({ of, entries, why }) =>
+    line(
+      'warn',
+      `${entries === 1 ? 'an entry' : `${entries} entries`} of the ${UNTAKEN[of]} found no majority of the nodes: ${why}`,
+      { of, entries },
+    ),
+  loss_declared: (event) =>
+    line(
+      'error',
+      `${event.by} declared the data of ${event.node} lost: earlier requests may be executed again`,
+      { node: event.node, declared_by: event.by },
+    ),
+  node_enrolled: (event) =>
+    line('info', `${event.node} was enrolled and votes again`, { node: event.node, copied: event.copied }),
   round_settled: () => undefined,
   claim_ended: () => undefined,
   outcome_offered: () => undefined,

@@ -114,7 +114,8 @@ export function logEvents(log: Logger, options: EventLogOptions): Subscriber {
     if (line === undefined || !log.isLevelEnabled(line.level)) return
     const trace = options.trace()
     const ids = trace === undefined ? {} : { trace_id: trace.traceId, span_id: trace.spanId }
-    log[line.level]({ event: event.kind, ...line.fields, ...earlier, ...ids }, line.message)
+    const fields = typeof line.fields === 'function' ? line.fields() : line.fields
+    log[line.level]({ event: event.kind, ...fields, ...earlier, ...ids }, line.message)
   }
 
   function decided(event: DecidedEvent): void {
