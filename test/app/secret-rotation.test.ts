@@ -2,10 +2,10 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
+import { clientOf } from '../support/redis-client.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { callApi, reserveAt } from '../support/reservation-api.ts'
 import { PATIENT, startSidecar } from '../support/sidecar.ts'
@@ -58,8 +58,7 @@ test('a key ring changes in three steps: duplicates are replayed at each, and th
     [1, 2].map(() => start(servers, 'FENCEPOST_KEY_RING_FILE', [old], application.url)),
   )
   const [one] = both as [(typeof both)[0], (typeof both)[0]]
-  const node = new Redis(servers.at(0).url)
-  onTestFinished(() => node.disconnect())
+  const node = clientOf(servers.at(0).url)
   const isWrittenWith = async (name: string) => {
     const keys = await node.keys('dedup:default:*')
     const records = await Promise.all(keys.map((key) => node.getBuffer(key)))

@@ -9,28 +9,12 @@ import type { DedupPolicy, DedupPorts } from '../../src/core/protected-request.t
 import type { RecordCommand } from '../../src/core/record/record.ts'
 import { pause } from '../../src/core/retry.ts'
 import { createCluster, embeddedNodes } from '../support/cluster.ts'
+import { POLICY } from '../support/policies.ts'
 import { seededRandom } from '../support/seeded-random.ts'
 import { VirtualClock } from '../support/virtual-clock.ts'
 
 const KEY = `dedup:t:e:v:${'0'.repeat(64)}`
-const LEASE_MS = 30_000
-
-const POLICY: DedupPolicy = {
-  store: {},
-  storedHeaders: [],
-  omittedHeaders: [],
-  bodyStorage: 'full',
-  redact: [],
-  leaseMs: LEASE_MS,
-  retentionMs: 3_600_000,
-  budgetMs: 100,
-  settleBudgetMs: 300,
-  totalHoldMs: 3_600_000,
-  renewFraction: 1 / 3,
-  waitMs: 0,
-  takeover: 'reexecute',
-  onQuorumLoss: 'fail-closed',
-}
+const LEASE_MS = POLICY.leaseMs
 
 const CREATED: ApplicationResponse = {
   status: 201,

@@ -1,13 +1,14 @@
 /** A change of the list of nodes, of which some go away between the look at them and the writing. */
 
-import { Redis } from 'ioredis'
-import { expect, onTestFinished, test } from 'vitest'
+import type { Redis } from 'ioredis'
+import { expect, test } from 'vitest'
 import { standstillOf } from '../../src/core/nodes/shown-nodes.ts'
 import { changeMembers } from '../../src/redis/change-members.ts'
 import { CLUSTER_KEY, EPOCH_KEY, PULSE_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import type { RedisNodes } from '../../src/redis/nodes.ts'
 import { openDoor } from '../support/door.ts'
 import { eventually } from '../support/eventually.ts'
+import { clientOf } from '../support/redis-client.ts'
 import { joinCluster, keyOf, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 
@@ -63,18 +64,12 @@ async function aMinuteLater(client: Redis): Promise<void> {
   await client.set(EPOCH_KEY, older.join(':'))
 }
 
-function clientOf(url: string): Redis {
-  const client = new Redis(url)
-  onTestFinished(() => client.disconnect())
-  return client
-}
-
 // Bug: the command gives each node another epoch, and the nodes note the one of before of each other. A sidecar that met some of them a
 // moment before the others believed that another server had had the names of those, and took their epochs away: with a majority of them
 // the cluster stood still until an operator declared a loss.
 test('after the list has grown, a sidecar that reaches most of the old nodes a moment later lets them vote', async () => {
   await using servers = await startRedisServers(5)
-  const clients = servers.urls.map(clientOf)
+  const clients = servers.urls.map((url) => clientOf(url))
   const old = clients.slice(0, 3)
   const three = await joinCluster(servers.urls.slice(0, 3), { names: OLD })
   await three.votes(3)
@@ -201,7 +196,7 @@ test('a node that came with the change votes on while the command is repeated fo
 
 /** What is recorded stands on nodes 0 and 1 of three alone, and both lose it. */
 async function lostByTwoOfThree(servers: RedisServers, sidecar: Sidecar, name: string): Promise<void> {
-  const [first, second, third] = servers.urls.map(clientOf) as [Redis, Redis, Redis]
+  const [first, second, third] = servers.urls.map((url) => clientOf(url)) as [Redis, Redis, Redis]
   for (const client of [first, second]) await client.save()
   await third.config('SET', 'maxmemory', '1')
   await sidecar.carryOut(name)
@@ -221,7 +216,7 @@ test('what too many of the old nodes have lost is not made up for by nodes that 
   const grown = [...OLD, 'redis-3', 'redis-4']
   const three = await joinCluster(at(servers, 0, 1, 2), { names: OLD, inspectEveryMs: 200 })
   await three.votes(3)
-  const [first, , , ...coming] = servers.urls.map(clientOf)
+  const [first, , , ...coming] = servers.urls.map((url) => clientOf(url))
   const early = await joinCluster(servers.urls, { names: grown })
   expect(early.states().slice(0, 3)).toEqual(['unfit', 'unfit', 'unfit'])
   await early[Symbol.asyncDispose]()

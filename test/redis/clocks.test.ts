@@ -3,7 +3,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Redis } from 'ioredis'
+import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { declareLoss } from '../../src/core/nodes/shown-nodes.ts'
 import { ENROLLER_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
@@ -11,6 +11,7 @@ import { RedisNodes } from '../../src/redis/nodes.ts'
 import { compileClockShim, ShiftedClock } from '../faults/clock-shim.ts'
 import { type FaultLink, startFaultLink } from '../faults/fault-proxy.ts'
 import { eventually } from '../support/eventually.ts'
+import { clientOf } from '../support/redis-client.ts'
 import { joinCluster, keyOf, outcomeOf, QUARANTINE_MS, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 
@@ -39,9 +40,7 @@ async function joined(urls: readonly string[], more = {}, enforce = false): Prom
 }
 
 function at(servers: RedisServers, index: number): Redis {
-  const client = new Redis(servers.at(index).url)
-  onTestFinished(() => client.disconnect())
-  return client
+  return clientOf(servers.at(index).url)
 }
 
 /** Long enough to see every node's clock run steadily before it jumps. */

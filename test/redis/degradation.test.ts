@@ -5,6 +5,7 @@ import { pause } from '../../src/core/retry.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { runningClock } from '../support/held-clock.ts'
+import { clientOf } from '../support/redis-client.ts'
 import { joinCluster, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 
@@ -24,10 +25,7 @@ async function start(
 }
 
 async function at(servers: RedisServers, index: number): Promise<Redis> {
-  const client = new Redis(servers.at(index).url)
-  client.on('error', () => {})
-  onTestFinished(() => client.disconnect())
-  return client
+  return clientOf(servers.at(index).url)
 }
 
 test('requests wait for a hung node a few times only, however many there are', async () => {

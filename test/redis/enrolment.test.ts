@@ -1,11 +1,12 @@
 import { createServer } from 'node:net'
-import { Redis } from 'ioredis'
+import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { told } from '../../src/core/node-faults.ts'
 import { declareLoss } from '../../src/core/nodes/shown-nodes.ts'
 import { EPOCH_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import { eventually } from '../support/eventually.ts'
 import { listening } from '../support/listening.ts'
+import { clientOf } from '../support/redis-client.ts'
 import { joinCluster, keyOf, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, type RedisServersOptions, startRedisServers } from '../support/redis-servers.ts'
 import { scriptCalls } from '../support/script-calls.ts'
@@ -24,10 +25,7 @@ async function join(...[urls, more]: Parameters<typeof joinCluster>): Promise<Si
 
 /** A client of the test. */
 async function at(servers: RedisServers, index: number): Promise<Redis> {
-  const client = new Redis(servers.at(index).url, { maxRetriesPerRequest: 1 })
-  client.on('error', () => {})
-  onTestFinished(() => client.disconnect())
-  return client
+  return clientOf(servers.at(index).url, { maxRetriesPerRequest: 1 })
 }
 
 async function restartEmpty(servers: RedisServers, index: number): Promise<void> {

@@ -1,12 +1,12 @@
 /** When a cluster may be founded, and what a process does whose cluster was founded anew. */
 
-import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { declareLoss } from '../../src/core/nodes/shown-nodes.ts'
 import { CLUSTER_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import type { RedisNodesOptions } from '../../src/redis/nodes.ts'
 import { systemRandom } from '../../src/system/clock.ts'
 import { eventually } from '../support/eventually.ts'
+import { clientOf } from '../support/redis-client.ts'
 import { joinCluster, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 
@@ -111,8 +111,7 @@ test('a brand-new cluster is founded once, by one of two sidecars, after a windo
 
 test('where a node is emptied within the window, and an objection with it, the window restarts', async () => {
   const servers = await start()
-  const client = new Redis(servers.at(1).url)
-  onTestFinished(() => client.disconnect())
+  const client = clientOf(servers.at(1).url)
   const joining = join(servers, { foundingWindowMs: 3_000 })
   const first = await eventually('it is proposed', () => client.hget(QUARANTINE_KEY, 'nonce'))
   await client.hset(QUARANTINE_KEY, 'origin', 'forgot')
@@ -139,8 +138,7 @@ test('a waiting node with the name of another cluster is unfit beside voting nod
   const servers = await start()
   const sidecar = await join(servers)
   await sidecar.votes(3)
-  const client = new Redis(servers.at(2).url)
-  onTestFinished(() => client.disconnect())
+  const client = clientOf(servers.at(2).url)
   await client.multi().flushall().hset(CLUSTER_KEY, 'id', 'another', 'quarantine_ms', '1').exec()
   await eventually('it is seen', () => sidecar.states()[2] === 'unfit')
   const { state } = sidecar.nodes.states()[2] ?? {}

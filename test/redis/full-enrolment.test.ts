@@ -1,8 +1,9 @@
 /** Nodes out of memory that forget or restart: no write about them is half done. */
-import { Redis } from 'ioredis'
+import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { CLUSTER_KEY, EPOCH_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import { eventually } from '../support/eventually.ts'
+import { clientOf } from '../support/redis-client.ts'
 import { joinCluster, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, type RedisServersOptions, startRedisServers } from '../support/redis-servers.ts'
 
@@ -26,10 +27,7 @@ function recordedBy({ events }: Sidecar, node: string): number {
 }
 
 async function at(servers: RedisServers, index: number): Promise<Redis> {
-  const client = new Redis(servers.at(index).url, { maxRetriesPerRequest: 1 })
-  client.on('error', () => {})
-  onTestFinished(() => client.disconnect())
-  return client
+  return clientOf(servers.at(index).url, { maxRetriesPerRequest: 1 })
 }
 
 test('a node that restarts with its data at maxmemory votes again, and answers duplicates', async () => {

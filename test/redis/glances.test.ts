@@ -1,5 +1,5 @@
 /** Sidecars that watch the same nodes share the looks at everything; what such a look would find, all of them still find. */
-import { Redis } from 'ioredis'
+import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import type { Clock } from '../../src/core/clock.ts'
 import { Glances } from '../../src/core/nodes/glances.ts'
@@ -8,6 +8,7 @@ import { EPOCH_KEY } from '../../src/redis/keys.ts'
 import type { RedisNodesOptions } from '../../src/redis/nodes.ts'
 import { systemClock, systemRandom } from '../../src/system/clock.ts'
 import { eventually } from '../support/eventually.ts'
+import { clientOf } from '../support/redis-client.ts'
 import { joinCluster, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 
@@ -24,9 +25,7 @@ async function start(): Promise<{ servers: RedisServers; sidecars: readonly Side
     await sidecar.votes(3)
     sidecars.push(sidecar)
   }
-  const first = new Redis(servers.at(0).url)
-  first.on('error', () => {})
-  onTestFinished(() => first.disconnect())
+  const first = clientOf(servers.at(0).url)
   return { servers, sidecars, first }
 }
 

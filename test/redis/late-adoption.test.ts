@@ -1,8 +1,8 @@
 /** The copies of an enrolment count for that enrolment only, however late they arrive. */
-import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import type { Merged } from '../../src/core/record/record-merge.ts'
 import { eventually } from '../support/eventually.ts'
+import { clientOf } from '../support/redis-client.ts'
 import { fingerprintOf, joinCluster, keyOf } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
@@ -27,8 +27,7 @@ test('a late adoption that reaches a node that votes again changes no record the
   const released = await sidecar.claim('released')
   if (counted.kind !== 'granted' || released.kind !== 'granted') throw new Error('both are free')
   await sidecar.leases.release(released.lease)
-  const client = new Redis(servers.at(0).url)
-  onTestFinished(() => client.disconnect())
+  const client = clientOf(servers.at(0).url)
   const keys = [keyOf('counted'), keyOf('released')]
   const stands = await eventually('the node has both', async () => {
     const records = await client.mget(keys)

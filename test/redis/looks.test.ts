@@ -1,8 +1,9 @@
 /** The looks at the nodes of one sidecar: one timer for all of them, and scripts that are called by their digests. */
-import { Redis } from 'ioredis'
+import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { fieldsOf } from '../../src/redis/server-program.ts'
 import { eventually } from '../support/eventually.ts'
+import { clientOf } from '../support/redis-client.ts'
 import { joinCluster } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
@@ -16,9 +17,7 @@ async function start(inspectEveryMs: number, more: { readonly deadlineMs?: numbe
   })
   onTestFinished(() => sidecar[Symbol.asyncDispose]())
   await sidecar.votes(3)
-  const client = new Redis(servers.at(0).url)
-  client.on('error', () => {})
-  onTestFinished(() => client.disconnect())
+  const client = clientOf(servers.at(0).url)
   return { servers, sidecar, client }
 }
 

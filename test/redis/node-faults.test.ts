@@ -7,7 +7,7 @@ import { createServer as createHttpServer } from 'node:http'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
-import { Redis } from 'ioredis'
+import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { NODE_FAULTS, type NodeFault, told } from '../../src/core/node-faults.ts'
 import { answerFault } from '../../src/core/nodes/fitness.ts'
@@ -16,6 +16,7 @@ import { dialFault } from '../../src/redis/node-fault.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
 import { requireProgram } from '../support/programs.ts'
+import { clientOf } from '../support/redis-client.ts'
 import { joinCluster } from '../support/redis-cluster.ts'
 import { type RedisServers, type RedisServersOptions, startRedisServers } from '../support/redis-servers.ts'
 import { startSidecar } from '../support/sidecar.ts'
@@ -31,9 +32,7 @@ async function start(options: RedisServersOptions = {}): Promise<Bad> {
   const servers = await startRedisServers(1, options)
   onTestFinished(() => servers[Symbol.asyncDispose]())
   const { url } = servers.at(0)
-  const admin = new Redis(url, { lazyConnect: true, maxRetriesPerRequest: 0 })
-  admin.on('error', () => {})
-  onTestFinished(() => admin.disconnect())
+  const admin = clientOf(url, { lazyConnect: true, maxRetriesPerRequest: 0 })
   return { servers, admin, url }
 }
 

@@ -1,8 +1,9 @@
 /** One node says of the others, or of the cluster, what is not so: a stranger wrote to it, or its data were corrupted. */
-import { Redis } from 'ioredis'
+import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { CLUSTER_KEY, EPOCH_KEY, PULSE_KEY } from '../../src/redis/keys.ts'
 import { eventually } from '../support/eventually.ts'
+import { clientOf } from '../support/redis-client.ts'
 import { joinCluster, type Sidecar } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
@@ -15,9 +16,7 @@ async function start(count: number) {
   const servers = await startRedisServers(count)
   onTestFinished(() => servers[Symbol.asyncDispose]())
   const [liar, ...others] = servers.urls.map((url) => {
-    const client = new Redis(url)
-    onTestFinished(() => client.disconnect())
-    return client
+    return clientOf(url)
   })
   if (liar === undefined) throw new Error('no server')
   const names = servers.urls.map((_, index) => `node-${index}`)

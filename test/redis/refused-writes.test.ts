@@ -2,6 +2,7 @@
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { eventually } from '../support/eventually.ts'
+import { clientOf } from '../support/redis-client.ts'
 import { joinCluster } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
@@ -44,8 +45,7 @@ test('a read-only replica is unfit, and not a master that refuses writes', async
   await using servers = await startRedisServers(3)
   await using sidecar = await joinCluster(servers.urls, {}, true)
   await sidecar.votes(3)
-  const operator = new Redis(servers.at(0).url)
-  onTestFinished(() => operator.disconnect())
+  const operator = clientOf(servers.at(0).url)
   const { address } = servers.at(1)
   if (address.kind !== 'tcp') throw new Error('it listens on a port')
   await operator.replicaof(address.host, address.port)

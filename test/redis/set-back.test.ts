@@ -1,9 +1,10 @@
 /** Nodes whose data are set back while their process goes on: their epoch comes back with the data, and is no proof. */
-import { Redis } from 'ioredis'
+import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import type { Member } from '../../src/core/nodes/member.ts'
 import { EPOCH_KEY, PULSE_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import { eventually } from '../support/eventually.ts'
+import { clientOf } from '../support/redis-client.ts'
 import { joinCluster, keyOf, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 
@@ -25,10 +26,7 @@ async function start(...lines: readonly string[]): Promise<Scene> {
   const servers = await startRedisServers(NODES + 1, { config })
   onTestFinished(() => servers[Symbol.asyncDispose]())
   const admins = servers.urls.map((url) => {
-    const client = new Redis(url, { maxRetriesPerRequest: 1 })
-    client.on('error', () => {})
-    onTestFinished(() => client.disconnect())
-    return client
+    return clientOf(url, { maxRetriesPerRequest: 1 })
   })
   return { servers, admins, urls: servers.urls.slice(0, NODES) }
 }

@@ -17,6 +17,7 @@ import type { RecordCommand } from '../../src/core/record/record.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { systemClock, systemRandom } from '../../src/system/clock.ts'
 import { createCluster, embeddedNodes } from '../support/cluster.ts'
+import { POLICY } from '../support/policies.ts'
 import { openRedisNode } from '../support/redis-node.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { seededRandom } from '../support/seeded-random.ts'
@@ -366,22 +367,7 @@ describe('our quorum', () => {
       {
         recordKey: KEY,
         fingerprint: F,
-        policy: {
-          store: {} as never,
-          storedHeaders: [],
-          omittedHeaders: [],
-          bodyStorage: 'full',
-          redact: [],
-          leaseMs: 1_000,
-          retentionMs: 60_000,
-          budgetMs: 100,
-          settleBudgetMs: 100,
-          totalHoldMs: 3_600_000,
-          renewFraction: 1 / 3,
-          waitMs: 0,
-          takeover: 'reexecute',
-          onQuorumLoss: 'fail-closed',
-        },
+        policy: { ...POLICY, leaseMs: 1_000, retentionMs: 60_000, settleBudgetMs: 100 },
         forward: async () => {
           throw new Error('the fault of the caller')
         },

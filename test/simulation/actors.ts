@@ -11,6 +11,7 @@ import type { ForwardContext } from '../../src/core/ports.ts'
 import type { DedupPolicy } from '../../src/core/protected-request.ts'
 import type { StoredOutcome } from '../../src/core/record/stored-outcome.ts'
 import { pause } from '../../src/core/retry.ts'
+import { STORING } from '../support/policies.ts'
 import type { Application } from './application.ts'
 import { decideAsPlanned } from './decisions.ts'
 import { type Dice, streamOf } from './dice.ts'
@@ -127,11 +128,7 @@ async function request(
     waitMs: operation.waitMs,
     takeover: operation.takeover,
     onQuorumLoss,
-    store: {},
-    storedHeaders: [],
-    omittedHeaders: [],
-    bodyStorage: 'full',
-    redact: [],
+    ...STORING,
   }
   const forward = async (context: ForwardContext | undefined) => {
     if (context === undefined) {

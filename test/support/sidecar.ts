@@ -30,6 +30,9 @@ export const PATIENT = {
   FENCEPOST_SETTLE_BUDGET: '10s',
 } as const
 
+/** A lease that a test waits for, longer than a pause of the machine; the deadline is the largest that it allows. */
+export const SHORT_LEASE = { ...PATIENT, FENCEPOST_LEASE: '6s', FENCEPOST_NODE_DEADLINE: '300ms' }
+
 /** The two settings that every sidecar has: its nodes, and its application. */
 export function between(
   nodes: 'embedded' | { readonly nodesSetting: string },

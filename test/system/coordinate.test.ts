@@ -10,14 +10,7 @@ import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
 import { listening } from '../support/listening.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
-import { PATIENT, type Sidecar, startSidecar } from '../support/sidecar.ts'
-
-/** A lease that a test waits for, longer than a pause of the machine; the deadline is the largest that it allows. */
-const SHORT_LEASE = {
-  ...PATIENT,
-  FENCEPOST_LEASE: '6s',
-  FENCEPOST_NODE_DEADLINE: '300ms',
-}
+import { PATIENT, SHORT_LEASE, type Sidecar, startSidecar } from '../support/sidecar.ts'
 
 /** `/transfers`: each request in its turn; `/races`: each tries for itself. */
 const CONFIG = ['coordinate', 'wait']

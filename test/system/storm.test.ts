@@ -3,15 +3,8 @@ import { expect, test } from 'vitest'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
-import { between, PATIENT, startSidecar } from '../support/sidecar.ts'
+import { between, PATIENT, SHORT_LEASE, startSidecar } from '../support/sidecar.ts'
 import { testsOfStorms } from './storms.ts'
-
-/** A lease that a test waits for, longer than a pause of the machine; the deadline is the largest that it allows. */
-const SHORT_LEASE = {
-  ...PATIENT,
-  FENCEPOST_LEASE: '6s',
-  FENCEPOST_NODE_DEADLINE: '300ms',
-}
 
 /** `storm.long.test.ts` sends five times as many. */
 testsOfStorms(2_000, 100)

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { NodeAnswer } from '../../../src/core/ports.ts'
 import { explainRefusedClaim } from '../../../src/core/quorum/refused-claim.ts'
-import { encodeOutcome } from '../../support/encoded-outcome.ts'
+import { outcomeSaying } from '../../support/encoded-outcome.ts'
 import { sequences } from '../../support/sequences.ts'
 
 // Rules over everything that nodes can answer. Single rounds are in tables/refused-claim.txt.
@@ -38,16 +38,6 @@ function completed(acceptedToken: number, change: object): NodeAnswer {
     nodeMs,
     ...change,
   }
-}
-
-function outcomeSaying(body: string): Buffer {
-  return encodeOutcome({
-    kind: 'response',
-    status: 201,
-    headers: [],
-    body: Buffer.from(body),
-    completedAtWallMs: 1,
-  })
 }
 
 const answersOf = (letters: string) => [...letters].map((letter) => LETTERS[letter])

@@ -1,16 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { bestOf } from '../../../src/core/quorum/tally.ts'
-import { encodeOutcome } from '../../support/encoded-outcome.ts'
-
-function outcomeSaying(body: string): Buffer {
-  return encodeOutcome({
-    kind: 'response',
-    status: 201,
-    headers: [],
-    body: Buffer.from(body),
-    completedAtWallMs: 1,
-  })
-}
+import { outcomeSaying } from '../../support/encoded-outcome.ts'
 
 describe('the outcome of a ballot, where copies differ', () => {
   const intact = outcomeSaying('one')

@@ -10,30 +10,15 @@ import type { DedupPolicy, DedupPorts } from '../../../src/core/protected-reques
 import { fingerprintOfName } from '../../../src/core/request/identity.ts'
 import { pause } from '../../../src/core/retry.ts'
 import { createCluster, embeddedNodes } from '../../support/cluster.ts'
+import { POLICY as USUAL } from '../../support/policies.ts'
 import { seededRandom } from '../../support/seeded-random.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
-const LEASE_MS = 30_000
-const RETENTION_MS = 3_600_000
+const { leaseMs: LEASE_MS, retentionMs: RETENTION_MS } = USUAL
 const CONTENT = `dedup:t:e:v:content:${'c'.repeat(64)}`
 const keyOf = (name: string) => `dedup:t:e:v:${name.repeat(64)}`
 
-const POLICY: DedupPolicy = {
-  store: {},
-  storedHeaders: [],
-  omittedHeaders: [],
-  bodyStorage: 'full',
-  redact: [],
-  leaseMs: LEASE_MS,
-  retentionMs: RETENTION_MS,
-  budgetMs: 100,
-  settleBudgetMs: 300,
-  totalHoldMs: 24 * 3_600_000,
-  renewFraction: 1 / 3,
-  waitMs: 0,
-  takeover: 'reexecute',
-  onQuorumLoss: 'fail-closed',
-}
+const POLICY: DedupPolicy = { ...USUAL, totalHoldMs: 24 * 3_600_000 }
 
 function answeredWith(status: number): ForwardResult {
   return { kind: 'answered', response: { status, headers: [], body: Buffer.from('paid') } }

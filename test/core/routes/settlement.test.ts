@@ -9,14 +9,8 @@ import {
   storedOutcomeOf,
 } from '../../../src/core/routes/settlement.ts'
 import { lines } from '../../support/header-lines.ts'
+import { STORING as policy } from '../../support/policies.ts'
 
-const policy: StoringPolicy = {
-  store: {},
-  storedHeaders: [],
-  omittedHeaders: [],
-  bodyStorage: 'full',
-  redact: [],
-}
 const disposition = (status: number, headers: HeaderList = [], store: StoringPolicy['store'] = {}) =>
   dispositionOf({ status, headers, body: Buffer.alloc(0) }, { ...policy, store })
 

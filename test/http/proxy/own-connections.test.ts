@@ -1,29 +1,19 @@
 /** Connections to the application: how long one is kept, and that one on which somebody has logged in serves nobody else. */
 import { randomUUID } from 'node:crypto'
 import { createServer, type Server } from 'node:http'
-import type { AddressInfo, Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { expect, test } from 'vitest'
 import { eventually } from '../../support/eventually.ts'
+import { listening as served } from '../../support/listening.ts'
 import { openWire, startProxy, type Wire } from '../../support/proxy.ts'
 
-type Listening = AsyncDisposable & { readonly origin: string; readonly sockets: ReadonlySet<Socket> }
-
-async function listening(server: Server): Promise<Listening> {
+async function listening(server: Server) {
   const sockets = new Set<Socket>()
   server.on('connection', (socket) => {
     sockets.add(socket)
     socket.on('close', () => sockets.delete(socket)).on('error', () => {})
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return {
-    origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    sockets,
-    [Symbol.asyncDispose]: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-      }),
-  }
+  return { ...(await served(server)), sockets: sockets as ReadonlySet<Socket> }
 }
 
 // Bug: a connection was kept for a minute where the application said so, whatever the setting.
