@@ -115,9 +115,10 @@ function requireWithin(
 }
 
 /**
- * For consumers that answer their sender. The column `result` is written in the transaction of the handler, so it is there if and only if the
- * message is processed: the first delivery and every duplicate get the same one. Called after the message is processed, and again for every duplicate, before the broker gets its acknowledgement. If
- * it throws, the message comes again, and with it this call, as often as its policy says.
+ * For consumers that answer their sender. The column `result` is written in the transaction of the handler, so it is there if and only if
+ * the message is processed: the first delivery and every duplicate get the same one. Called after the message is processed, and again for
+ * every duplicate, before the broker gets its acknowledgement. If it throws, the message comes again, and with it this call, as often as its
+ * policy says.
  */
 export type OnProcessed = (message: Received, outcome: Replayable<unknown>) => Promise<unknown>
 

@@ -183,11 +183,6 @@ export function openSagaKit(
   events: SagaEvents = () => {},
 ): OpenKit {
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 4, connectionTimeoutMillis: 5_000 })
-  const kit = createSagaKit({
-    pool,
-    schema,
-    events,
-    ...(partitions === undefined ? {} : { partitions }),
-  })
+  const kit = createSagaKit({ pool, schema, events, ...(partitions === undefined ? {} : { partitions }) })
   return { kit, [Symbol.asyncDispose]: () => pool.end() }
 }

@@ -44,11 +44,7 @@ export type FairQueue = {
   freed(key: string): void
 }
 
-type FairQueuePorts = {
-  readonly waitQueues: WaitQueues
-  readonly clock: Clock
-  readonly random: Random
-}
+type FairQueuePorts = { readonly waitQueues: WaitQueues; readonly clock: Clock; readonly random: Random }
 
 export function createFairQueue(ports: FairQueuePorts): FairQueue {
   const process = ports.random.hex(8)

@@ -40,7 +40,7 @@ import { majorityOf } from '../units.ts'
 import { claimIdentity } from './claim.ts'
 import { remainingMs, validityFrom } from './lease.ts'
 
-export type LeasesOptions = {
+type LeasesOptions = {
   readonly quorum: Quorum
   readonly clock: Clock
   readonly random: Random

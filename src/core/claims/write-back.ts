@@ -22,11 +22,10 @@ export type WriteBackOptions = {
   readonly events: Events
   /** Most completions that wait; more are dropped, with an event. Default {@link QUEUE_MAX}. */
   readonly queueMax?: number
-  /** Most bytes of outcomes that wait. Default {@link QUEUE_MAX_BYTES}. */
-  readonly queueMaxBytes?: number
 }
 
 const QUEUE_MAX = 10_000
+/** Of outcomes that wait. */
 const QUEUE_MAX_BYTES = 64 * 1024 * 1024
 
 /** Between attempts while the quorum is away: jittered, so that pods that lost it together do not return in step. */
@@ -66,7 +65,7 @@ function contentOf(outcome: StoredOutcome): Buffer {
 }
 
 export function createWriteBack(local: Leases, options: WriteBackOptions): WriteBack {
-  const { leases, clock, random, events, queueMax = QUEUE_MAX, queueMaxBytes = QUEUE_MAX_BYTES } = options
+  const { leases, clock, random, events, queueMax = QUEUE_MAX } = options
   /** In the order of their turns. */
   const queue = new Set<Waiting>()
   let queuedBytes = 0
@@ -79,7 +78,7 @@ export function createWriteBack(local: Leases, options: WriteBackOptions): Write
 
   function remember(lease: Lease, outcome: StoredOutcome): void {
     const bytes = contentOf(outcome).length
-    if (closed || queue.size >= queueMax || queuedBytes + bytes > queueMaxBytes) {
+    if (closed || queue.size >= queueMax || queuedBytes + bytes > QUEUE_MAX_BYTES) {
       ended({ lease }, 'dropped')
       return
     }

@@ -22,11 +22,7 @@ export type ObservedRow = {
   readonly count: number
 }
 
-type NearMissRow = {
-  readonly route: string
-  readonly names: readonly string[]
-  readonly count: number
-}
+type NearMissRow = { readonly route: string; readonly names: readonly string[]; readonly count: number }
 
 export type ObservationsView = {
   readonly observed: readonly ObservedRow[]

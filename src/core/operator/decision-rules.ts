@@ -125,7 +125,8 @@ export function rulingOn(
 /**
  * The note of one step of an operator's decision in the audit log: who, why, about what, and how far it came.
  *
- * The log takes one identity once, because a note is sent again where an answer was lost. So what the note says is a part of it: one person may decide twice about one thing within a millisecond, and both decisions are written down.
+ * The log takes one identity once, because a note is sent again where an answer was lost. So what the note says is a part of it: one person
+ * may decide twice about one thing within a millisecond, and both decisions are written down.
  */
 type Noted = {
   /** What it is about, in a word. */

@@ -138,7 +138,8 @@ export function bestCompleted(answers: Answers): { best: Completed; holders: num
 type Rejection = 'refused' | 'unavailable' | 'undecided'
 
 /**
- * Of a renewal or a release that no majority took: `refused` once no majority can be won, whatever the silent nodes did; `unavailable` while they decide it.
+ * Of a renewal or a release that no majority took: `refused` once no majority can be won, whatever the silent nodes did; `unavailable` while
+ * they decide it.
  *
  * @param inFavour answers that count for the command
  */

@@ -115,9 +115,10 @@ function latin1(text: string): Buffer {
 }
 
 /**
- * A urlencoded form as the ordered list of its pairs, where that loses nothing. Each pair is a name and a value with their escapes undone, so
- * that `+` and `%20` are one. Order is relevant, also between different names. What readers of forms do not agree on (a piece without `=`, an empty piece, an escape cut short, a byte that no
- * writer of forms leaves as it is, such as the `;` that divides for some) makes the form `raw`.
+ * A urlencoded form as the ordered list of its pairs, where that loses nothing. Each pair is a name and a value with their escapes undone,
+ * so that `+` and `%20` are one. Order is relevant, also between different names. What readers of forms do not agree on (a piece without
+ * `=`, an empty piece, an escape cut short, a byte that no writer of forms leaves as it is, such as the `;` that divides for some) makes the
+ * form `raw`.
  *
  * Source: WHATWG URL, "application/x-www-form-urlencoded parsing".
  */

@@ -46,11 +46,7 @@ export type VerifyToken = (
 ) => Promise<{ readonly kind: 'verified' } | TokenFault>
 
 /** `stated`: the header or the claim that the route names; else Authorization, the client header, or nothing. */
-type NamedPrincipal = {
-  readonly kind: 'principal'
-  readonly principal: string
-  readonly stated: boolean
-}
+type NamedPrincipal = { readonly kind: 'principal'; readonly principal: string; readonly stated: boolean }
 
 export type Principal = NamedPrincipal | TokenFault
 

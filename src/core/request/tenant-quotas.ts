@@ -34,10 +34,7 @@ export type TenantQuotas = {
   readonly remembered: number
 }
 
-export type TenantLimits = {
-  readonly inFlightMax: number
-  readonly newRecordsPerSecondMax: number
-}
+export type TenantLimits = { readonly inFlightMax: number; readonly newRecordsPerSecondMax: number }
 
 /** Some 200 bytes each: 2 MiB. Beyond it new tenants share one count. */
 export const TENANTS_MAX = 10_000

@@ -264,8 +264,8 @@ function lengthOf({ headers }: Pick<ApplicationResponse, 'headers'>): HeaderList
 }
 
 /**
- * Removes values from an answer before it is stored. An answer in doubt is not: JSON that can't be written again without loss, or can't be read
- * at all, is `unredactable`, and a tombstone takes its place. The first client gets the answer as it was.
+ * Removes values from an answer before it is stored. An answer in doubt is not: JSON that can't be written again without loss, or can't be
+ * read at all, is `unredactable`, and a tombstone takes its place. The first client gets the answer as it was.
  */
 type Redacted =
   | { readonly kind: 'redacted'; readonly headers: HeaderList; readonly body: Buffer }

@@ -216,9 +216,7 @@ class RabbitMqSession implements Session {
       const { consumerTag } = await link.channel.consume(
         this.#options.queue,
         (raw) => this.#receive(link, raw),
-        {
-          noAck: false,
-        },
+        { noAck: false },
       )
       this.#consumerTag = consumerTag
     } catch (error) {

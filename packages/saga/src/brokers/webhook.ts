@@ -295,11 +295,7 @@ function isSigned(key: Buffer, headers: Record<string, string>, body: Buffer, wa
 /** The status to answer, or undefined for a sender that has gone. */
 type Unread = { readonly status: 408 | 413 | 503 | undefined }
 
-type BodyLimits = {
-  readonly clock: Clock
-  readonly maxBodyBytes: number
-  readonly bodyTimeoutMs: number
-}
+type BodyLimits = { readonly clock: Clock; readonly maxBodyBytes: number; readonly bodyTimeoutMs: number }
 
 /** So many bodies of the largest size may be held together. */
 const bodiesMax = 64

@@ -75,10 +75,7 @@ const commands: Readonly<Record<string, Row & { readonly act?: Act }>> = {
     says: 'print the SQL that makes the tables, or brings them to this version, for a database that others change',
     options: partitioned,
   },
-  lag: {
-    says: 'what waits in the outbox',
-    act: async (kit, { io }) => printed(io, await outboxLag(kit)),
-  },
+  lag: { says: 'what waits in the outbox', act: async (kit, { io }) => printed(io, await outboxLag(kit)) },
   list: {
     says: 'the sagas, driven by a runner or by messages, in the order of their ids',
     options: {

@@ -145,8 +145,9 @@ export function isLoopback(host: string): boolean {
 
 /**
  * Whether a database is spoken to in clear text beyond this machine, of what its URL says; what can't be judged is not safe. Resolves no
- * name, and can't see what a mesh, a tunnel or a forwarded port does with the bytes. Where the driver (pg) connects with this text: `host` and `sslmode` are parameters or parts of the URL, of several
- * the last is taken, and a host that begins with a slash is the folder of a Unix socket.
+ * name, and can't see what a mesh, a tunnel or a forwarded port does with the bytes. Where the driver (pg) connects with this text: `host`
+ * and `sslmode` are parameters or parts of the URL, of several the last is taken, and a host that begins with a slash is the folder of a
+ * Unix socket.
  */
 export function isSafeDatabase(text: string): boolean {
   // A URL with a user and no host, for a socket, is none to the standard.
