@@ -140,32 +140,26 @@ export class RefusedError extends FencepostError {
   override readonly name = 'RefusedError'
 }
 
+const CLASSES: Readonly<
+  Record<string, new (message: string, status: number, problem: ProblemDocument) => FencepostError>
+> = {
+  'reservation-conflict': ConflictError,
+  'entity-busy': EntityBusyError,
+  'reservation-duplicate': DuplicateError,
+  'key-reused': MismatchError,
+  'outcome-undecided': UndecidedError,
+  'lease-lost': LeaseLostError,
+  'reservation-lost': ReservationLostError,
+  fenced: FencedError,
+  'completion-undecided': CompletionUndecidedError,
+  'quorum-unavailable': QuorumUnavailableError,
+}
+
 export function errorFrom(status: number, problem: ProblemDocument): FencepostError {
   // Another server's document has a title, too; a code of these only fencepost has.
   const message =
     problem.detail ?? problem.title ?? `the answer with status ${status} is not one of fencepost`
-  switch (problem.code) {
-    case 'reservation-conflict':
-      return new ConflictError(message, status, problem)
-    case 'entity-busy':
-      return new EntityBusyError(message, status, problem)
-    case 'reservation-duplicate':
-      return new DuplicateError(message, status, problem)
-    case 'key-reused':
-      return new MismatchError(message, status, problem)
-    case 'outcome-undecided':
-      return new UndecidedError(message, status, problem)
-    case 'lease-lost':
-      return new LeaseLostError(message, status, problem)
-    case 'reservation-lost':
-      return new ReservationLostError(message, status, problem)
-    case 'fenced':
-      return new FencedError(message, status, problem)
-    case 'completion-undecided':
-      return new CompletionUndecidedError(message, status, problem)
-    case 'quorum-unavailable':
-      return new QuorumUnavailableError(message, status, problem)
-    default:
-      return new RefusedError(message, status, problem)
-  }
+  const { code = '' } = problem
+  const Class = Object.hasOwn(CLASSES, code) ? CLASSES[code] : undefined
+  return new (Class ?? RefusedError)(message, status, problem)
 }

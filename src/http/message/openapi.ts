@@ -8,7 +8,7 @@ import type { TSchema } from 'typebox'
 import { PROBLEM_TYPE_BASE, PROBLEMS, type ProblemCode } from './problems.ts'
 
 /** The members of a schema of a query, each a parameter. */
-export function queryParameters(query: TSchema): readonly Record<string, unknown>[] {
+function queryParameters(query: TSchema): readonly Record<string, unknown>[] {
   const { properties = {}, required = [] } = query as {
     properties?: Record<string, unknown>
     required?: readonly string[]
@@ -19,6 +19,26 @@ export function queryParameters(query: TSchema): readonly Record<string, unknown
     required: required.includes(name),
     schema,
   }))
+}
+
+/** What an operation of any listener has. @param inPath its parameters there */
+export function operationOf(
+  name: string,
+  call: { readonly summary: string; readonly body?: TSchema; readonly query?: TSchema },
+  inPath: readonly object[],
+  more: object = {},
+): Record<string, unknown> {
+  const { summary, body, query } = call
+  const parameters = [...inPath, ...(query === undefined ? [] : queryParameters(query))]
+  return {
+    operationId: name,
+    summary,
+    ...more,
+    ...(parameters.length === 0 ? {} : { parameters }),
+    ...(body === undefined
+      ? {}
+      : { requestBody: { required: true, content: { 'application/json': { schema: body } } } }),
+  }
 }
 
 /** One response for each status; its description and examples name its possible codes. */

@@ -80,6 +80,8 @@ export const PROBLEMS = {
   'application-timeout': again(504, 'The application did not answer in time'),
 } satisfies Record<string, Row>
 
+export const RETRY_SOON_MS = 1_000
+
 export type ProblemCode = keyof typeof PROBLEMS
 
 export const PROBLEM_CODES = Object.keys(PROBLEMS) as readonly ProblemCode[]

@@ -8,8 +8,8 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { OperatorRole, OperatorToken } from '../../core/operator/operator-tokens.ts'
 import type { Problem } from '../message/problems.ts'
+import { RETRY_SOON_MS } from '../message/problems.ts'
 import { bearerOf, matching } from '../request/access-token.ts'
-import { RETRY_SOON_MS } from '../request/refusals.ts'
 import type { InFlight } from '../server/in-flight.ts'
 
 /** People and their tools, not traffic: beyond it something runs away. */

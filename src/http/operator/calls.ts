@@ -5,7 +5,7 @@
 
 import type { TSchema } from 'typebox'
 import type { OperatorRole } from '../../core/operator/operator-tokens.ts'
-import { problemResponses, queryParameters } from '../message/openapi.ts'
+import { operationOf, problemResponses } from '../message/openapi.ts'
 import type { ProblemCode } from '../message/problems.ts'
 import { EntriesQuery, FindBody } from './find-schemas.ts'
 import { Entries, Me, Overview, SlowCommands } from './overview-schemas.ts'
@@ -176,29 +176,21 @@ export function operatorPaths(): Record<string, Record<string, unknown>> {
   return paths
 }
 
-function operation(
-  name: string,
-  { path, summary, role, body, query, success, streamed, problems }: OperatorCall,
-) {
+function operation(name: string, call: OperatorCall) {
+  const { path, role, success, streamed, problems } = call
   const type = streamed === true ? 'text/event-stream' : 'application/json'
-  const parameters = [
-    ...[...path.matchAll(/\{(\w+)\}/g)].map(([, parameter]) => ({
-      name: parameter,
-      in: 'path',
-      required: true,
-      schema: { type: 'string' },
-    })),
-    ...(query === undefined ? [] : queryParameters(query)),
-  ]
-  return {
-    operationId: name,
-    summary,
+  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, parameter]) => ({
+    name: parameter,
+    in: 'path',
+    required: true,
+    schema: { type: 'string' },
+  }))
+  const access = {
     description: `On the operator listener (FENCEPOST_OPERATOR_LISTEN), with a token of the role \`${role}\`.`,
     security: [{ bearer: [] }],
-    ...(parameters.length === 0 ? {} : { parameters }),
-    ...(body === undefined
-      ? {}
-      : { requestBody: { required: true, content: { 'application/json': { schema: body } } } }),
+  }
+  return {
+    ...operationOf(name, call, inPath, access),
     responses: {
       200: { description: 'Done.', content: { [type]: { schema: success } } },
       ...problemResponses([...PROBLEMS_OF_ALL_OPERATOR_CALLS, ...problems]),

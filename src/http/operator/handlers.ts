@@ -21,7 +21,7 @@ import type { RecordView } from '../../core/operator/record-view.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import { storedHeadersOf } from '../../core/routes/settlement.ts'
 import type { Problem } from '../message/problems.ts'
-import { RETRY_SOON_MS } from '../request/refusals.ts'
+import { RETRY_SOON_MS } from '../message/problems.ts'
 import { json, type OperatorAnswer, problem, refusal, unavailable } from './access.ts'
 import type { Topic } from './event-streams.ts'
 import type { EntriesInput, FindInput } from './find-schemas.ts'
@@ -37,7 +37,7 @@ import {
   OPERATOR_LIMITS,
 } from './schemas.ts'
 import { createShowing, type ShowingPorts } from './showing.ts'
-import { entryOf } from './shown.ts'
+import { defined, entryOf } from './shown.ts'
 
 export type OperatorOptions = LocatingOptions & OverviewOptions & { readonly storedBytesMax: number }
 
@@ -226,20 +226,20 @@ function recentOf({
   event,
 }: ReturnType<RecentDecisions['newest']>['decisions'][number]) {
   const { decision, detail, entrypoint, route, status, tenant, lockId, attempt, instance, keyHash } = event
-  return {
+  return defined({
     at: new Date(atWallMs).toISOString(),
     decision,
     detail,
     entrypoint,
     status,
-    ...(route === undefined ? {} : { route }),
-    ...(tenant === undefined ? {} : { tenant }),
-    ...(keyHash === undefined ? {} : { key_hash: keyHash }),
-    ...(recordKey === undefined ? {} : { record: recordKey }),
-    ...(lockId === undefined ? {} : { lock_id: lockId }),
-    ...(attempt === undefined ? {} : { attempt }),
-    ...(instance === undefined ? {} : { instance }),
-  }
+    route,
+    tenant,
+    key_hash: keyHash,
+    record: recordKey,
+    lock_id: lockId,
+    attempt,
+    instance,
+  })
 }
 
 const EXECUTED_STATUS = 200

@@ -9,6 +9,7 @@ import { type Quantiles, TRAFFIC_SECONDS, type TrafficView } from '../../core/he
 import { type Trouble, wrongNow } from '../../core/health/wrong-now.ts'
 import type { NodeStatus } from '../../core/node-status.ts'
 import type { NodeLook } from '../../core/nodes/node-stats.ts'
+import { defined } from './shown.ts'
 
 export type OverviewFacts = {
   readonly ready: boolean
@@ -77,30 +78,29 @@ function troublesOf(facts: OverviewFacts): readonly Trouble[] {
 
 function nodeOf({ name, address, group, state, fault, reason, remedy, ...node }: NodeStatus) {
   const { sinceWallMs, memoryShare, startedWallMs, quarantine, clock } = node
-  return {
+  return defined({
     name,
     address,
-    ...(group === undefined ? {} : { group }),
+    group,
     state,
-    ...(sinceWallMs === undefined ? {} : { since: new Date(sinceWallMs).toISOString() }),
-    ...(fault === undefined ? {} : { fault }),
-    ...(reason === undefined ? {} : { reason }),
-    ...(remedy === undefined ? {} : { remedy }),
-    ...(memoryShare === undefined ? {} : { memory_share: rounded(memoryShare) }),
-    ...(startedWallMs === undefined ? {} : { started_at: new Date(startedWallMs).toISOString() }),
-    ...(quarantine?.remainingMs === undefined
-      ? {}
-      : { quarantine_remaining_ms: Math.round(quarantine.remainingMs) }),
-    ...(clock === undefined
-      ? {}
-      : {
-          clock: {
-            offset_ms: rounded(clock.offsetMs),
-            uncertainty_ms: rounded(clock.uncertaintyMs),
-            skewed: clock.skewed,
-          },
-        }),
-  }
+    since: timeOf(sinceWallMs),
+    fault,
+    reason,
+    remedy,
+    memory_share: memoryShare === undefined ? undefined : rounded(memoryShare),
+    started_at: timeOf(startedWallMs),
+    quarantine_remaining_ms:
+      quarantine?.remainingMs === undefined ? undefined : Math.round(quarantine.remainingMs),
+    clock: clock && {
+      offset_ms: rounded(clock.offsetMs),
+      uncertainty_ms: rounded(clock.uncertaintyMs),
+      skewed: clock.skewed,
+    },
+  })
+}
+
+function timeOf(wallMs: number | undefined): string | undefined {
+  return wallMs === undefined ? undefined : new Date(wallMs).toISOString()
 }
 
 function quantilesOf({ count, p50Ms, p95Ms }: Quantiles) {

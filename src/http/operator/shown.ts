@@ -138,7 +138,7 @@ function whole(ms: number | undefined): number | undefined {
 }
 
 /** Without the members that are not known. */
-function defined<T extends Record<string, unknown>>(members: T): T {
+export function defined<T extends Record<string, unknown>>(members: T): T {
   return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined)) as T
 }
 

@@ -35,8 +35,8 @@ import type { PathParameters } from '../../core/routes/path-pattern.ts'
 import type { KeyPart, ProtectedRoute } from '../../core/routes/route.ts'
 import type { KeysForApplication } from '../message/headers.ts'
 import type { Problem } from '../message/problems.ts'
+import { RETRY_SOON_MS } from '../message/problems.ts'
 import type { AdmittedRequest } from './admission.ts'
-import { RETRY_SOON_MS } from './refusals.ts'
 
 export type ScopeRules = PrincipalRules & {
   /** For requests without their own. */

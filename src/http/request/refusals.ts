@@ -2,9 +2,8 @@
 
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
+import { RETRY_SOON_MS } from '../message/problems.ts'
 import type { FailurePorts } from '../server/listening.ts'
-
-export const RETRY_SOON_MS = 1_000
 
 export const DRAINING: Problem = {
   code: 'draining',

@@ -10,6 +10,7 @@ import type { Token } from '../../core/record/token.ts'
 import type { Waited } from '../../core/reservations/reservation-wait.ts'
 import type { EndResult, ExtendResult, Reservation, Validity } from '../../core/reservations/reservations.ts'
 import type { Problem } from '../message/problems.ts'
+import { RETRY_SOON_MS } from '../message/problems.ts'
 import { whyUnavailable } from '../message/record-problems.ts'
 import type { ExtendedOutput, IntentStatusOutput, ReservedOutput } from './schemas.ts'
 
@@ -23,8 +24,6 @@ export type ApiAnswer =
       readonly recordKey?: string
       readonly found?: Found
     }
-
-const RETRY_SOON_MS = 1_000
 
 type Refusal = Extract<ApiAnswer, { kind: 'problem' }>
 

@@ -4,7 +4,7 @@
  */
 
 import { printDuration } from '../../core/quantity.ts'
-import { PROBLEM_SCHEMA, problemResponses, queryParameters } from '../message/openapi.ts'
+import { operationOf, PROBLEM_SCHEMA, problemResponses } from '../message/openapi.ts'
 import type { ProblemCode } from '../message/problems.ts'
 import {
   CompleteBody,
@@ -174,18 +174,9 @@ export function openApiDocument(
 }
 
 function operation(name: string, call: Call): Record<string, unknown> {
-  const { body, query, success } = call
-  const parameters = [
-    ...(call.path.includes('{reservation_id}') ? [ID_PARAMETER] : []),
-    ...(query === undefined ? [] : queryParameters(query)),
-  ]
+  const { success } = call
   return {
-    operationId: name,
-    summary: call.summary,
-    ...(parameters.length === 0 ? {} : { parameters }),
-    ...(body === undefined
-      ? {}
-      : { requestBody: { required: true, content: { 'application/json': { schema: body } } } }),
+    ...operationOf(name, call, call.path.includes('{reservation_id}') ? [ID_PARAMETER] : []),
     responses: {
       [success.status]: {
         description: 'Done.',

@@ -109,19 +109,13 @@ function serveCalls(
   answer: (reply: FastifyReply, given: ApiAnswer) => FastifyReply,
 ): void {
   const idOf = ({ params }: FastifyRequest) => (params as { readonly reservation_id: string }).reservation_id
-  const served: Record<CallName, Serve> = {
-    reserve,
-    extend: async (request, reply) =>
-      answer(reply, await handlers.extend(idOf(request), request.body as never)),
-    complete: async (request, reply) =>
-      answer(reply, await handlers.complete(idOf(request), request.body as never)),
-    release: async (request, reply) =>
-      answer(reply, await handlers.release(idOf(request), request.body as never)),
-    standingOfValue: async (request, reply) =>
-      answer(reply, await handlers.standingOfValue(request.query as never)),
-    standingOfReservation: async (request, reply) =>
-      answer(reply, await handlers.standingOfReservation(idOf(request))),
-    fingerprint: async (request, reply) => answer(reply, await handlers.fingerprint(request.body as never)),
+  const answers: Record<Exclude<CallName, 'reserve'>, (request: FastifyRequest) => Promise<ApiAnswer>> = {
+    extend: (request) => handlers.extend(idOf(request), request.body as never),
+    complete: (request) => handlers.complete(idOf(request), request.body as never),
+    release: (request) => handlers.release(idOf(request), request.body as never),
+    standingOfValue: (request) => handlers.standingOfValue(request.query as never),
+    standingOfReservation: (request) => handlers.standingOfReservation(idOf(request)),
+    fingerprint: (request) => handlers.fingerprint(request.body as never),
   }
   for (const name of CALL_NAMES) {
     const call = CALLS[name]
@@ -132,7 +126,8 @@ function serveCalls(
         ...('body' in call ? { body: call.body } : {}),
         ...('query' in call ? { querystring: call.query } : {}),
       },
-      handler: served[name],
+      handler:
+        name === 'reserve' ? reserve : async (request, reply) => answer(reply, await answers[name](request)),
     })
   }
 }

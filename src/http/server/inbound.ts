@@ -10,6 +10,7 @@ import { IncomingMessage, type ServerResponse } from 'node:http'
 import { PassThrough, type Readable } from 'node:stream'
 import { BodyParts } from '../../core/body-parts.ts'
 import type { Problem } from '../message/problems.ts'
+import { RETRY_SOON_MS } from '../message/problems.ts'
 import type { HeldBody } from './body-memory.ts'
 
 export type Inbound = {
@@ -72,8 +73,6 @@ export function readBody(inbound: Inbound, limitBytes: number, held: HeldBody): 
     else if (req.destroyed) onGone()
   })
 }
-
-const RETRY_SOON_MS = 1_000
 
 export function memoryFull({ requestsLimitBytes }: HeldBody): Body {
   return {
