@@ -13,7 +13,7 @@ import type { NodeStatus } from '../core/node-status.ts'
 import { policiesOf } from '../core/routes/route.ts'
 import { majorityOf } from '../core/units.ts'
 import { systemClock } from '../system/clock.ts'
-import { whyNoConnection } from '../upstream/connector.ts'
+import { whyNoConnection } from '../upstream/connection.ts'
 import { openClusters } from './redis-groups.ts'
 
 const ADMIN_WITHIN_MS = 2_000

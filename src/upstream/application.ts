@@ -12,12 +12,18 @@ import type { Clock } from '../core/clock.ts'
 import { type HeaderLine, type HeaderList, linesOf } from '../core/header-list.ts'
 import type { ForwardResult, PassedBody } from '../core/ports.ts'
 import { readPastFailedWrites, takeSoundAnswers } from './answer-parser.ts'
-import { Connection } from './connection.ts'
-import { type ApplicationAddress, connectorTo } from './connector.ts'
-import { type ApplicationRequest, exchange, type Reply } from './exchange.ts'
-import { AnswerLate, type Failure, failureOf } from './failure.ts'
+import { type ApplicationAddress, Connection, connectorTo } from './connection.ts'
+import {
+  AnswerLate,
+  type ApplicationRequest,
+  exchange,
+  type Failure,
+  failureOf,
+  type Reply,
+  type Tunnel,
+  tunnel,
+} from './exchange.ts'
 import { type Dispatching, ownConnections, shareConnections } from './shares.ts'
-import { type Tunnel, tunnel } from './tunnel.ts'
 
 export type ApplicationOptions = {
   readonly address: ApplicationAddress

@@ -1,5 +1,5 @@
 /**
- * A connection to the application, and the second try of a request that met one which the application had given up while it was idle.
+ * A connection to the application: how it is dialled, and the second try of a request that met one which the application had given up while it was idle.
  *
  * An application may close an idle connection at any moment, also at the one in which a request is being written to it. What came
  * after the request on that connection tells: nothing, although there had been answers before it.
@@ -10,7 +10,7 @@
  */
 
 import type { Socket } from 'node:net'
-import { Client, type Dispatcher } from 'undici'
+import { buildConnector, Client, type Dispatcher } from 'undici'
 import symbols from 'undici/lib/core/symbols.js'
 
 /** A request's handler that wants to know its connection. */
@@ -68,4 +68,40 @@ export class SecondTry {
     queueMicrotask(this.#send)
     return true
   }
+}
+
+export type ApplicationAddress =
+  | { readonly kind: 'http'; readonly origin: string }
+  | { readonly kind: 'unix'; readonly path: string }
+
+/** Node gives up each address but the last after this share: with its own half of a second a short deadline would never reach the second one. */
+const ATTEMPT_SHARE = 1 / 4
+/** The least that Node takes. */
+const ATTEMPT_MIN_MS = 10
+
+/** How the application is dialled, by `fencepost doctor`, too, which so finds what a request would find. */
+export function connectorTo(address: ApplicationAddress, connectTimeoutMs: number): buildConnector.connector {
+  return buildConnector({
+    timeout: connectTimeoutMs,
+    allowH2: false,
+    autoSelectFamily: true,
+    autoSelectFamilyAttemptTimeout: Math.max(ATTEMPT_MIN_MS, Math.floor(connectTimeoutMs * ATTEMPT_SHARE)),
+    ...(address.kind === 'unix' ? { socketPath: address.path } : {}),
+  })
+}
+
+/** Why no connection is made, over TLS no handshake; undefined where one is. */
+export function whyNoConnection(
+  address: ApplicationAddress,
+  connectTimeoutMs: number,
+): Promise<string | undefined> {
+  const { host, hostname, protocol, port } = new URL(
+    address.kind === 'unix' ? 'http://localhost' : address.origin,
+  )
+  return new Promise((resolve) => {
+    connectorTo(address, connectTimeoutMs)({ host, hostname, protocol, port }, (error, socket) => {
+      socket?.destroy()
+      resolve(error === null ? undefined : ((error as NodeJS.ErrnoException).code ?? error.message))
+    })
+  })
 }

@@ -2,19 +2,20 @@
  * One request to the application and its answer, on undici's dispatch interface.
  *
  * Owns that a request is written at most once (one that changes nothing once more, where its connection was given up), that a
- * caller sees only well-formed answers, backpressure in both directions, and when waiting ends. It does not decide what a failure
- * means to the client.
+ * caller sees only well-formed answers, backpressure in both directions, when waiting ends, and what errors of undici and Node mean: none of
+ * them leaves this folder. It does not decide what a failure means to the client.
  *
  * Uses the raw headers, byte for byte (Latin-1): undici's parsed ones join lines and change the case of names.
  */
 
+import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import type { Clock, Timer } from '../core/clock.ts'
 import type { HeaderList } from '../core/header-list.ts'
+import type { ForwardResult } from '../core/ports.ts'
 import { AnswerBody } from './answer-body.ts'
 import { type ConnectedHandler, type Connection, SecondTry } from './connection.ts'
-import { AnswerLate, AnswerMalformed, ClaimEnded, type Failure, failureOf } from './failure.ts'
 import type { Dispatching, Peer } from './shares.ts'
 
 export type ApplicationRequest = {
@@ -38,7 +39,7 @@ export type Reply = {
   noDeadline(): void
 }
 
-export type ExchangeOptions = {
+type ExchangeOptions = {
   /**
    * From sending the request to the last byte of the answer, unless `noDeadline` is called. Of a body that is a stream each part begins
    * it anew: how long the client takes is not the application's silence.
@@ -51,7 +52,7 @@ export type ExchangeOptions = {
   readonly mayBegin?: (() => boolean) | undefined
 }
 
-export const NOBODY_WAITS = 'nobody waits for the answer any more'
+const NOBODY_WAITS = 'nobody waits for the answer any more'
 const FIELD_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 /** RFC 9110, section 5.5. */
 const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
@@ -215,7 +216,7 @@ class Exchange implements ConnectedHandler {
 }
 
 /** Undefined if a line could not be forwarded safely. */
-export function headersFrom(raw: Dispatcher.DispatchController['rawHeaders']): HeaderList | undefined {
+function headersFrom(raw: Dispatcher.DispatchController['rawHeaders']): HeaderList | undefined {
   if (!Array.isArray(raw)) return []
   const headers: [string, string][] = []
   for (let index = 0; index + 1 < raw.length; index += 2) {
@@ -229,4 +230,149 @@ export function headersFrom(raw: Dispatcher.DispatchController['rawHeaders']): H
 
 function latin1(bytes: Buffer | string): string {
   return typeof bytes === 'string' ? bytes : bytes.toString('latin1')
+}
+
+export type Failure = Exclude<ForwardResult, { kind: 'answered' }>
+
+/** Our own reasons to abandon an exchange; all other errors come from undici or the socket. */
+export class AnswerLate extends Error {
+  override readonly name = 'AnswerLate'
+}
+
+class AnswerMalformed extends Error {
+  override readonly name = 'AnswerMalformed'
+}
+
+class ClaimEnded extends Error {
+  override readonly name = 'ClaimEnded'
+}
+
+const LATE = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT'])
+const MALFORMED = new Set(['UND_ERR_RES_CONTENT_LENGTH_MISMATCH', 'UND_ERR_HEADERS_OVERFLOW'])
+/** undici's own error, which has no code. */
+const PARSER_ERROR = 'HTTPParserError'
+/** undici has no code for an unexpected 101. */
+const UNASKED_UPGRADE = 'bad upgrade'
+
+/**
+ * What an error means: nothing was sent, or that is unknown. The criterion is whether undici had begun to write the request to a socket
+ * (`onRequestStart`), not the kind of the error: a refused connection and a name that does not resolve come before that, a reset and a timeout
+ * may come after it.
+ *
+ * Source: RFC 9110, section 9.2.2 (a proxy must not retry what is not idempotent); RFC 9112, section 6.3 (broken framing is 502).
+ */
+export function failureOf(error: Error, begun: boolean): Failure {
+  const detail = describe(error)
+  if (!begun) return { kind: 'never_sent', detail }
+  return { kind: 'no_answer', cause: causeOf(error), detail }
+}
+
+function causeOf(error: Error): Extract<Failure, { kind: 'no_answer' }>['cause'] {
+  const code = codeOf(error)
+  if (error instanceof AnswerLate || LATE.has(code)) return 'timeout'
+  if (error instanceof AnswerMalformed || MALFORMED.has(code)) return 'malformed'
+  if (error.name === PARSER_ERROR) return 'malformed'
+  return error.message === UNASKED_UPGRADE ? 'malformed' : 'reset'
+}
+
+/** For logs: the code if there is one. Messages of undici may quote bytes of the answer. */
+function describe(error: Error): string {
+  if (error instanceof AnswerLate || error instanceof AnswerMalformed || error instanceof ClaimEnded)
+    return error.message
+  return codeOf(error) || error.name
+}
+
+function codeOf(error: Error): string {
+  return 'code' in error && typeof error.code === 'string' ? error.code : ''
+}
+
+export type Tunnel = {
+  readonly kind: 'tunnel'
+  readonly headers: HeaderList
+  readonly socket: Socket
+}
+
+/**
+ * A connection that is to speak another protocol (RFC 9110, section 7.8): either the application agrees and both sides get the bare connection,
+ * or its ordinary answer is forwarded. It is a GET: where its kept connection was given up, it is written once more.
+ */
+export function tunnel(
+  dispatcher: Dispatching,
+  request: ApplicationRequest,
+  protocol: string,
+  { answerWithinMs, clock, signal }: ExchangeOptions,
+): Promise<Tunnel | Reply | Failure> {
+  return new Promise((resolve) => {
+    let control: Dispatcher.DispatchController | undefined
+    let body: AnswerBody | undefined
+    let given: Error | undefined
+    const giveUp = (reason: Error): void => {
+      given = reason
+      control?.abort(given)
+      fail(given)
+    }
+    const deadline = clock.timer(answerWithinMs, () =>
+      giveUp(new AnswerLate(`no answer to the upgrade within ${answerWithinMs} ms`)),
+    )
+    const onAbort = (): void => giveUp(new Error(NOBODY_WAITS))
+    /** What becomes of the connection is its caller's affair from now on. */
+    const decided = (): void => {
+      deadline.cancel()
+      signal?.removeEventListener('abort', onAbort)
+    }
+    function fail(error: Error): void {
+      if (given === undefined && secondTry.begins()) {
+        control = undefined
+        return
+      }
+      decided()
+      body?.cut(error)
+      resolve(failureOf(error, control !== undefined))
+    }
+    const handler: ConnectedHandler = {
+      onRequestStart(controller) {
+        // No caller would use or close the connection.
+        if (given !== undefined) throw given
+        if (control !== undefined) throw new Error('this request was already handed to a connection once')
+        control = controller
+        secondTry.watch(handler.connection)
+      },
+      onRequestUpgrade(controller, _status, _headers, socket) {
+        decided()
+        const headers = headersFrom(controller.rawHeaders)
+        if (headers === undefined) {
+          socket.destroy()
+          fail(new AnswerMalformed('the head of the answer is malformed'))
+          return
+        }
+        // undici hands over the connection itself.
+        resolve({ kind: 'tunnel', headers, socket: socket as Socket })
+      },
+      onResponseStart(controller, status) {
+        if (status < 200) return
+        decided()
+        const headers = headersFrom(controller.rawHeaders)
+        if (headers === undefined || status > 599) {
+          controller.abort(new AnswerMalformed('the head of the answer is malformed'))
+          return
+        }
+        body = new AnswerBody(controller)
+        resolve({ kind: 'answered', status, headers, body, noDeadline: () => {} })
+      },
+      onResponseData(_controller, chunk) {
+        body?.push(chunk)
+      },
+      onResponseEnd() {
+        body?.end()
+      },
+      onResponseError(_controller, error) {
+        fail(error)
+      },
+    }
+    const send = (): void => dispatch(dispatcher, request, handler, fail, protocol)
+    const secondTry = new SecondTry(send)
+    signal?.addEventListener('abort', onAbort)
+    if (signal?.aborted === true) onAbort()
+    else send()
+  })
 }

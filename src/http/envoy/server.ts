@@ -54,7 +54,6 @@ type EnvoyOptions = CheckOptions & {
   readonly rawKeys: boolean
   /** If present, Envoy must send one of them as metadata `fencepost-gateway-token`; read at each call. */
   readonly tokens: (() => readonly string[]) | undefined
-  /** Present if the listener speaks TLS. */
   readonly tls?: ListenerTls
   readonly limits: GrpcLimits & {
     readonly headerLinesMax: number

@@ -32,7 +32,6 @@ import { originalOf } from './dialects.ts'
 export type GatewayOptions = CheckOptions & {
   /** If present, gateways must send one of them as `Fencepost-Gateway-Token`; read at each call. */
   readonly tokens: (() => readonly string[]) | undefined
-  /** Present if the listener speaks TLS. */
   readonly tls?: ListenerTls
   /** Largest report: the largest body that is stored, and a head. */
   readonly reportBytesMax: number

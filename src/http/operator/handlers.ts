@@ -25,8 +25,8 @@ import { RETRY_SOON_MS } from '../message/problems.ts'
 import { json, type OperatorAnswer, problem, refusal, unavailable } from './access.ts'
 import type { Topic } from './event-streams.ts'
 import type { EntriesInput, FindInput } from './find-schemas.ts'
+import type { LocatingOptions } from './finding.ts'
 import { type FindingPorts, find, list } from './finding.ts'
-import type { LocatingOptions } from './locating.ts'
 import { type OverviewFacts, type OverviewOptions, overviewOf } from './overview.ts'
 import {
   type CompleteInput,

@@ -30,7 +30,6 @@ import { type PageFiles, servePage } from './page.ts'
 type OperatorApiOptions = OperatorOptions & {
   readonly tokens: () => readonly OperatorToken[]
   readonly limits: RoutedLimits
-  /** Present if the listener speaks TLS. */
   readonly tls?: ListenerTls
   /** Undefined where it was not built. */
   readonly page: PageFiles | undefined

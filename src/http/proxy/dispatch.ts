@@ -27,7 +27,7 @@ import { DRAINING, NO_UPGRADE, overloaded, overloadedByPassing } from '../reques
 import type { BodyMemory } from '../server/body-memory.ts'
 import { abandoned, bodyStream, hasBody, type Inbound, offersWebSocket } from '../server/inbound.ts'
 import type { Application, Reply } from './application.ts'
-import { type ForwardPorts, hopOf, protectedCall } from './forwarding.ts'
+import { type ForwardPorts, hopOf, protectedCall } from './application.ts'
 import { observed } from './observed.ts'
 
 export type DispatchOptions = ProtectOptions & {

@@ -34,7 +34,6 @@ export type ProxyOptions = DispatchOptions & {
   readonly routes: readonly Route[]
   /** Peers whose headers of tenant, version, client and origin count. */
   readonly trustedPeers: Peers
-  /** Present if the listener speaks TLS. */
   readonly tls?: ListenerTls
   /** Whose pages may read problems of the proxy's own. */
   readonly pageOrigins: readonly string[]

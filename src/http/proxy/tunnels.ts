@@ -32,8 +32,8 @@ import type { InFlight } from '../server/in-flight.ts'
 import type { ListenerLimits } from '../server/listener.ts'
 import type { FailurePorts } from '../server/listening.ts'
 import { rawHead, writeRaw } from '../server/send.ts'
+import { type ForwardPorts, hopOf } from './application.ts'
 import type { DispatchOptions, Load } from './dispatch.ts'
-import { type ForwardPorts, hopOf } from './forwarding.ts'
 
 type TunnelOptions = DispatchOptions & {
   readonly limits: Pick<ListenerLimits, 'readerIdleMs'>

@@ -27,8 +27,14 @@ import {
   wrongTokenAnswer,
 } from './answers.ts'
 import type { Heartbeats } from './heartbeat.ts'
-import { explained } from './intents.ts'
-import { durationOf, LEASE_MIN_MS, type ReserveOptions, type ReservePorts, reserveFor } from './reserve.ts'
+import {
+  durationOf,
+  explained,
+  LEASE_MIN_MS,
+  type ReserveOptions,
+  type ReservePorts,
+  reserveFor,
+} from './reserve.ts'
 import type {
   CompleteInput,
   ExtendInput,

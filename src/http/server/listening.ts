@@ -15,6 +15,7 @@ export type Certificates = {
   readonly clientCa: string | undefined
 }
 
+/** Of a listener that speaks it. */
 export type ListenerTls = {
   readonly current: () => Certificates
   /** Calls the listener after each change. */

@@ -20,7 +20,6 @@ import { send } from './send.ts'
 
 type RequestServerOptions = {
   readonly limits: ListenerLimits
-  /** Present if the listener speaks TLS. */
   readonly tls?: ListenerTls
 }
 

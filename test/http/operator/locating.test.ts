@@ -4,7 +4,7 @@ import { loadConfig } from '../../../src/config/load.ts'
 import { reservationIdOf } from '../../../src/core/reservations/reservation-id.ts'
 import type { PrincipalSource, ProtectedRoute } from '../../../src/core/routes/route.ts'
 import type { FindInput } from '../../../src/http/operator/find-schemas.ts'
-import { locate } from '../../../src/http/operator/locating.ts'
+import { locate } from '../../../src/http/operator/finding.ts'
 import { reservationOf } from '../../support/reservation-of.ts'
 
 const loaded = loadConfig(

@@ -12,7 +12,7 @@ import type { HeaderList } from '../../../src/core/header-list.ts'
 import type { PrincipalSource } from '../../../src/core/routes/route.ts'
 import type { AdmittedRequest } from '../../../src/http/request/admission.ts'
 import { identify, type ScopeRules, scopeOf } from '../../../src/http/request/identify.ts'
-import { wantedBy } from '../../../src/http/reservations/intents.ts'
+import { wantedBy } from '../../../src/http/reservations/reserve.ts'
 import { eventually } from '../../support/eventually.ts'
 import { route } from '../../support/proxy.ts'
 
