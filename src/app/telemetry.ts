@@ -27,7 +27,6 @@ import {
   type ShownCertificate,
   type Standing,
 } from '../observe/counting.ts'
-import { fanOut, type Subscriber } from '../observe/fan-out.ts'
 import { createLog, type LogTarget, logEvents } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { type NamingVariables, serviceNameOf } from '../observe/tracing.ts'
@@ -49,6 +48,8 @@ export type TelemetryEnvironment = {
   /** The end leaves something open that it has no means to close. */
   readonly leaveOpen?: () => void
 } & NamingVariables
+
+type Subscriber = Events['publish']
 
 /** The state that scrapes and probes read. */
 export type Watched = NodesSeen & {
@@ -207,4 +208,19 @@ export function requestsSeen(config: Config, telemetry: Pick<Telemetry, 'tell'>,
     telemetry.tell(traffic.observe)
   }
   return { recent, traffic, observations }
+}
+
+/** Hands every event to each subscriber. One that fails must not fail the request, and still gets later events. */
+function fanOut(subscribers: readonly Subscriber[], onFailure: (cause: unknown) => void): Events {
+  return {
+    publish: (event) => {
+      for (const subscriber of subscribers) {
+        try {
+          subscriber(event)
+        } catch (cause) {
+          onFailure(cause)
+        }
+      }
+    },
+  }
 }

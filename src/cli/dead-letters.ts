@@ -131,15 +131,15 @@ function replyOf(decided: LetterDecided, id: string): Reply {
       return { decided: true, dropped: true }
     case 'moved_on':
       return { decided: false, dropped: true, because: decided.because }
-    case 'unknown': {
-      const document = { code: 'dead-letter-unknown', detail: unknownLetter(id) }
-      throw new CallRefused(`${document.code}: ${document.detail}`, EXIT.failure, document)
-    }
-    case 'unavailable': {
-      const document = { code: 'quorum-unavailable', detail: decided.because }
-      throw new CallRefused(`${document.code}: ${document.detail}`, EXIT.unavailable, document)
-    }
+    case 'unknown':
+      throw refusal('dead-letter-unknown', unknownLetter(id), EXIT.failure)
+    case 'unavailable':
+      throw refusal('quorum-unavailable', decided.because, EXIT.unavailable)
   }
+}
+
+function refusal(code: string, detail: string, exit: ExitCode): CallRefused {
+  return new CallRefused(`${code}: ${detail}`, exit, { code, detail })
 }
 
 async function find(io: Io, { auditLog }: OpenClusters, id: string): Promise<AuditEntry | ExitCode> {

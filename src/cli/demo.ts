@@ -141,9 +141,7 @@ function tellWhatToTry(proxyUrl: string, adminUrl: string, say: (line: string) =
   say(`  curl -s ${adminUrl}/metrics | grep ^fencepost_decisions_total`)
 }
 
-type StopRequest = Disposable & { readonly promise: Promise<'stopped'>; readonly heard: () => boolean }
-
-function stopRequest(io: Io): StopRequest {
+function stopRequest(io: Io) {
   let heard = false
   let forget = () => {}
   const promise = new Promise<'stopped'>((resolve) => {

@@ -38,10 +38,8 @@ export type Deciding = Which &
 
 export function locator(reference: string | undefined, options: Which, io: Io): Record<string, unknown> {
   const { tenant, apiVersion, path, key, method, principal, client, authorizationFile } = options
-  const scope = {
-    ...(tenant === undefined ? {} : { tenant }),
-    ...(apiVersion === undefined ? {} : { api_version: apiVersion }),
-  }
+  // What is not given is not sent: JSON leaves it out.
+  const scope = { tenant, api_version: apiVersion }
   const { requestFile, value, entity, reservation } = options
   const names = [reference, path ?? key, requestFile, value, entity, reservation]
   // A decision about the one of them that comes first in this code would be one that nobody asked for.
@@ -52,12 +50,8 @@ export function locator(reference: string | undefined, options: Which, io: Io): 
     )
   if (reference !== undefined) return { ...scope, reference }
   if (path !== undefined && key !== undefined) {
-    const whose = {
-      ...(principal === undefined ? {} : { principal }),
-      ...(client === undefined ? {} : { client }),
-      ...(authorizationFile === undefined ? {} : { authorization: textAt(authorizationFile, io).trim() }),
-    }
-    return { ...scope, key: { method, path, idempotency_key: key, ...whose } }
+    const authorization = authorizationFile === undefined ? undefined : textAt(authorizationFile, io).trim()
+    return { ...scope, key: { method, path, idempotency_key: key, principal, client, authorization } }
   }
   if (requestFile !== undefined) return { ...scope, request: jsonAt(requestFile, io) }
   if (value !== undefined) return { ...scope, reserved_value: value }

@@ -270,8 +270,8 @@ async function decided(
   const path = `${await pathOf(client, reference, options, io)}/${name}`
   const body = {
     reason,
-    ...(evenThough === undefined ? {} : { even_though: evenThough }),
-    ...(seen === undefined ? {} : { fencing_token: seen }),
+    even_though: evenThough,
+    fencing_token: seen,
     ...(name === 'complete' ? outcomeOf(options, io) : {}),
   }
   const plan = await client.call('POST', path, { ...body, dry_run: true })
@@ -290,10 +290,7 @@ async function decided(
     const text = `${name} ${recordLines([before])}would mean:\n${lines}Nothing was decided. To do it, add ${how}.\n`
     return { exit: EXIT.usage, reply: plan, text }
   }
-  const reply = await client.call('POST', path, {
-    ...body,
-    ...(token === undefined ? {} : { fencing_token: token }),
-  })
+  const reply = await client.call('POST', path, { ...body, fencing_token: token ?? seen })
   const verdict = reply.verdict === undefined ? '' : `the application says: ${String(reply.verdict)}\n`
   const note = reply.audited === false ? 'Only that it was begun is in the audit log.\n' : ''
   return {

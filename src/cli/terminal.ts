@@ -14,25 +14,20 @@ export function printableLines(text: string): string {
   return text.split('\n').map(printable).join('\n')
 }
 
-export type LiveLine = {
-  readonly onTerminal: boolean
-  show(line: string): void
-  /** Prints a line that stays, above the live line. */
-  aside(line: string): void
-  /** Keeps what is shown. */
-  end(): void
-}
+export type LiveLine = ReturnType<typeof liveLine>
 
 /** To the beginning of the line, and clear it. */
 const OVER = '\r\u001b[2K'
 
-export function liveLine(stdout: Writable): LiveLine {
+export function liveLine(stdout: Writable) {
   const onTerminal = 'isTTY' in stdout && stdout.isTTY === true
   const write = (text: string): void => void stdout.write(text)
   return {
     onTerminal,
-    show: (line) => write(onTerminal ? `${OVER}${line}` : `${line}\n`),
-    aside: (line) => write(onTerminal ? `${OVER}${line}\n` : `${line}\n`),
+    show: (line: string) => write(onTerminal ? `${OVER}${line}` : `${line}\n`),
+    /** A line that stays, above the live line. */
+    aside: (line: string) => write(onTerminal ? `${OVER}${line}\n` : `${line}\n`),
+    /** Keeps what is shown. */
     end: () => {
       if (onTerminal) write('\n')
     },

@@ -22,13 +22,6 @@ export type CollectedStats = NodeStats & {
   readonly slowestNewMs: number
 }
 
-export type NodeCollector = {
-  /** By name of the node; undefined where another sidecar is elected. */
-  nodeStats(): ReadonlyMap<string, CollectedStats> | undefined
-  /** Collects again and again until it is over. */
-  collect(over: AbortSignal): Promise<void>
-}
-
 /** An elected sidecar reports older entries of the slow log no more: its predecessor did. */
 const FIRST_LOOK_BACK_MS = 60_000
 
@@ -41,7 +34,7 @@ export function createNodeCollector(
   everyMs: number,
   clock: Clock,
   onSlow: (node: string, slow: SlowCommand) => void,
-): NodeCollector {
+) {
   let known: ReadonlyMap<string, CollectedStats> | undefined
   /** By node: the id of the newest entry that was reported. */
   const newest = new Map<string, number>()
@@ -73,8 +66,10 @@ export function createNodeCollector(
   }
 
   return {
+    /** By name of the node; undefined where another sidecar is elected. */
     nodeStats: () => known,
-    collect: async (over) => {
+    /** Again and again until it is over. */
+    collect: async (over: AbortSignal) => {
       if (everyMs === 0) return
       newest.clear()
       while (!over.aborted) {

@@ -7,14 +7,8 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-export type PaymentApplication = AsyncDisposable & {
-  readonly url: string
-  /** Executed charges, by payment. */
-  readonly charges: ReadonlyMap<string, number>
-}
-
 /** @param workMs duration of one charge */
-export async function startPaymentApplication(workMs: number): Promise<PaymentApplication> {
+export async function startPaymentApplication(workMs: number) {
   const charges = new Map<string, number>()
   const server = createServer((request, response) => {
     const parts: Buffer[] = []
@@ -44,9 +38,10 @@ export async function startPaymentApplication(workMs: number): Promise<PaymentAp
   const { port } = server.address() as AddressInfo
   return {
     url: `http://127.0.0.1:${port}`,
+    /** Executed charges, by payment. */
     charges,
     [Symbol.asyncDispose]: () =>
-      new Promise((resolve) => {
+      new Promise<void>((resolve) => {
         server.close(() => resolve())
         server.closeAllConnections()
       }),

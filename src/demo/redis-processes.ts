@@ -18,11 +18,7 @@ const READY = 'Ready to accept connections'
 
 const PROGRAMS = ['redis-server', 'valkey-server'] as const
 
-export type RedisProcesses = AsyncDisposable & {
-  readonly program: string
-  readonly urls: readonly string[]
-  kill(index: number): Promise<void>
-}
+export type RedisProcesses = Awaited<ReturnType<typeof startRedisProcesses>>
 
 /** The first redis-server or valkey-server on the search path. */
 export function findRedisProgram(searchPath: string): string | undefined {
@@ -37,7 +33,7 @@ export function findRedisProgram(searchPath: string): string | undefined {
  * @throws Error with the server's own words where one ends before it takes connections, for example because another
  * program took its port first
  */
-export async function startRedisProcesses(program: string, count: number): Promise<RedisProcesses> {
+export async function startRedisProcesses(program: string, count: number) {
   const folder = await mkdtemp(join(tmpdir(), 'fencepost-demo-'))
   const ports = await freePorts(count)
   // Only this demonstration speaks to its nodes, and to no other node: a server of somebody else that listens on a

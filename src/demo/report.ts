@@ -15,9 +15,7 @@ export type Facts = {
   readonly stormMs: number
 }
 
-type Verdict = { readonly ok: boolean; readonly text: string }
-
-export function report(facts: Facts): Verdict {
+export function report(facts: Facts) {
   const { payments, sent, tally, charges, metrics } = facts
   const once = [...charges.values()].filter((count) => count === 1).length
   const carriedOut = [...charges.values()].reduce((sum, count) => sum + count, 0)

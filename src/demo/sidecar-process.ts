@@ -6,16 +6,6 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-export type SidecarProcess = AsyncDisposable & {
-  readonly proxyUrl: string
-  readonly adminUrl: string
-  /** From starting the process to open listeners. */
-  readonly startUpMs: number
-  metrics(): Promise<string>
-  /** Stops one of its embedded nodes. */
-  stopEmbeddedNode(index: number): void
-}
-
 const START_DEADLINE_MS = 20_000
 const POLL_MS = 5
 
@@ -34,7 +24,7 @@ export class SidecarNotReady extends Error {
 export async function startSidecar(
   env: Readonly<Record<string, string | undefined>>,
   ports: { readonly proxy: number; readonly admin: number },
-): Promise<SidecarProcess> {
+) {
   const startedMs = performance.now()
   const main = new URL(import.meta.url.endsWith('.ts') ? '../main.ts' : '../main.js', import.meta.url)
   const child = fork(main, ['serve'], {
@@ -64,9 +54,10 @@ export async function startSidecar(
   return {
     proxyUrl: `http://127.0.0.1:${ports.proxy}`,
     adminUrl,
+    /** From starting the process to open listeners. */
     startUpMs: performance.now() - startedMs,
     metrics: async () => (await fetch(`${adminUrl}/metrics`)).text(),
-    stopEmbeddedNode: (index) => child.send({ stopEmbeddedNode: index }),
+    stopEmbeddedNode: (index: number) => child.send({ stopEmbeddedNode: index }),
     [Symbol.asyncDispose]: () => end(child),
   }
 }

@@ -15,15 +15,14 @@ import {
 } from '@opentelemetry/api'
 import { executedBy, keyHashOf, lockIdOf } from '../core/claims/lease.ts'
 import type { DecidedEvent } from '../core/decision.ts'
-import type { CoreEvent } from '../core/events.ts'
+import type { CoreEvent, Events } from '../core/events.ts'
 import { millisecondOf, type Token } from '../core/record/token.ts'
 import type { ClaimTrace, Tracing } from '../core/tracing.ts'
-import type { Subscriber } from './fan-out.ts'
 import { SAMPLED } from './trace-headers.ts'
 
 type ClaimSpansOptions = { readonly version: string; readonly nodeCount: number; readonly required: number }
 
-type ClaimSpans = Pick<Tracing, 'claimed' | 'resumed'> & { readonly subscriber: Subscriber }
+type ClaimSpans = Pick<Tracing, 'claimed' | 'resumed'> & { readonly subscriber: Events['publish'] }
 
 /** Claims whose later spans link to them. Beyond it the oldest is forgotten, and its later spans have no link. */
 const KNOWN_MAX = 10_000

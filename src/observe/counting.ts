@@ -6,15 +6,13 @@
  * claims for itself (synthetic claims, the election) is no request's: while nobody sends any, it would be all that counts.
  */
 
-import type { NearMissEvent, ObservedEvent } from '../core/decision.ts'
-import type { ClaimEnd, CoreEvent } from '../core/events.ts'
+import type { ClaimEnd, CoreEvent, Events } from '../core/events.ts'
 import type { ReadinessReason } from '../core/health/readiness.ts'
 import { type NodeStatus, refusesWrites, takesWrites } from '../core/node-status.ts'
 import { provenOffsetMs } from '../core/nodes/clock-samples.ts'
 import type { NodeStats } from '../core/nodes/node-stats.ts'
 import { isOurs } from '../core/record/record.ts'
 import { isObserved } from '../core/request/identity.ts'
-import type { Subscriber } from './fan-out.ts'
 import {
   entrypointLabel,
   OTHER_ROUTE,
@@ -55,87 +53,56 @@ type SweepingNow = {
 /** Of the active span, if it is recorded: becomes the exemplar of the observation. */
 type TraceId = () => string | undefined
 
-export function countEvents(metrics: Metrics, required: number, traceId: TraceId): Subscriber {
+type EventOf<K extends CoreEvent['kind']> = Extract<CoreEvent, { kind: K }>
+type Counts = { readonly [K in CoreEvent['kind']]?: (event: EventOf<K>) => void }
+
+export function countEvents(metrics: Metrics, required: number, traceId: TraceId): Events['publish'] {
   /** Groups whose breaker is not closed; the only group has no name. */
   const lost = new Set<string | undefined>()
-  return (event) => {
-    switch (event.kind) {
-      // The first two are the bulk of all events: one for each node and command.
-      case 'node_answered':
-        metrics.nodeRequests[event.node]?.[nodeResult(event)].add(1)
-        // A node without a connection is refused at once, which says nothing of its speed.
-        if (event.unreachable !== 'refused')
-          metrics.nodeDuration[event.node]?.observe(event.durationMs / 1000)
-        return
-      case 'round_settled':
-        if (event.command !== 'claim' || isOurs(event.recordKey)) return
-        metrics.quorumAttempts[event.answered >= required ? 'success' : 'failure'].add(1)
-        if (event.majorityReached) metrics.quorumMargin.observe(event.margin)
-        return
-      case 'decided':
-        countDecision(event, metrics, traceId)
-        return
-      case 'claim_ended':
-        countClaim(event, metrics, traceId)
-        return
-      case 'lease_began':
-        metrics.leasesKept.add(1)
-        return
-      case 'lease_ended':
-        countLeaseEnd(event, metrics)
-        return
-      case 'application_worked':
-        metrics.sizing.worked(routeLabel(event.route, metrics), event.durationMs)
-        return
-      case 'lease_renewed':
-        metrics.renewals[RENEWAL[event.result]].add(1)
-        return
-      case 'lease_released':
-        metrics.releases[event.result === 'unavailable' ? 'no_quorum' : event.result].add(1)
-        return
-      case 'outcome_damaged':
-        metrics.damaged.add(1)
-        return
-      case 'cluster_replaced':
-        metrics.clusterReplaced.set(1)
-        return
-      case 'clock_stepped':
-        metrics.clockSteps.add(1)
-        return
-      case 'breaker_changed':
-        metrics.nodeBreakerOpen.set({ node: event.node }, event.to === 'closed' ? 0 : 1)
-        return
-      case 'quorum_breaker_changed':
-        if (event.to === 'closed') lost.delete(event.group)
-        else lost.add(event.group)
-        metrics.breakerOpen.set(lost.size === 0 ? 0 : 1)
-        return
-      case 'written_back':
-        metrics.writtenBack[event.result].add(1)
-        return
-      case 'body_memory_full':
-        metrics.bodyMemoryFull[event.of].add(1)
-        return
-      case 'connections_refused':
-        metrics.connectionsRefused.add(event.refused)
-        return
-      case 'entries_untaken':
-        metrics.untaken[event.of].add(event.entries)
-        return
-      case 'synthetic_claim':
-        metrics.synthetic[event.result].add(1)
-        return
-      default:
-        if (event.kind === 'observed' || event.kind === 'near_miss') countBeside(event, metrics)
-    }
+  const counts: Counts = {
+    // The first two are the bulk of all events: one for each node and command.
+    node_answered: (event) => {
+      metrics.nodeRequests[event.node]?.[nodeResult(event)].add(1)
+      // A node without a connection is refused at once, which says nothing of its speed.
+      if (event.unreachable !== 'refused') metrics.nodeDuration[event.node]?.observe(event.durationMs / 1000)
+    },
+    round_settled: (event) => {
+      if (event.command !== 'claim' || isOurs(event.recordKey)) return
+      metrics.quorumAttempts[event.answered >= required ? 'success' : 'failure'].add(1)
+      if (event.majorityReached) metrics.quorumMargin.observe(event.margin)
+    },
+    decided: (event) => countDecision(event, metrics, traceId),
+    claim_ended: (event) => countClaim(event, metrics, traceId),
+    lease_began: () => metrics.leasesKept.add(1),
+    lease_ended: (event) => countLeaseEnd(event, metrics),
+    application_worked: ({ route, durationMs }) =>
+      metrics.sizing.worked(routeLabel(route, metrics), durationMs),
+    lease_renewed: ({ result }) => metrics.renewals[RENEWAL[result]].add(1),
+    lease_released: ({ result }) => metrics.releases[result === 'unavailable' ? 'no_quorum' : result].add(1),
+    outcome_damaged: () => metrics.damaged.add(1),
+    cluster_replaced: () => metrics.clusterReplaced.set(1),
+    clock_stepped: () => metrics.clockSteps.add(1),
+    breaker_changed: ({ node, to }) => metrics.nodeBreakerOpen.set({ node }, to === 'closed' ? 0 : 1),
+    quorum_breaker_changed: ({ group, to }) => {
+      if (to === 'closed') lost.delete(group)
+      else lost.add(group)
+      metrics.breakerOpen.set(lost.size === 0 ? 0 : 1)
+    },
+    written_back: ({ result }) => metrics.writtenBack[result].add(1),
+    body_memory_full: ({ of }) => metrics.bodyMemoryFull[of].add(1),
+    connections_refused: ({ refused }) => metrics.connectionsRefused.add(refused),
+    entries_untaken: ({ of, entries }) => metrics.untaken[of].add(entries),
+    synthetic_claim: ({ result }) => metrics.synthetic[result].add(1),
+    observed: ({ route, would, ageMs }) => {
+      metrics.observed?.total[routeLabel(route, metrics)]?.[would].add(1)
+      if (ageMs !== undefined) metrics.observed?.age.observe(ageMs / 1000)
+    },
+    near_miss: ({ route }) => metrics.nearMisses[routeLabel(route, metrics)]?.add(1),
   }
+  return (event) => (counts[event.kind] as ((event: CoreEvent) => void) | undefined)?.(event)
 }
 
-function countDecision(
-  event: Extract<CoreEvent, { kind: 'decided' }>,
-  metrics: Metrics,
-  traceId: TraceId,
-): void {
+function countDecision(event: EventOf<'decided'>, metrics: Metrics, traceId: TraceId): void {
   metrics.served()
   metrics.decisions[event.decision][entrypointLabel(event.entrypoint)].add(1)
   if (event.entrypoint !== 'proxy') return
@@ -143,11 +110,7 @@ function countDecision(
   metrics.requestDuration.observe(event.durationMs / 1000, traceId())
 }
 
-function countClaim(
-  event: Extract<CoreEvent, { kind: 'claim_ended' }>,
-  metrics: Metrics,
-  traceId: TraceId,
-): void {
+function countClaim(event: EventOf<'claim_ended'>, metrics: Metrics, traceId: TraceId): void {
   // Nobody waits for the claim of a request that is observed.
   if (isOurs(event.recordKey) || isObserved(event.recordKey)) return
   // Answered from this process's memory: no claim of the quorum, and it would hide how slow those are.
@@ -252,14 +215,7 @@ export function recordNodeStats(
   }
 }
 
-function countBeside(event: ObservedEvent | NearMissEvent, metrics: Metrics): void {
-  const route = routeLabel(event.route, metrics)
-  if (event.kind === 'near_miss') return void metrics.nearMisses[route]?.add(1)
-  metrics.observed?.total[route]?.[event.would].add(1)
-  if (event.ageMs !== undefined) metrics.observed?.age.observe(event.ageMs / 1000)
-}
-
-function countLeaseEnd(event: Extract<CoreEvent, { kind: 'lease_ended' }>, metrics: Metrics): void {
+function countLeaseEnd(event: EventOf<'lease_ended'>, metrics: Metrics): void {
   metrics.leasesKept.add(-1)
   metrics.leasesEnded[event.ended].add(1)
   metrics.holdDuration.observe(event.heldMs / 1000)
@@ -268,7 +224,7 @@ function countLeaseEnd(event: Extract<CoreEvent, { kind: 'lease_ended' }>, metri
   if (event.ended === 'expired' || event.ended === 'lost') metrics.expiredBeforeCompletion.add(1)
 }
 
-function nodeResult(event: Extract<CoreEvent, { kind: 'node_answered' }>) {
+function nodeResult(event: EventOf<'node_answered'>) {
   switch (event.answer) {
     case 'granted':
     case 'renewed':

@@ -7,7 +7,6 @@
  */
 
 import { monitorEventLoopDelay } from 'node:perf_hooks'
-import type { ScrapedMetric } from './tallies.ts'
 
 export const EVENT_LOOP_LAG = 'nodejs_eventloop_lag_p99_seconds'
 
@@ -23,16 +22,10 @@ export type DelayMonitor = {
   percentile(percentile: number): number
 }
 
-export type EventLoopLag = {
-  readonly metric: ScrapedMetric
-  /** A request was served. */
-  served(): void
-}
-
 /** @param monitor of Node, which looks every so many milliseconds once it is enabled */
 export function eventLoopLag(
   monitor: (everyMs: number) => DelayMonitor = (resolution) => monitorEventLoopDelay({ resolution }),
-): EventLoopLag {
+) {
   const idle = monitor(IDLE_MS)
   /** Made for the first request: each holds 0.4 MB. */
   let busy: DelayMonitor | undefined

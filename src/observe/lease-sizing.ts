@@ -27,13 +27,7 @@ export type LeaseSizingOptions = {
 /** As `redis.nodeDeadline`. */
 const NODE_DEADLINE_MS = 80
 
-export type LeaseSizing = {
-  readonly worked: (route: string, durationMs: number) => void
-  /** Brings the gauges to what was seen until now. */
-  readonly record: () => void
-}
-
-export function leaseSizing(gauge: MakeGauge, options: LeaseSizingOptions): LeaseSizing {
+export function leaseSizing(gauge: MakeGauge, options: LeaseSizingOptions) {
   const { labels: route, nodeDeadlineMs = NODE_DEADLINE_MS } = options
   const p99 = gauge(
     'fencepost_application_p99_seconds',
@@ -56,7 +50,8 @@ export function leaseSizing(gauge: MakeGauge, options: LeaseSizingOptions): Leas
   for (const [name, leaseMs] of labelledLeases(options)) configured.set({ route: name }, leaseMs / 1_000)
   const windows = new Map(route.map((name) => [name, new RecentTimes()]))
   return {
-    worked: (name, durationMs) => windows.get(name)?.add(durationMs),
+    worked: (name: string, durationMs: number) => windows.get(name)?.add(durationMs),
+    /** Brings the gauges to what was seen until now. */
     record: () => {
       for (const [name, window] of windows) {
         const p99Ms = window.p99()

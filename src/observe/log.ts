@@ -10,10 +10,9 @@
 import { type Logger, pino } from 'pino'
 import { lockIdOf } from '../core/claims/lease.ts'
 import type { DecidedEvent } from '../core/decision.ts'
-import type { CoreEvent } from '../core/events.ts'
+import type { CoreEvent, Events } from '../core/events.ts'
 import type { Token } from '../core/record/token.ts'
 import { ShortLivedMap } from '../core/short-lived.ts'
-import type { Subscriber } from './fan-out.ts'
 import { isUnusable, lineOf, reached } from './log-lines.ts'
 
 type LogOptions = {
@@ -77,7 +76,7 @@ const KNOWN_MAX = 10_000
 const UNUSABLE_EVERY_MS = 10_000
 
 /** The subscriber that writes lines for events. An event without a line costs only that check. */
-export function logEvents(log: Logger, options: EventLogOptions): Subscriber {
+export function logEvents(log: Logger, options: EventLogOptions): Events['publish'] {
   /** By token, a number: building a key of record key and token for each claim would mostly be wasted. */
   const known = new ShortLivedMap<Token, Known>()
   const admits = createSampler(log, options)

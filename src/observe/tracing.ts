@@ -25,6 +25,7 @@ import {
 import { NodeSDK, type NodeSDKConfiguration } from '@opentelemetry/sdk-node'
 import type { Logger } from 'pino'
 import type { Random } from '../core/clock.ts'
+import type { Events } from '../core/events.ts'
 import type { RecordNode } from '../core/ports.ts'
 import {
   type ClaimShown,
@@ -34,7 +35,6 @@ import {
   type Tracing,
 } from '../core/tracing.ts'
 import { claimSpans, decisionAttributes } from './claim-spans.ts'
-import type { Subscriber } from './fan-out.ts'
 import { diagnosisTo, speakThrough } from './trace-diagnosis.ts'
 import {
   type Caller,
@@ -65,7 +65,7 @@ type ActiveTrace = { readonly traceId: string; readonly spanId: string }
 
 type OpenTracing = Tracing &
   AsyncDisposable & {
-    readonly subscriber: Subscriber
+    readonly subscriber: Events['publish']
     /** The active span, if it is recorded. */
     active(): ActiveTrace | undefined
     /** One span for each command to a node, if its request is recorded. */

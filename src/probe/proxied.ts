@@ -171,17 +171,13 @@ export function processVolley(number: number, options: FloodOptions, envoy: Envo
   })
 }
 
-export type ProbedApplication = AsyncDisposable & {
-  readonly url: string
-  /** From now on until it is forgotten, executions with this key are counted. */
-  expect(key: string): { readonly executions: () => number; readonly forget: () => void }
-}
+export type ProbedApplication = Awaited<ReturnType<typeof startApplication>>
 
 /** Far above what a sidecar keeps an idle connection: it is the sidecar that closes, and no request meets a closed one. */
 const KEEP_ALIVE_MS = 60_000
 
 /** It executes only what a volley under way has announced: no real application sees a synthetic request. The rest is answered 404. */
-export async function startApplication(host: string, port: number): Promise<ProbedApplication> {
+export async function startApplication(host: string, port: number) {
   const counted = new Map<string, number>()
   let executions = 0
   const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS }, (request, response) => {
@@ -201,7 +197,8 @@ export async function startApplication(host: string, port: number): Promise<Prob
   const listening = await listenAt(server, host, port)
   return {
     ...listening,
-    expect: (key) => {
+    /** From now on until it is forgotten, executions with this key are counted. */
+    expect: (key: string) => {
       counted.set(key, 0)
       return { executions: () => counted.get(key) ?? 0, forget: () => void counted.delete(key) }
     },

@@ -9,19 +9,12 @@ import {
   type Volley,
 } from './verdict.ts'
 
-export type Tally = {
-  add(volley: Volley): void
-  readonly wrong: number
-  readonly volleys: number
-  json(): Record<string, unknown>
-  line(): string
-  exposition(): string
-}
+export type Tally = ReturnType<typeof createTally>
 
 /** Durations kept for the percentiles. */
 const RECENT_MAX = 1_000
 
-export function createTally(copies: number, entrypoints: readonly ProbedEntrypoint[]): Tally {
+export function createTally(copies: number, entrypoints: readonly ProbedEntrypoint[]) {
   const counts: Record<Result, number> = { ok: 0, false_positive: 0, false_negative: 0, error: 0 }
   const findings = new Map<string, number>(
     entrypoints.flatMap((entrypoint) =>
@@ -41,7 +34,7 @@ export function createTally(copies: number, entrypoints: readonly ProbedEntrypoi
   const volleys = () => RESULTS.reduce((total, result) => total + counts[result], 0)
 
   return {
-    add: (volley) => {
+    add: (volley: Volley) => {
       const result = resultOf(volley)
       counts[result] += 1
       requests += volley.requests
