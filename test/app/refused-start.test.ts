@@ -18,9 +18,7 @@ beforeAll(async () => {
   const address = taken.address()
   port = typeof address === 'object' && address !== null ? address.port : 0
 })
-afterAll(() => {
-  taken.close()
-})
+afterAll(() => taken.close())
 
 test.each(['ADMIN', 'PROXY'])(
   'serve whose %s port is taken says so and exits with the code of a wrong configuration',

@@ -34,9 +34,7 @@ beforeAll(async () => {
     relay.close()
   }
 })
-afterAll(() => {
-  end()
-})
+afterAll(() => end())
 
 const added = { added_later: { nested: [1, 2] }, another: null }
 

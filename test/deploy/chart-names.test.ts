@@ -9,9 +9,7 @@ import { prepareCharts } from '../support/helm-charts.ts'
 import { schemaFaults } from '../support/kubernetes-objects.ts'
 
 const charts = duringTests(() => prepareCharts(), FETCH_MS_MAX)
-beforeAll(async () => {
-  await fetchProgram('kubernetesSchemas')
-}, FETCH_MS_MAX)
+beforeAll(() => fetchProgram('kubernetesSchemas'), FETCH_MS_MAX)
 
 const OPEN = 'service.tokenSecret=token,redis.bundled.openToAll=true'
 

@@ -16,9 +16,7 @@ import { between, PATIENT, type Sidecar, startSidecar } from '../support/sidecar
 const folder = mkdtempSync(join(tmpdir(), 'fencepost-rolled-'))
 const servers = duringTests(() => startRedisServers(3, { founded: true }))
 const application = duringTests(() => startCountingApplication())
-afterAll(() => {
-  rmSync(folder, { recursive: true })
-})
+afterAll(() => rmSync(folder, { recursive: true }))
 
 /** A pod with one route. */
 function pod(route: string, env: Readonly<Record<string, string>> = {}): Promise<Sidecar> {

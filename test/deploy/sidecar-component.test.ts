@@ -10,9 +10,7 @@ import { kustomized, podOf } from '../support/kubernetes-objects.ts'
 const folder = folderOfTests('component')
 const component = join(import.meta.dirname, '../../deploy/k8s/sidecar')
 
-beforeAll(async () => {
-  await fetchProgram('kustomize')
-}, FETCH_MS_MAX)
+beforeAll(() => fetchProgram('kustomize'), FETCH_MS_MAX)
 
 /** The pod of an application with these fields of its own, once it has the sidecar. */
 async function podWith(own: object) {

@@ -17,12 +17,8 @@ const opened = duringTests(() => openRedisNode({ url: servers.at(0).url }, { clo
 beforeAll(() => {
   operator = new Redis(servers.at(0).url)
 })
-afterAll(() => {
-  operator?.disconnect()
-})
-beforeEach(async () => {
-  await operator.config('SET', 'maxmemory', '0')
-})
+afterAll(() => operator?.disconnect())
+beforeEach(() => operator.config('SET', 'maxmemory', '0'))
 
 const fill = () => operator.config('SET', 'maxmemory', '1')
 const nowMs = Date.now()

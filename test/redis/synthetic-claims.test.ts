@@ -13,9 +13,7 @@ const servers = duringTests(() => startRedisServers(3))
 beforeAll(async () => {
   sidecar = await joinCluster(servers.urls)
 })
-afterAll(async () => {
-  await sidecar[Symbol.asyncDispose]()
-})
+afterAll(() => sidecar[Symbol.asyncDispose]())
 
 test('healthy Redis nodes grant a synthetic claim once, and leave no key held', async () => {
   const published: CoreEvent[] = []

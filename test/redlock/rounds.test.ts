@@ -96,12 +96,8 @@ function ours() {
 }
 
 describe('plain redlock', () => {
-  beforeEach(() => {
-    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] })
-  })
-  afterEach(() => {
-    vi.useRealTimers()
-  })
+  beforeEach(() => vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] }))
+  afterEach(() => vi.useRealTimers())
 
   test('plain redlock dates a lease from its first attempt, so that a retry returns a lock that is over', async () => {
     const { nodes, redlock } = plain(5, { retryDelay: 300, retryCount: 5 })

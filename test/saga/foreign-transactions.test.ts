@@ -130,9 +130,7 @@ beforeAll(async () => {
   kit = await testKit(server)
   await kit.pool.query('CREATE TABLE orders (id text PRIMARY KEY, note text)')
 })
-afterAll(async () => {
-  await Promise.all(closing.map((close) => close()))
-})
+afterAll(() => Promise.all(closing.map((close) => close())))
 
 describe.each(Object.keys(libraries))('%s', (name) => {
   let library: Library

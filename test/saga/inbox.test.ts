@@ -31,9 +31,7 @@ import { VirtualClock } from '../support/virtual-clock.ts'
 
 let kit: TestKit
 const server = duringTests(() => startPostgres())
-beforeAll(async () => {
-  await server.pool().query('CREATE TABLE booked (schema_name text, n int, at serial)')
-})
+beforeAll(() => server.pool().query('CREATE TABLE booked (schema_name text, n int, at serial)'))
 beforeEach(async () => {
   kit = await testKit(server)
 })

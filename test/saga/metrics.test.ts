@@ -14,9 +14,7 @@ import { RecordingPublisher } from '../support/recording-publisher.ts'
 import { orderEvent, testKit } from '../support/saga-kit.ts'
 
 const server = duringTests(() => startPostgres())
-afterAll(() => {
-  promClient.register.clear()
-})
+afterAll(() => promClient.register.clear())
 
 test('events are counted, with their durations', async () => {
   const kit = await testKit(server, { events: sagaMetrics(promClient as unknown as PrometheusClient) })

@@ -41,11 +41,7 @@ async function requirePassword(role: string): Promise<void> {
   await server.pool().query('SELECT pg_reload_conf()')
 }
 
-const urlOf = (change: (url: URL) => void) => {
-  const url = new URL(server.url)
-  change(url)
-  return url.href
-}
+const urlOf = (parts: Partial<URL>) => Object.assign(new URL(server.url), parts).href
 type Case = [string, () => string, string, typeof SchemaMissingError | typeof DatabaseRefusedError, RegExp]
 const cases: Case[] = [
   [
@@ -57,41 +53,28 @@ const cases: Case[] = [
   ],
   [
     'whose user is unknown',
-    () =>
-      urlOf((url) => {
-        url.username = 'nobody_here'
-      }),
+    () => urlOf({ username: 'nobody_here' }),
     'fencepost',
     DatabaseRefusedError,
     /role "nobody_here" does not exist; check the user/,
   ],
   [
     'whose password is wrong',
-    () =>
-      urlOf((url) => {
-        url.username = 'locked'
-        url.password = 'canary'
-      }),
+    () => urlOf({ username: 'locked', password: 'canary' }),
     'fencepost',
     DatabaseRefusedError,
     /password authentication failed for user "locked"; check the user and the password/,
   ],
   [
     'whose database does not exist',
-    () =>
-      urlOf((url) => {
-        url.pathname = '/nowhere'
-      }),
+    () => urlOf({ pathname: '/nowhere' }),
     'fencepost',
     DatabaseRefusedError,
     /database "nowhere" does not exist; create the database/,
   ],
   [
     'whose user has no rights',
-    () =>
-      urlOf((url) => {
-        url.username = 'stranger'
-      }),
+    () => urlOf({ username: 'stranger' }),
     'forbidden',
     DatabaseRefusedError,
     /permission denied for schema forbidden; grant/,

@@ -23,9 +23,7 @@ beforeAll(async () => {
   kit = await testKit(server)
   api = await startReservationApi()
 })
-afterAll(async () => {
-  await api[Symbol.asyncDispose]()
-})
+afterAll(() => api[Symbol.asyncDispose]())
 const client = () => createClient({ url: api.origin, retryForMs: 300 })
 const locks = () => createQuorumLocks(client())
 const lease = { leaseMs: 10_000 }

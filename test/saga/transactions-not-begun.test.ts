@@ -21,9 +21,7 @@ const server = duringTests(() => startPostgres())
 beforeAll(async () => {
   kit = await testKit(server)
 })
-afterAll(async () => {
-  await Promise.all(closing.map((close) => close()))
-})
+afterAll(() => Promise.all(closing.map((close) => close())))
 
 const waitMs = 50
 const one = () => ({ connectionString: server.url, max: 1, connectionTimeoutMillis: waitMs })

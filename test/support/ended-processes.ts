@@ -2,6 +2,4 @@
 import { afterAll } from 'vitest'
 import { endLeftProcesses } from './processes.ts'
 
-afterAll(() => {
-  endLeftProcesses()
-})
+afterAll(() => endLeftProcesses())

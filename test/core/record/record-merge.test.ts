@@ -119,31 +119,27 @@ describe('a promise outlives the outcome beside it; a copy of both', () => {
     ttlMs,
   })
 
-  test.each<[what: string, shown: readonly RecordSnapshot[], lastsMs: number | undefined, ttlMs: number]>([
-    ['has what remains of the outcome', [at(10_000, outlived(10_300), 900)], 300, 900],
+  test.each<[what: string, shown: readonly RecordSnapshot[], lastsMs: number | undefined]>([
+    ['has what remains of the outcome', [at(10_000, outlived(10_300), 900)], 300],
     [
       'has the longest memory of it, whatever the clocks say',
       [at(10_000, outlived(10_300), 900), at(50_000, outlived(50_400, 7), 600)],
       400,
-      900,
     ],
     [
       'has the lifetime of another node’s record, where that is the outcome’s own',
       [at(10_000, outlived(10_300, 7), 900), at(0, completed(5), 500)],
       500,
-      900,
     ],
     [
       'lasts no longer for the release of another node',
       [at(10_000, completed(5), 300), at(0, released(7), 900)],
       300,
-      900,
     ],
     [
       'lasts as its own outcome does, and not as one of another token',
       [at(10_000, completed(9), 300), at(0, completed(5), 900)],
       300,
-      900,
     ],
     [
       'lasts as the chosen outcome does, and not as a later one of a minority',
@@ -154,21 +150,20 @@ describe('a promise outlives the outcome beside it; a copy of both', () => {
         at(0, completed(9), 800),
       ],
       400,
-      900,
     ],
     [
       'needs no time where the outcome lasts longest',
       [at(10_000, outlived(10_300), 900), at(0, completed(5), 900)],
       undefined,
-      900,
     ],
     [
       'still has the outcome in its last millisecond, and for no longer',
       [at(10_000, outlived(10_000), 900)],
       1,
-      900,
     ],
-  ])('%s', (_, shown, lastsMs, ttlMs) => {
+  ])('%s', (_, shown, lastsMs) => {
+    // The longest lifetime of each row.
+    const ttlMs = 900
     for (const seen of [shown, shown.toReversed()]) {
       const merged = mergeSnapshots(seen, 3)
       expect(merged).toMatchObject({ ttlMs, record: { state: 'completed' } })

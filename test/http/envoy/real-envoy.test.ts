@@ -331,9 +331,7 @@ test('without a listening application the answer is 502, and the next attempt is
 })
 
 describe('without a quorum', () => {
-  beforeAll(async () => {
-    await Promise.all([nodes.kill(0), nodes.kill(1)])
-  })
+  beforeAll(() => Promise.all([nodes.kill(0), nodes.kill(1)]))
 
   test('requests get 503 with Retry-After, and none passes', async () => {
     const answer = await post(randomUUID())
@@ -345,9 +343,7 @@ describe('without a quorum', () => {
 })
 
 describe('without the sidecar', () => {
-  beforeAll(async () => {
-    await sidecar.process.end({ signal: 'SIGKILL' })
-  })
+  beforeAll(() => sidecar.process.end({ signal: 'SIGKILL' }))
 
   test('requests get 503, and none passes', async () => {
     expect((await post(randomUUID())).status).toBe(503)

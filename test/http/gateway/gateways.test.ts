@@ -494,9 +494,7 @@ test.each([
 })
 
 describe('without a quorum', () => {
-  beforeAll(async () => {
-    await Promise.all([nodes.kill(0), nodes.kill(1)])
-  })
+  beforeAll(() => Promise.all([nodes.kill(0), nodes.kill(1)]))
 
   test.each(NAMES)('%s answers 503 and lets no request through', async (name) => {
     const answer = await post(name, randomUUID())
@@ -508,9 +506,7 @@ describe('without a quorum', () => {
 })
 
 describe('without the sidecar', () => {
-  beforeAll(async () => {
-    await sidecar.process.end({ signal: 'SIGKILL' })
-  })
+  beforeAll(() => sidecar.process.end({ signal: 'SIGKILL' }))
 
   test.each(NAMES.map((name) => [name, ANSWERS_500.includes(name) ? 500 : 503] as const))(
     '%s answers %i and lets no request through',

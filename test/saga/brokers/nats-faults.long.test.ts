@@ -22,9 +22,7 @@ const cluster = duringTests(() => startNatsCluster())
 beforeAll(async () => {
   admin = await connect({ servers: urls(), maxReconnectAttempts: -1, reconnectTimeWait: 100 })
 })
-afterAll(async () => {
-  await admin?.close()
-})
+afterAll(() => admin?.close())
 
 const succeeds = (promise: Promise<unknown>) =>
   promise.then(

@@ -177,29 +177,19 @@ test('a consumer closed while it reconnects takes no message any more, and leave
 
 const onTime = () => new AbortController().signal
 
-const urlWith = (change: (url: URL) => void) => {
-  const url = new URL(server.url)
-  change(url)
-  return url.href
-}
+const urlWith = (parts: Partial<URL>) => Object.assign(new URL(server.url), parts).href
 
 test.each<[string, () => string, string, string, RegExp]>([
   [
     'a wrong password',
-    () =>
-      urlWith((url) => {
-        url.password = 'canary'
-      }),
+    () => urlWith({ password: 'canary' }),
     'any',
     'broker_access_refused',
     /refused the login of the user guest .*check user and password/,
   ],
   [
     'a virtual host that is missing',
-    () =>
-      urlWith((url) => {
-        url.pathname = '/nowhere'
-      }),
+    () => urlWith({ pathname: '/nowhere' }),
     'any',
     'broker_vhost_refused',
     /does not open the virtual host "nowhere" for the user guest; .*rabbitmqctl add_vhost/,
@@ -301,9 +291,7 @@ test('an exchange to bind to that does not exist is named', async () => {
 
 test('a publisher with a wrong password says so, and costs the message no attempt', async () => {
   const publisher = createRabbitMqPublisher({
-    url: urlWith((url) => {
-      url.password = 'canary'
-    }),
+    url: urlWith({ password: 'canary' }),
   })
   const sent = publisher.publish(outbound('anywhere', 1), onTime())
   await expect(sent).rejects.toMatchObject({ code: 'broker_access_refused' })
