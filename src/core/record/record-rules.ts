@@ -72,15 +72,7 @@ function claim(
   const granted = (attempt: number, claimedAtNodeMs = nodeMs): Effect => ({
     answer: { kind: 'granted', attempt, nodeMs },
     write: {
-      record: {
-        state: 'claimed',
-        fence: token,
-        owner,
-        leaseUntilNodeMs: nodeMs + command.leaseMs,
-        attempt,
-        fingerprint: command.fingerprint,
-        claimedAtNodeMs,
-      },
+      record: claimedBy({ ...command, attempt }, claimedAtNodeMs, nodeMs),
       ttl: { ms: command.keyTtlMs },
     },
   })
@@ -130,6 +122,21 @@ function claim(
   }
 }
 
+type Claimed = Extract<NodeRecord, { state: 'claimed' }>
+
+function claimedBy(
+  command: Pick<
+    Extract<RecordCommand, { kind: 'renew' }>,
+    'token' | 'owner' | 'leaseMs' | 'fingerprint' | 'attempt'
+  >,
+  claimedAtNodeMs: number,
+  nodeMs: number,
+): Claimed {
+  const { token: fence, owner, attempt, fingerprint } = command
+  const leaseUntilNodeMs = nodeMs + command.leaseMs
+  return { state: 'claimed', fence, owner, leaseUntilNodeMs, attempt, fingerprint, claimedAtNodeMs }
+}
+
 function renew(
   record: NodeRecord | undefined,
   command: Extract<RecordCommand, { kind: 'renew' }>,
@@ -144,16 +151,7 @@ function renew(
   const renewed = (claimedAtNodeMs: number, kept = command.raises === undefined): Effect => ({
     answer: { kind: 'renewed', nodeMs },
     write: {
-      record: {
-        state: 'claimed',
-        fence: token,
-        owner,
-        leaseUntilNodeMs: nodeMs + command.leaseMs,
-        attempt: command.attempt,
-        fingerprint: command.fingerprint,
-        claimedAtNodeMs,
-        ...(kept ? { kept } : {}),
-      },
+      record: { ...claimedBy(command, claimedAtNodeMs, nodeMs), ...(kept ? { kept } : {}) },
       ttl: { ms: command.keyTtlMs },
     },
   })

@@ -96,55 +96,42 @@ export type NodeRecord =
     }
 
 /** Every duration is in milliseconds. `keyTtlMs` is how long the node remembers the record, and with it the fence. */
+type OfClaim = {
+  readonly key: string
+  readonly token: Token
+  readonly owner: Owner
+  readonly keyTtlMs: number
+}
+
 export type RecordCommand =
-  | {
-      readonly kind: 'claim'
-      readonly key: string
-      readonly token: Token
-      readonly owner: Owner
-      readonly leaseMs: number
-      readonly fingerprint: Fingerprint
-      readonly keyTtlMs: number
-    }
-  | {
+  | (OfClaim & { readonly kind: 'claim'; readonly leaseMs: number; readonly fingerprint: Fingerprint })
+  | (OfClaim & {
       readonly kind: 'renew'
-      readonly key: string
-      readonly token: Token
-      readonly owner: Owner
       readonly leaseMs: number
       readonly fingerprint: Fingerprint
       readonly attempt: number
-      readonly keyTtlMs: number
       /** A part of claiming several records: it keeps nothing, and what is kept at a smaller token refuses it. */
       readonly raises?: true
-    }
-  | {
+    })
+  | (OfClaim & {
       readonly kind: 'complete'
-      readonly key: string
-      readonly token: Token
-      readonly owner: Owner
       readonly fingerprint: Fingerprint
       readonly attempt: number
       readonly outcome: Buffer
-      readonly keyTtlMs: number
       /**
        * The outcome is another claimant's work, and the node accepts it at this token: one that a majority accepted
        * there (in Paxos: it learns), or, at `token` itself, an adopted one. It replaces only the promise made to
        * `token` and `owner`.
        */
       readonly acceptedToken?: Token
-    }
-  | {
+    })
+  | (OfClaim & {
       readonly kind: 'release'
-      readonly key: string
-      readonly token: Token
-      readonly owner: Owner
-      readonly keyTtlMs: number
       /** By a claimant that gives up before it works: what is kept stays. */
       readonly withdraws?: true
       /** By an operator: whatever stands below the token is forgotten, an outcome too. The promise remains. */
       readonly forgets?: true
-    }
+    })
   | { readonly kind: 'read'; readonly key: string }
 
 /** The reply of a node that executed a command. `nodeMs` is the node's own clock at that moment. */
