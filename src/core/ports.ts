@@ -294,3 +294,69 @@ export type ForwardResult =
   | { readonly kind: 'answered'; readonly response: ApplicationResponse }
   | { readonly kind: 'never_sent'; readonly detail: string }
   | { readonly kind: 'no_answer'; readonly cause: 'reset' | 'timeout' | 'malformed'; readonly detail: string }
+
+export type Failure = Exclude<ForwardResult, { kind: 'answered' }>
+
+/** The client's connection: a login may hold for it alone. */
+export type Peer = { readonly destroyed: boolean; once(event: 'close', ended: () => void): unknown }
+
+export type ApplicationRequest<Stream> = {
+  readonly method: string
+  /** Path and query exactly as received; begins with a slash. */
+  readonly target: string
+  readonly headers: HeaderList
+  readonly body: Buffer | Stream | undefined
+  /**
+   * It changes nothing, and has no body: it may be written once more, where the application gave its kept connection up. Read by
+   * `stream` alone.
+   */
+  readonly repeatable?: boolean
+  readonly peer?: Peer
+}
+
+export type ForwardLimits = {
+  /** From sending the request to the complete answer. */
+  readonly answerWithinMs: number
+  /** Longest body that is kept in memory; a longer one is streamed. */
+  readonly storedLimitBytes: number
+  /** Called for each part that arrives: false if it must not be kept, and the answer is streamed. */
+  readonly mayKeep?: (bytes: number) => boolean
+  /** Called once the request has a connection: false if it must not be written any more. */
+  readonly mayBegin?: (() => boolean) | undefined
+  /** Aborts when no client waits for the answer any more; then a stream has `answerWithinMs` left to end. */
+  readonly abandoned?: AbortSignal
+}
+
+/** An answer that is kept nowhere. */
+export type PassedOn = {
+  readonly kind: 'answered'
+  readonly status: number
+  readonly headers: HeaderList
+  /** All of it, where it came with its head; else a stream, which fails if the answer is cut, and is read to its end or destroyed. */
+  readonly body: Buffer | AsyncIterable<Buffer>
+}
+
+export type Tunnel<Socket> = {
+  readonly kind: 'tunnel'
+  readonly headers: HeaderList
+  readonly socket: Socket
+}
+
+/** A failure is a value: the answer depends on whether the request may have been executed. No method rejects. */
+export interface Application<Stream, Socket> {
+  /** Keeps a whole answer in memory, up to `storedLimitBytes`. */
+  forward(request: ApplicationRequest<Stream>, limits: ForwardLimits): Promise<ForwardResult>
+  /** Passes the answer on as it comes. `answerWithinMs` is for its head. */
+  stream(
+    request: ApplicationRequest<Stream>,
+    answerWithinMs: number,
+    signal: AbortSignal,
+  ): Promise<PassedOn | Failure>
+  /** Requests another protocol on the connection. */
+  upgrade(
+    request: ApplicationRequest<Stream>,
+    protocol: string,
+    answerWithinMs: number,
+    signal: AbortSignal,
+  ): Promise<Tunnel<Socket> | PassedOn | Failure>
+}

@@ -5,24 +5,23 @@
  * be stored) and one that is streamed. No redirects, no retries, no decompression, no cookies.
  */
 
+import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import { Pool } from 'undici'
 import { BodyParts } from '../core/body-parts.ts'
 import type { Clock } from '../core/clock.ts'
-import { type HeaderLine, type HeaderList, linesOf } from '../core/header-list.ts'
-import type { ForwardResult, PassedBody } from '../core/ports.ts'
+import { type HeaderLine, linesOf } from '../core/header-list.ts'
+import type {
+  Application,
+  ApplicationRequest,
+  ForwardLimits,
+  ForwardResult,
+  PassedBody,
+  PassedOn,
+} from '../core/ports.ts'
 import { readPastFailedWrites, takeSoundAnswers } from './answer-parser.ts'
 import { type ApplicationAddress, Connection, connectorTo } from './connection.ts'
-import {
-  AnswerLate,
-  type ApplicationRequest,
-  exchange,
-  type Failure,
-  failureOf,
-  type Reply,
-  type Tunnel,
-  tunnel,
-} from './exchange.ts'
+import { AnswerLate, exchange, failureOf, type Reply, tunnel } from './exchange.ts'
 import { type Dispatching, ownConnections, shareConnections } from './shares.ts'
 
 export type ApplicationOptions = {
@@ -41,54 +40,17 @@ export type ApplicationOptions = {
 /** A larger head of an answer is malformed. Node's own servers refuse to send more than 16 KiB by default. */
 const ANSWER_HEAD_BYTES_MAX = 64 * 1024
 
-export interface Application extends AsyncDisposable {
-  /** Keeps a whole answer in memory, up to `storedLimitBytes`. Never rejects. */
-  forward(request: ApplicationRequest, limits: ForwardLimits): Promise<ForwardResult>
-  /** Passes the answer on as it comes. `answerWithinMs` is for its head. Never rejects. */
-  stream(
-    request: ApplicationRequest,
-    answerWithinMs: number,
-    signal: AbortSignal,
-  ): Promise<PassedOn | Failure>
-  /** Requests another protocol on the connection. Never rejects. */
-  upgrade(
-    request: ApplicationRequest,
-    protocol: string,
-    answerWithinMs: number,
-    signal: AbortSignal,
-  ): Promise<Tunnel | PassedOn | Failure>
-}
-
-/** An answer that is kept nowhere. */
-type PassedOn = {
-  readonly kind: 'answered'
-  readonly status: number
-  readonly headers: HeaderList
-  /** All of it, where it came with its head; else a stream, which fails if the answer is cut, and is read to its end or destroyed. */
-  readonly body: Buffer | Readable
-}
-
-type ForwardLimits = {
-  /** From sending the request to the complete answer. */
-  readonly answerWithinMs: number
-  readonly storedLimitBytes: number
-  /** Called for each part that arrives: false if it must not be kept, and the answer is streamed. */
-  readonly mayKeep?: (bytes: number) => boolean
-  /** Called once the request has a connection: false if it must not be written any more. */
-  readonly mayBegin?: (() => boolean) | undefined
-  /** Aborts when no client waits for the answer any more; then a stream has `answerWithinMs` left to end. */
-  readonly abandoned?: AbortSignal
-}
-
-export function createApplication(options: ApplicationOptions): Application {
+export function createApplication(
+  options: ApplicationOptions,
+): Application<Readable, Socket> & AsyncDisposable {
   const { address, clock } = options
   const origin = address.kind === 'http' ? address.origin : 'http://localhost'
   const { connectionsMax } = options
   const shares = shareConnections(connectionsMax, (connections) => openPool(options, origin, connections))
   const own = ownConnections(connectionsMax, () => openPool(options, origin, 1))
-  const connectionFor = ({ headers, peer }: ApplicationRequest, shared: Dispatching): Dispatching =>
+  const connectionFor = ({ headers, peer }: ApplicationRequest<Readable>, shared: Dispatching): Dispatching =>
     ofOneName(own.of(headers, peer) ?? shared, origin)
-  const addressed = (request: ApplicationRequest): ApplicationRequest =>
+  const addressed = (request: ApplicationRequest<Readable>): ApplicationRequest<Readable> =>
     options.host === 'client' ? request : { ...request, headers: request.headers.filter(isNotHost) }
   return {
     forward: async (request, limits) => {

@@ -13,22 +13,10 @@ import type { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import type { Clock, Timer } from '../core/clock.ts'
 import type { HeaderList } from '../core/header-list.ts'
-import type { ForwardResult } from '../core/ports.ts'
+import type { ApplicationRequest, Failure, Tunnel } from '../core/ports.ts'
 import { AnswerBody } from './answer-body.ts'
 import { type ConnectedHandler, type Connection, SecondTry } from './connection.ts'
-import type { Dispatching, Peer } from './shares.ts'
-
-export type ApplicationRequest = {
-  readonly method: string
-  /** Path and query exactly as received; begins with a slash. */
-  readonly target: string
-  readonly headers: HeaderList
-  readonly body: Buffer | Readable | undefined
-  /** It changes nothing, and has no body: it may be written once more, where the application gave its kept connection up. */
-  readonly repeatable?: boolean
-  /** The client's connection. */
-  readonly peer?: Peer
-}
+import type { Dispatching } from './shares.ts'
 
 export type Reply = {
   readonly kind: 'answered'
@@ -66,7 +54,7 @@ const READ_FOR_CERTAIN_BYTES = 32 * 1024
 /** Never rejects. */
 export function exchange(
   dispatcher: Dispatching,
-  request: ApplicationRequest,
+  request: ApplicationRequest<Readable>,
   options: ExchangeOptions,
 ): Promise<Reply | Failure> {
   return new Promise((resolve) => {
@@ -79,7 +67,7 @@ export function exchange(
 /** @param failed what undici refuses at once is told as what it meets later */
 export function dispatch(
   dispatcher: Dispatching,
-  { method, target, headers, body }: ApplicationRequest,
+  { method, target, headers, body }: ApplicationRequest<Readable>,
   handler: ConnectedHandler,
   failed: (error: Error) => void,
   upgrade: string | null = null,
@@ -123,7 +111,7 @@ class Exchange implements ConnectedHandler {
 
   constructor(
     { answerWithinMs, clock, signal, mayBegin }: ExchangeOptions,
-    { body, repeatable = false }: ApplicationRequest,
+    { body, repeatable = false }: ApplicationRequest<Readable>,
     resolve: (end: Reply | Failure) => void,
     send: () => void,
   ) {
@@ -232,8 +220,6 @@ function latin1(bytes: Buffer | string): string {
   return typeof bytes === 'string' ? bytes : bytes.toString('latin1')
 }
 
-export type Failure = Exclude<ForwardResult, { kind: 'answered' }>
-
 /** Our own reasons to abandon an exchange; all other errors come from undici or the socket. */
 export class AnswerLate extends Error {
   override readonly name = 'AnswerLate'
@@ -286,22 +272,16 @@ function codeOf(error: Error): string {
   return 'code' in error && typeof error.code === 'string' ? error.code : ''
 }
 
-export type Tunnel = {
-  readonly kind: 'tunnel'
-  readonly headers: HeaderList
-  readonly socket: Socket
-}
-
 /**
  * A connection that is to speak another protocol (RFC 9110, section 7.8): either the application agrees and both sides get the bare connection,
  * or its ordinary answer is forwarded. It is a GET: where its kept connection was given up, it is written once more.
  */
 export function tunnel(
   dispatcher: Dispatching,
-  request: ApplicationRequest,
+  request: ApplicationRequest<Readable>,
   protocol: string,
   { answerWithinMs, clock, signal }: ExchangeOptions,
-): Promise<Tunnel | Reply | Failure> {
+): Promise<Tunnel<Socket> | Reply | Failure> {
   return new Promise((resolve) => {
     let control: Dispatcher.DispatchController | undefined
     let body: AnswerBody | undefined

@@ -7,6 +7,7 @@
 
 import type { Dispatcher, Pool } from 'undici'
 import { type HeaderList, linesOf } from '../core/header-list.ts'
+import type { Peer } from '../core/ports.ts'
 import { passingShare } from '../core/units.ts'
 
 export type Dispatching = Pick<Dispatcher, 'dispatch'>
@@ -45,9 +46,6 @@ export function shareConnections(connectionsMax: number, open: (connections: num
     },
   }
 }
-
-/** The client's connection. */
-export type Peer = { readonly destroyed: boolean; once(event: 'close', ended: () => void): unknown }
 
 type OwnConnections = AsyncDisposable & {
   /** @returns undefined where any connection will do */

@@ -1,12 +1,8 @@
 /** The application at an address, over one connection unless the test says otherwise. */
 import { systemClock } from '../../src/system/clock.ts'
-import {
-  type Application,
-  type ApplicationOptions,
-  createApplication,
-} from '../../src/upstream/application.ts'
+import { type ApplicationOptions, createApplication } from '../../src/upstream/application.ts'
 
-export function applicationAt(origin: string, options: Partial<ApplicationOptions> = {}): Application {
+export function applicationAt(origin: string, options: Partial<ApplicationOptions> = {}) {
   return createApplication({
     address: { kind: 'http', origin },
     host: 'client',

@@ -6,6 +6,7 @@
 
 import type { Readable } from 'node:stream'
 import { type HeaderList, linesOf } from '../../core/header-list.ts'
+import type { PassedOn } from '../../core/ports.ts'
 import { protects } from '../../core/routes/route.ts'
 import type { Tracing } from '../../core/tracing.ts'
 import { passingShare } from '../../core/units.ts'
@@ -26,7 +27,7 @@ import { type About, type ProtectOptions, type ProtectPorts, protect } from '../
 import { DRAINING, NO_UPGRADE, overloaded, overloadedByPassing } from '../request/refusals.ts'
 import type { BodyMemory } from '../server/body-memory.ts'
 import { abandoned, bodyStream, hasBody, type Inbound, offersWebSocket } from '../server/inbound.ts'
-import type { Application, Reply } from './application.ts'
+import type { Application } from './application.ts'
 import { type ForwardPorts, hopOf, protectedCall } from './application.ts'
 import { observed } from './observed.ts'
 
@@ -181,7 +182,7 @@ async function bypass(
  */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 
-function passed({ status, headers, body }: Reply): Answer {
+function passed({ status, headers, body }: PassedOn): Answer {
   const lines = towardsClient(headers)
   const length = linesOf(headers, 'content-length')[0]
   if (length !== undefined) lines.push(['Content-Length', length])

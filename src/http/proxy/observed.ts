@@ -8,13 +8,14 @@
 import { createHash, hash } from 'node:crypto'
 import { BodyParts } from '../../core/body-parts.ts'
 import type { ObservedAnswer } from '../../core/observation.ts'
+import type { Failure, PassedOn } from '../../core/ports.ts'
 import type { ObservedRoute, RouteMatchResult } from '../../core/routes/route.ts'
 import type { Answer } from '../message/answer.ts'
 import type { AdmittedRequest } from '../request/admission.ts'
 import type { ObservedCall, Observer } from '../request/observe.ts'
 import type { BodyMemory } from '../server/body-memory.ts'
 import { hasBody, type Inbound, tooLarge } from '../server/inbound.ts'
-import type { Application, Failure, Reply } from './application.ts'
+import type { Application } from './application.ts'
 
 /** Of the memory for bodies: protected requests are never refused for what is only looked at. */
 const SHARE = 1 / 4
@@ -84,7 +85,7 @@ function passing(
 }
 
 /** What the application answers, as it came, and what is known of it once it has passed. */
-function watched(reply: Reply | Failure, passed: (result: ObservedAnswer) => void): Reply | Failure {
+function watched(reply: PassedOn | Failure, passed: (result: ObservedAnswer) => void): PassedOn | Failure {
   if (reply.kind !== 'answered') {
     passed(reply)
     return reply
