@@ -389,6 +389,17 @@ describe('a server that is used again after another one had its name', () => {
     expect(look('a', { pulse: pulse(60) })).toBe('stale_incarnation')
   })
 
+  // Bug: a process that wrote to it before it had heard the second witness took its own heartbeat for one of then.
+  test('what this process has written to it since proves no use of then', () => {
+    const { look } = watch()
+    const pulse = (nodeMs: number) => ({ runId: 'run', nodeMs, others: new Map() })
+    expect(look('a', { pulse: pulse(ago(60)), atMs: 0 })).toBeUndefined()
+    look('b', { notes: { a: 'n2:9' }, of: { a: ago(10) }, atMs: 10 })
+    expect(look('a', { pulse: pulse(BEGAN_MS + 20), atMs: 20 })).toBeUndefined()
+    look('c', { notes: { a: 'n2:9' }, of: { a: ago(10) }, atMs: 30 })
+    expect(look('a', { pulse: pulse(BEGAN_MS + 520), atMs: 530 })).toBe('stale_incarnation')
+  })
+
   test('notes of the enrolment before are on their way out', () => {
     const { look } = watch()
     for (const by of ['b', 'c']) look(by, { notes: { a: 'n0:9' }, of: { a: ago(55) } })
