@@ -27,7 +27,6 @@ import {
   wasReplicaSince,
 } from './enrolment-rules.ts'
 import {
-  ANY,
   type Claim,
   DUPLICATE_BEATS,
   type DuplicateServer,
@@ -88,6 +87,12 @@ const BEATS_BESIDE = 100
 
 /** A note of a heartbeat that is further ahead than this, and than clocks may be apart, is of no clock of this cluster. */
 const FUTURE_MS = 10_000
+
+/**
+ * A clock that was ahead, and is right again, leaves notes of what was then its time on the other nodes: they are not believed, and no
+ * lie. Clocks are wrong by hours (of another zone) or days; a note that is further ahead than this was written by no clock.
+ */
+const NO_CLOCK_MS = 366 * 86_400_000
 
 type Incarnation = {
   readonly epoch: string | undefined
@@ -260,8 +265,7 @@ export class NodeHistory {
     const { quarantineMs = 0 } = shown.cluster ?? {}
     if (!(quarantineMs <= LONGEST_QUARANTINE_MS)) lies.push(`a quarantine of ${quarantineMs} ms`)
     for (const [about, ms] of shown.pulse?.others ?? [])
-      if (!(ms <= futureMs) && !this.#heartbeats.isSaidBesides(by, about, ANY, futureMs))
-        lies.push(`a heartbeat of ${about} that is to come`)
+      if (!(ms <= shown.nodeMs + NO_CLOCK_MS)) lies.push(`a heartbeat of ${about} that is to come`)
     for (const [about, note] of shown.counters?.others ?? []) {
       const [nonce, counter] = splitNote(note)
       if (!(counter > 0)) continue
