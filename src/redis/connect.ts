@@ -125,12 +125,13 @@ export async function addressesReached(
  * Tells why there is no connection, each time: a wrong password or an unknown host ends it, and the end itself says less than that.
  *
  * @param tell `isUnsuitable`: no other dial will find a node there
+ * @returns to be called before this side ends the connection: that the node then ends it as well says nothing
  */
 export function onDown(
   client: Redis,
   { tls, login }: RedisAddress,
   tell: (trouble: Trouble, isUnsuitable: boolean) => void,
-): void {
+): () => void {
   let failure: Trouble | undefined
   // Connected, and not yet ready: the first answer is awaited.
   let connected = false
@@ -160,6 +161,9 @@ export function onDown(
     failure = unsuitable ?? faultOf(error)
     tell(failure, unsuitable !== undefined)
   })
+  return () => {
+    failure ??= faultOf()
+  }
 }
 
 /** A command that says how many records its reply may have. */

@@ -58,12 +58,18 @@ export function redisLink(options: RedisLinkOptions): NodeLink {
   const status = () => (client.status === 'ready' ? 'ready' : client.status === 'connect' ? 'open' : 'down')
   const soon = <T>(answer: Promise<T>) => inTime(clock, PULSE_DEADLINE_MS, answer, LATE_PULSE)
 
+  let ending = (): void => {}
+  function redial(): void {
+    ending()
+    client.disconnect(true)
+  }
+
   async function answerOrRedial<T>(answer: Promise<T>): Promise<T> {
     try {
       return await inTime(clock, INSPECT_DEADLINE_MS, answer, SILENT_NODE)
     } catch (cause) {
       // Behind a path that drops packets only a new connection can tell that the path is back.
-      if (cause instanceof Error && cause.message === SILENT_NODE) client.disconnect(true)
+      if (cause instanceof Error && cause.message === SILENT_NODE) redial()
       throw cause
     }
   }
@@ -73,7 +79,7 @@ export function redisLink(options: RedisLinkOptions): NodeLink {
       return status()
     },
     dial: async ({ ready, down }) => {
-      onDown(client, address, down)
+      ending = onDown(client, address, down)
       client.on('ready', ready)
       // A suspended process accepts the connection and never gets ready.
       const readyMs = connectTimeoutMs + INSPECT_DEADLINE_MS
@@ -81,7 +87,7 @@ export function redisLink(options: RedisLinkOptions): NodeLink {
         if (status() === 'open') down(unreadyFault({ tls: address.tls?.(), stream: client.stream }), false)
       })
     },
-    redial: () => client.disconnect(true),
+    redial,
     close: () => client.disconnect(),
     inspect: () => answerOrRedial(inspectNode(client)),
     glance: () => answerOrRedial(glanceAt(client).catch(() => undefined)),

@@ -44,7 +44,7 @@ endInTime()
 async function main(): Promise<number> {
   mkdirSync(FOLDER, { recursive: true })
   const only = values.only?.split(',')
-  if (values.mutants) return (await import('./mutants.ts')).killAll(only)
+  if (values.mutants) return (await import('./kill.ts')).killAll(only)
   if (values.combinations) return (await import('./combinations.ts')).tellCombinations()
   if (values['slow-node']) return (await import('./slow-node.ts')).tellSlowNode(Number(values.rounds))
   const seed = values.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(values.seed)

@@ -1,6 +1,7 @@
 /** The scenes and the broken builds as tests, on one stage per file; and which builds every test run takes. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { kill, MUTANTS, type Mutant, openTrialStage, runTrial } from './mutants.ts'
+import { kill, openTrialStage, runTrial } from './kill.ts'
+import { MUTANTS, type Mutant } from './mutants.ts'
 import type { Stage } from './stage.ts'
 import type { TrialName } from './trials.ts'
 

@@ -12,7 +12,9 @@ import { expect, onTestFinished, test } from 'vitest'
 import { NODE_FAULTS, type NodeFault, told } from '../../src/core/node-faults.ts'
 import { answerFault } from '../../src/core/nodes/fitness.ts'
 import { statusesOf } from '../../src/core/nodes/shown-nodes.ts'
+import { createRedisClient, onDown } from '../../src/redis/connect.ts'
 import { dialFault } from '../../src/redis/node-fault.ts'
+import { systemRandom } from '../../src/system/random.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
 import { requireProgram } from '../support/programs.ts'
@@ -200,6 +202,30 @@ test.each(CASES.map((one) => [one[0], one[1], one] as const))(
     expect(words).not.toMatch(/enableOfflineQueue|report this|Stream isn't|Error:|…/)
   },
 )
+
+// Bug: a node that loads was told as one that hangs up, because it ended the connection that the sidecar had ended.
+test('a node that loads is told as that at every redial', async () => {
+  const info = 'loading:1\r\nloading_eta_seconds:1\r\n'
+  const url = await answering((socket) =>
+    socket.on('data', () => socket.write(`$${info.length}\r\n${info}\r\n`)),
+  )
+  const client = createRedisClient({ url }, { connectTimeoutMs: 2_000, random: systemRandom })
+  onTestFinished(() => client.disconnect())
+  const faults: string[] = []
+  const endsIt = onDown(client, { url }, ({ fault }) => void faults.push(fault))
+  client.connect().catch(() => {})
+  while (faults.length < 3) {
+    await eventually(
+      'it answers that it loads',
+      () => client.status === 'connect' && client.stream.bytesRead > 0,
+    )
+    const before = faults.length
+    endsIt()
+    client.disconnect(true)
+    await eventually('the connection is over', () => faults.length > before)
+  }
+  expect(new Set(faults)).toEqual(new Set(['loading']))
+})
 
 test('what no server here shows is told by its code', () => {
   const dial = { tls: undefined, stream: undefined, connected: false, wasReady: false }

@@ -14,10 +14,13 @@ import { endInTime } from '../support/end-of-program.ts'
 import { rejectedOf } from './accepted.ts'
 
 const { values } = parseArgs({ options: { mutant: { type: 'string' } } })
+let wasBroken = false
 if (values.mutant !== undefined) breakScript(values.mutant)
 // Loaded only now, because the script is broken while its module is loaded.
 const { faultRun } = await import('./fault-run.ts')
 const { driverOf } = await import('./trace.ts')
+if (values.mutant !== undefined && !wasBroken)
+  throw new Error('the script was loaded before it could be broken')
 
 const { recorded, leftOut, done } = await faultRun()
 const driver = driverOf(recorded)
@@ -49,6 +52,7 @@ function breakScript(name: string): void {
       if (loaded !== url) return result
       const source = String(result.source)
       if (source.split(joined).length !== 2) throw new Error('the script is put together in another way')
+      wasBroken = true
       const broken = `((whole) => {
         if (whole.split(${from}).length !== 2) throw new Error('the rule does not stand once in the script')
         return whole.replace(${from}, () => ${to})

@@ -27,7 +27,6 @@ import {
   wasReplicaSince,
 } from './enrolment-rules.ts'
 import {
-  ANY,
   type Claim,
   DUPLICATE_BEATS,
   type DuplicateServer,
@@ -89,6 +88,12 @@ const BEATS_BESIDE = 100
 /** A note of a heartbeat that is further ahead than this, and than clocks may be apart, is of no clock of this cluster. */
 const FUTURE_MS = 10_000
 
+/**
+ * A clock that was ahead, and is right again, leaves notes of what was then its time on the other nodes: they are not believed, and no
+ * lie. Clocks are wrong by hours (of another zone) or days; a note that is further ahead than this was written by no clock.
+ */
+const NO_CLOCK_MS = 366 * 86_400_000
+
 type Incarnation = {
   readonly epoch: string | undefined
   readonly sinceMonoMs: number
@@ -103,6 +108,8 @@ type Own = {
   /** By nonce: the largest counter that was seen, and the newest heartbeat. */
   readonly counters: Map<string, Claim>
   readonly used: Map<string, number>
+  /** Between its last use and the first look at it here: what this process writes to it since proves no use of then. */
+  unused: { readonly nonce: string; readonly fromMs: number; readonly toMs: number } | undefined
   /** Of the epoch at the last look; undefined where it does not vote. */
   nonce: string | undefined
 }
@@ -174,6 +181,8 @@ export class NodeHistory {
     const pulseMs = pulseOf(shown)
     if (nonce !== undefined && pulseMs !== undefined && pulseMs <= this.#futureMs(shown))
       raise(own.used, nonce, pulseMs)
+    if (nonce !== undefined && own.unused?.nonce !== nonce)
+      own.unused = { nonce, fromMs: lastUseMs(shown) ?? Number.POSITIVE_INFINITY, toMs: shown.nodeMs }
     const ownLie = this.#ownLie(own, shown, looked.receivedMonoMs)
     const lie = this.#hear(name, shown, looked.receivedMonoMs) ?? ownLie
     if (forgot !== undefined) return forgot
@@ -226,15 +235,17 @@ export class NodeHistory {
    * another epoch, and the others note the one of before until a sidecar has seen both.
    */
   isStale(name: string, shown: Membership & Heartbeat): boolean {
-    const pulseMs = pulseOf(shown)
-    if (pulseMs === undefined || shown.epoch === undefined) return false
+    const lastMs = lastUseMs(shown)
+    if (lastMs === undefined || shown.epoch === undefined) return false
     const nonce = nonceIn(shown.epoch)
     const marginMs = NOTED_WITHIN_MS + 2 * this.#toleratedStepMs
-    const lastMs = Math.max(pulseMs, enrolledAtNodeMs(shown.epoch) ?? 0) + marginMs
-    const used = this.#own.get(name)?.used ?? new Map<string, number>()
+    const { used = new Map<string, number>(), unused } = this.#own.get(name) ?? {}
     const usedMs = (by: string) => Math.max(used.get(by) ?? 0, this.#used.believed(name, by)?.value ?? 0)
+    const wasUnused = (ms: number) =>
+      ms > lastMs + marginMs ||
+      (unused?.nonce === nonce && ms > unused.fromMs + marginMs && ms <= unused.toMs)
     const all = [...used.keys(), ...this.#used.topicsOf(name)]
-    return all.some((other) => other !== nonce && usedMs(other) > lastMs)
+    return all.some((other) => other !== nonce && wasUnused(usedMs(other)))
   }
 
   /** Another server that is used under its name; undefined where none was seen. */
@@ -254,8 +265,7 @@ export class NodeHistory {
     const { quarantineMs = 0 } = shown.cluster ?? {}
     if (!(quarantineMs <= LONGEST_QUARANTINE_MS)) lies.push(`a quarantine of ${quarantineMs} ms`)
     for (const [about, ms] of shown.pulse?.others ?? [])
-      if (!(ms <= futureMs) && !this.#heartbeats.isSaidBesides(by, about, ANY, futureMs))
-        lies.push(`a heartbeat of ${about} that is to come`)
+      if (!(ms <= shown.nodeMs + NO_CLOCK_MS)) lies.push(`a heartbeat of ${about} that is to come`)
     for (const [about, note] of shown.counters?.others ?? []) {
       const [nonce, counter] = splitNote(note)
       if (!(counter > 0)) continue
@@ -331,7 +341,7 @@ export class NodeHistory {
     const known = this.#own.get(name)
     if (known !== undefined) return known
     const [past, counters, used] = [new Set<string>(), new Map<string, Claim>(), new Map<string, number>()]
-    const own: Own = { incarnation: undefined, past, counters, used, nonce: undefined }
+    const own: Own = { incarnation: undefined, past, counters, used, unused: undefined, nonce: undefined }
     this.#own.set(name, own)
     return own
   }
@@ -354,4 +364,11 @@ export function splitNote(note: string): readonly [nonce: string, counter: numbe
 /** The newest heartbeat of the run that votes; undefined where it has none: nothing says when it was used. */
 export function pulseOf(shown: Membership & Heartbeat): number | undefined {
   return isEnrolled(shown) && shown.pulse?.runId === shown.runId ? shown.pulse.nodeMs : undefined
+}
+
+/** When the incarnation that votes was last in use; undefined where nothing says so. */
+function lastUseMs(shown: Membership & Heartbeat): number | undefined {
+  const pulseMs = pulseOf(shown)
+  if (pulseMs === undefined || shown.epoch === undefined) return undefined
+  return Math.max(pulseMs, enrolledAtNodeMs(shown.epoch) ?? 0)
 }

@@ -206,7 +206,7 @@ describe('a node that says what is not possible', () => {
   test.each<[what: string, said: Look]>([
     ['more heartbeats of another node than there has been time for', { notes: { b: 'n1:400000' } }],
     ['more of an incarnation that nobody knows than since 1970', { notes: { b: `n9:${HUGE}` } }],
-    ['a heartbeat that is to come', { of: { b: BEGAN_MS + 60_000 } }],
+    ['a heartbeat that no clock can have', { of: { b: BEGAN_MS + 400 * 86_400_000 } }],
     ['more of its own than there has been time for', { own: 400_000 }],
     ['a quarantine that no sidecar can ask for', { cluster: { id: 'c1', quarantineMs: 315_360_000_000 } }],
     ['a quarantine that is no number', { cluster: { id: 'c1', quarantineMs: Number.NaN } }],
@@ -227,9 +227,15 @@ describe('a node that says what is not possible', () => {
       look('a', { own: 5_000, ...ahead }),
       look('b', { own: 5_000, notes: { a: 'n1:5000' }, ...ahead }),
     ]).toEqual([undefined, undefined])
-    const future = { of: { d: BEGAN_MS + 3_600_000 } }
-    look('b', { othersVote: false, own: 5_000, ...ahead, ...future })
-    expect(look('c', future)).toBeUndefined()
+  })
+
+  // Bug: each of two nodes whose clocks had been ahead noted the other's heartbeat of then; both lost their vote when they were set right.
+  test('a heartbeat that is to come, of a clock that was ahead, is no lie', () => {
+    const { look } = watch()
+    const said = (about: string) => ({ own: 100, of: { [about]: BEGAN_MS + 3_600_000 } })
+    expect([look('a', said('b')), look('b', said('a')), look('a', said('b'))]).toEqual(
+      Array(3).fill(undefined),
+    )
   })
 })
 
@@ -335,13 +341,13 @@ describe('a server that is used again after another one had its name', () => {
     ],
     ['had it long before, as one node says', [['b', 'n2:9', ago(10)]], ago(60), false],
     [
-      'had it long before, as two say, one of them of a time to come',
+      'had it long before, as two say, one of them by a clock that was ahead',
       [
         ['b', 'n2:9', ago(10)],
         ['c', 'n2:9', ago(-500)],
       ],
       ago(60),
-      false,
+      true,
     ],
     [
       'was merely cut off',
@@ -387,6 +393,17 @@ describe('a server that is used again after another one had its name', () => {
     const pulse = (s: number, runId = 'run') => ({ runId, nodeMs: ago(s), others: new Map() })
     look('a', { epoch: `1:new:n2:${ENROLLED_MS}:0`, runId: 'new', pulse: pulse(10, 'new') })
     expect(look('a', { pulse: pulse(60) })).toBe('stale_incarnation')
+  })
+
+  // Bug: a process that wrote to it before it had heard the second witness took its own heartbeat for one of then.
+  test('what this process has written to it since proves no use of then', () => {
+    const { look } = watch()
+    const pulse = (nodeMs: number) => ({ runId: 'run', nodeMs, others: new Map() })
+    expect(look('a', { pulse: pulse(ago(60)), atMs: 0 })).toBeUndefined()
+    look('b', { notes: { a: 'n2:9' }, of: { a: ago(10) }, atMs: 10 })
+    expect(look('a', { pulse: pulse(BEGAN_MS + 20), atMs: 20 })).toBeUndefined()
+    look('c', { notes: { a: 'n2:9' }, of: { a: ago(10) }, atMs: 30 })
+    expect(look('a', { pulse: pulse(BEGAN_MS + 520), atMs: 530 })).toBe('stale_incarnation')
   })
 
   test('notes of the enrolment before are on their way out', () => {
