@@ -273,7 +273,7 @@ function adminOf(parts: Parts, state: State) {
     started: () => state.phase !== 'starting',
     scrape: (accept) => telemetry.scrape(watched(), accept),
     observed: () => ({ since, ...observations.view() }),
-    tls: secrets.tls('admin'),
+    tls: secrets.tls('admin').tls,
   })
 }
 

@@ -5,7 +5,7 @@
  */
 
 import type { Config } from '../config/load.ts'
-import { type CollectedStats, createNodeCollector } from '../coordination/node-collector.ts'
+import { createNodeCollector } from '../coordination/node-collector.ts'
 import { createSweeper, paused } from '../coordination/sweeper.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import {
@@ -43,17 +43,7 @@ export type CoordinationPorts = {
   readonly onFailure: (cause: unknown) => void
 }
 
-export type Coordination = AsyncDisposable & {
-  readonly leading: boolean
-  sweeping(): {
-    readonly leading: boolean
-    /** Each group has a leader. */
-    readonly filled: boolean
-    readonly orphansOpen: number | undefined
-  }
-  /** Stats of the nodes, by name; undefined while another sidecar is elected to collect them. */
-  nodeStats(): ReadonlyMap<string, CollectedStats> | undefined
-}
+export type Coordination = NonNullable<ReturnType<typeof openCoordinations>>
 
 /** The ports of one quorum group. Each has its own leader, so that a lost group does not stop sweeping in the others. */
 export type CoordinatedGroup = Pick<CoordinationPorts, 'redis' | 'auditLog' | 'names' | 'leases'>
@@ -62,7 +52,7 @@ export function openCoordinations(
   config: Config,
   groups: readonly CoordinatedGroup[],
   ports: Omit<CoordinationPorts, keyof CoordinatedGroup>,
-): Coordination | undefined {
+) {
   const all = groups.map((group) => openCoordination(config, { ...ports, ...group }))
   if (all.length === 0) return undefined
   return {
@@ -75,10 +65,12 @@ export function openCoordinations(
       const orphansOpen = known.length === 0 ? undefined : known.reduce((sum, open) => sum + open, 0)
       return {
         leading: sweeps.some(({ leading }) => leading),
+        /** Each group has a leader. */
         filled: sweeps.every(({ filled }) => filled),
         orphansOpen,
       }
     },
+    /** By name of the node; undefined while another sidecar is elected to collect them. */
     nodeStats: () => {
       const known = all.flatMap((one) => one.nodeStats() ?? [])
       return known.length === 0 ? undefined : new Map(known.flatMap((nodeStats) => [...nodeStats]))
@@ -94,7 +86,7 @@ const LEADERSHIP_LEASE_MS = 15_000
 /** No request waits for these stats. */
 const NODE_STATS_DEADLINE_MS = 1_000
 
-function openCoordination(config: Config, ports: CoordinationPorts): Coordination {
+function openCoordination(config: Config, ports: CoordinationPorts) {
   const { redis, clock } = ports
   const sweeper = createSweeper({
     ...ports,

@@ -4,7 +4,6 @@
 
 import { randomUUID } from 'node:crypto'
 import type { ListenAddress } from '../config/addresses.ts'
-import type { ListenerName } from '../config/lists.ts'
 import type { Config } from '../config/load.ts'
 import { createWaiters } from '../core/claims/waiters.ts'
 import type { Clock } from '../core/clock.ts'
@@ -23,7 +22,6 @@ import { createProxy, type ProxyPorts } from '../http/proxy/server.ts'
 import type { ScopeRules } from '../http/request/identify.ts'
 import { type Outstanding, trackOutstanding } from '../http/request/outstanding.ts'
 import { createReservationApi, type ReservationApiPorts } from '../http/reservations/server.ts'
-import type { ListenerTls } from '../http/server/listening.ts'
 import { removeAbandonedSocket } from '../system/file-watch.ts'
 import { createApplication } from '../upstream/application.ts'
 import {
@@ -184,7 +182,7 @@ function openProxy(
     routes: config.routes,
     scope,
     trustedPeers: config.trustedPeers,
-    ...tlsOf(secrets, 'proxy'),
+    ...secrets.tls('proxy'),
     forwarded: config.forwardedHeaders,
     pageOrigins: config.pageOrigins,
     settleBudgetMs: config.settleBudgetMs,
@@ -212,7 +210,7 @@ function openReservationApi(
 ) {
   const { apiListen: at, tenant, env, apiVersion } = config
   if (at.kind === 'off') return undefined
-  const tls = tlsOf(secrets, 'api')
+  const tls = secrets.tls('api')
   // A call carries a request that some route takes, or a result, and neither depends on what the limit of the other is.
   const bodyBytesMax = jsonBytesMax(
     Math.max(config.storedResponseLimitBytes, longestBodyBytes(config.routes)),
@@ -255,7 +253,7 @@ function openGateway(
     routes: config.routes,
     scope,
     tokens: secrets.apiTokens,
-    ...tlsOf(secrets, 'gateway'),
+    ...secrets.tls('gateway'),
     // The largest stored body as base64, plus as much again as a head may have.
     reportBytesMax: Math.ceil(config.storedResponseLimitBytes * 1.4) + config.headerLimitBytes,
     limits: listenerLimits(config),
@@ -285,7 +283,7 @@ async function openEnvoy(
     settleBudgetMs: config.settleBudgetMs,
     renewFraction: config.renewFraction,
     rawKeys: config.logRawKeys,
-    ...tlsOf(secrets, 'gateway'),
+    ...secrets.tls('gateway'),
     limits: {
       inFlightMax: config.maxInFlight,
       headerLinesMax: config.headerLinesMax,
@@ -295,10 +293,4 @@ async function openEnvoy(
     },
   }
   return createEnvoyServer(options, { ...core, ...always })
-}
-
-/** Nothing where the listener speaks plain text. */
-function tlsOf(secrets: Secrets, listener: ListenerName): { readonly tls?: ListenerTls } {
-  const tls = secrets.tls(listener)
-  return tls === undefined ? {} : { tls }
 }

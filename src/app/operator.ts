@@ -58,7 +58,6 @@ export function openOperatorApi(
       'FENCEPOST_OPERATOR_LISTEN needs Redis nodes: embedded ones keep no audit log, and end with the process',
     )
   const { tenant, env, apiVersion } = config
-  const tls = secrets.tls('operator')
   const groups = stack.coordinated.map(({ redis }) => redis)
   return createOperatorApi(
     {
@@ -70,7 +69,7 @@ export function openOperatorApi(
       storedBytesMax: config.storedResponseLimitBytes,
       tokens,
       page: readPage(),
-      ...(tls === undefined ? {} : { tls }),
+      ...secrets.tls('operator'),
       limits: { ...headLimits(config), bodyBytesMax: jsonBytesMax(config.storedResponseLimitBytes) },
     },
     {

@@ -289,13 +289,12 @@ function dialled(
   { redisUsername, redisPassword }: Config,
   { nodeTls, nodePassword }: NodeSecrets,
 ) {
-  const host = node.host.includes(':') ? `[${node.host}]` : node.host
   const username = node.username ?? redisUsername
   const { password: ofUrl } = node
   const password = ofUrl === undefined ? nodePassword : () => ofUrl
   const source = ofUrl === undefined ? `${rowOf('redisPassword').env}, ${redisPassword?.path}` : 'its URL'
   return {
-    url: `${node.tls ? 'rediss' : 'redis'}://${host}:${node.port}/${node.database}`,
+    url: `${node.tls ? 'rediss' : 'redis'}://${nameOfNode(node)}/${node.database}`,
     login: `user ${username ?? 'default'}, ${password === undefined ? 'no password is set' : `password of ${source}`}`,
     ...(username === undefined ? {} : { username }),
     ...(password === undefined ? {} : { password }),

@@ -127,10 +127,10 @@ export function openSecrets(
     ),
     /** Those that are in force and in use. */
     certificates: () => certificates,
-    /** Undefined if the listener speaks plain text. */
-    tls: (listener: ListenerName): ListenerTls | undefined => {
-      if (ofListeners === undefined || !config.tlsListeners.includes(listener)) return undefined
-      return { current: ofListeners, onChange: (tell) => void listeners.push(tell) }
+    /** Nothing if the listener speaks plain text. */
+    tls: (listener: ListenerName): { readonly tls?: ListenerTls } => {
+      if (ofListeners === undefined || !config.tlsListeners.includes(listener)) return {}
+      return { tls: { current: ofListeners, onChange: (tell) => void listeners.push(tell) } }
     },
     [Symbol.dispose]: () => {
       for (const one of watched) one[Symbol.dispose]()

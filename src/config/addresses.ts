@@ -46,7 +46,7 @@ export function listenAddress(): ValueKind<ListenAddress> {
     print: (address) => {
       switch (address.kind) {
         case 'tcp':
-          return `${address.host.includes(':') ? `[${address.host}]` : address.host}:${address.port}`
+          return nameOfNode(address)
         case 'unix':
           return `unix:${address.path}`
         case 'off':
@@ -232,7 +232,7 @@ export function nodeNames(): ValueKind<readonly string[]> {
 }
 
 /** The default name of a node. Two databases of one server are one node. */
-export function nameOfNode({ host, port }: RedisAddress): string {
+export function nameOfNode({ host, port }: Pick<RedisAddress, 'host' | 'port'>): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`
 }
 
@@ -247,9 +247,8 @@ function printRedisAddress(address: RedisAddress): string {
   const user = address.username === undefined ? '' : encodeURIComponent(address.username)
   const secret = address.password === undefined ? '' : ':***'
   const login = user + secret === '' ? '' : `${user}${secret}@`
-  const host = address.host.includes(':') ? `[${address.host}]` : address.host
   const database = address.database === 0 ? '' : `/${address.database}`
-  return `redis${address.tls ? 's' : ''}://${login}${host}:${address.port}${database}`
+  return `redis${address.tls ? 's' : ''}://${login}${nameOfNode(address)}${database}`
 }
 
 /**
