@@ -43,7 +43,7 @@ export function measureHouse(): House {
   const rows: readonly Row[] = [
     { what: 'lines of src', value: linesOf(src), limit: 55_500, target: 50_000 },
     { what: 'lines of packages', value: linesOf(of('packages')), limit: 15_200 },
-    { what: 'lines of test', value: linesOf(of('test')), limit: 109_000, target: 95_000 },
+    { what: 'lines of test', value: linesOf(of('test')), limit: 107_000, target: 95_000 },
     {
       what: 'lines of bench and scripts',
       value: linesOf(of('bench', 'scripts')),
@@ -55,7 +55,7 @@ export function measureHouse(): House {
     { what: 'lines of the longest module', value: longestOf(modules), limit: 500 },
     { what: 'circles of imports', value: graph.circles.length, limit: 0 },
     { what: 'words of Markdown', value: sum(pages.map(wordsOf)), limit: 153_000 },
-    { what: 'places of six lines that stand elsewhere, too', value: twice.length, limit: 115, target: 55 },
+    { what: 'places of six lines that stand elsewhere, too', value: twice.length, limit: 55 },
     { what: 'commands of npm run', value: Object.keys(scripts).length, limit: 14 },
   ]
   return { rows, graph, twice }
