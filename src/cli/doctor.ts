@@ -2,7 +2,7 @@
 
 import { installation } from '../app/doctor.ts'
 import { loadConfig } from '../config/load.ts'
-import { checkup, type Finding, failed } from '../core/health/checkup.ts'
+import { diagnose, type Finding, failed } from '../core/health/diagnostics.ts'
 import {
   type Command,
   EXIT,
@@ -38,7 +38,7 @@ async function run({ json, admin = DEFAULT_ADMIN }: Options, io: Io): Promise<Ex
   if (loaded.config.redisNodes.kind === 'embedded')
     return refused(io, 'FENCEPOST_REDIS_NODES is `embedded`: there are no nodes outside the sidecar.')
   const builtIn = loaded.origins.routes === 'default'
-  const findings = checkup(await installation(loaded.config, { admin, version: io.version, builtIn }))
+  const findings = diagnose(await installation(loaded.config, { admin, version: io.version, builtIn }))
   io.stdout.write(json === true ? `${JSON.stringify({ findings }, undefined, 2)}\n` : linesOf(findings))
   if (!failed(findings)) return EXIT.ok
   return findings.some(({ check, verdict }) => check === 'quorum' && verdict === 'failed')

@@ -18,10 +18,10 @@ import { claimWhenFree } from './claims/claim-when-free.ts'
 import { lockIdOf } from './claims/lease.ts'
 import { type LeaseRenewer, renewLease } from './claims/lease-renewer.ts'
 import { recordInBackground } from './claims/recording.ts'
-import { isTaken, type Taken } from './claims/waiters.ts'
+import { type Busy, isBusy } from './claims/waiters.ts'
 import { reconcileLocalRecord } from './claims/write-back.ts'
 import {
-  foundBy,
+  claimDiagnostics,
   LEASE_ENDED,
   type Outcome,
   type Protection,
@@ -34,16 +34,18 @@ import type { DedupPorts, ProtectedRequest } from './protected-request.ts'
 import { isQuorumLost } from './quorum/tally.ts'
 import { markContent } from './request/duplicate-content.ts'
 import { type EntityLocks, lockEntities } from './reservations/entity-locks.ts'
-import { type Backoff, comeAgainMs } from './retry.ts'
+import { type Backoff, retryAfterMsOf } from './retry.ts'
 import { type LeaseFate, type Settled, settle } from './settle.ts'
 
 /** What one request is executed with. Its leases are chosen once; nothing below can reach the others. */
-type Guard = Omit<DedupPorts, 'localLeases' | 'whenEnded' | 'waiters'> & { readonly protection: Protection }
+type ExecutionContext = Omit<DedupPorts, 'localLeases' | 'whenEnded' | 'waiters'> & {
+  readonly protection: Protection
+}
 
 const WAIT_BACKOFF: Backoff = { initialMs: 25, maxMs: 250 }
 
 /** For a request that finds others waiting in this process: it queues behind them and does not claim at once. */
-const BEHIND: Taken = { kind: 'contended', retryAfterMs: 1_000 }
+const BEHIND: Busy = { kind: 'contended', retryAfterMs: 1_000 }
 
 export async function deduplicate(request: ProtectedRequest, ports: DedupPorts): Promise<Outcome> {
   const claimed = await claimOrWait(request, ports)
@@ -59,7 +61,7 @@ export async function deduplicate(request: ProtectedRequest, ports: DedupPorts):
       return underClaim(request, local, guardOf(ports, localLeases, 'local'))
     }
     case 'fail-open':
-      return unprotected(await request.forward(undefined), foundBy(claimed))
+      return unprotected(await request.forward(undefined), claimDiagnostics(claimed))
   }
 }
 
@@ -68,7 +70,7 @@ function guardOf(
   { fairQueue, background, clock, random, events }: DedupPorts,
   leases: Leases,
   protection: Protection,
-): Guard {
+): ExecutionContext {
   return { leases, fairQueue, background, clock, random, events, protection }
 }
 
@@ -81,7 +83,7 @@ async function claimOrWait(
   const { recordKey: key, policy } = request
   const behind = policy.waitMs > 0 && ports.fairQueue?.isWaitedFor(key) === true
   const first = behind ? BEHIND : await claimOnce(request, ports)
-  return isTaken(first) && policy.waitMs > 0 ? waitAndClaim(first, request, ports) : first
+  return isBusy(first) && policy.waitMs > 0 ? waitAndClaim(first, request, ports) : first
 }
 
 function claimOnce(request: ProtectedRequest, { leases, localLeases }: DedupPorts): Promise<ClaimResult> {
@@ -91,7 +93,7 @@ function claimOnce(request: ProtectedRequest, { leases, localLeases }: DedupPort
 }
 
 async function waitAndClaim(
-  first: Taken,
+  first: Busy,
   request: ProtectedRequest,
   ports: DedupPorts,
 ): Promise<ClaimResult | TooManyWaiters> {
@@ -100,7 +102,7 @@ async function waitAndClaim(
   const claim = () => claimOnce(request, ports)
   using place = waiters.enter(key)
   if (place === undefined)
-    return { kind: 'too_many_waiters', limit: waiters.limit, retryAfterMs: comeAgainMs(first) }
+    return { kind: 'too_many_waiters', limit: waiters.limit, retryAfterMs: retryAfterMsOf(first) }
   const untilMonoMs = clock.monoMs() + policy.waitMs
   const join = () => waiters.groups.join(`${key} ${fingerprint}`, clock.monoMs())
   const wanted = { key, claim, untilMonoMs, backoff: WAIT_BACKOFF, abandoned, whenEnded, join }
@@ -108,47 +110,59 @@ async function waitAndClaim(
   return await claimWhenFree(first, wanted, ports)
 }
 
-async function underClaim(request: ProtectedRequest, claimed: ClaimResult, guard: Guard): Promise<Outcome> {
+async function underClaim(
+  request: ProtectedRequest,
+  claimed: ClaimResult,
+  context: ExecutionContext,
+): Promise<Outcome> {
   switch (claimed.kind) {
     case 'granted':
       if (claimed.lease.attempt > 1 && request.policy.takeover === 'indeterminate') {
         // Releasing a takeover restores the lapsed claim, so the question stays open until the orphan is settled.
-        await guard.leases.release(claimed.lease)
+        await context.leases.release(claimed.lease)
         const { attempt } = claimed.lease
         return { kind: 'undecided', retryAfterMs: request.policy.leaseMs, found: { attempt } }
       }
-      return withContentMarked(request, claimed.lease, guard)
+      return withContentMarked(request, claimed.lease, context)
     case 'duplicate':
-      return replay(claimed.outcome, claimed.token, foundBy(claimed).found)
+      return replay(claimed.outcome, claimed.token, claimDiagnostics(claimed).found)
     case 'mismatch':
-      return { kind: 'mismatch', ...foundBy(claimed) }
+      return { kind: 'mismatch', ...claimDiagnostics(claimed) }
     case 'held':
     case 'contended':
-      return { kind: 'in_progress', retryAfterMs: comeAgainMs(claimed), ...foundBy(claimed) }
+      return { kind: 'in_progress', retryAfterMs: retryAfterMsOf(claimed), ...claimDiagnostics(claimed) }
     case 'damaged':
-      return { kind: 'damaged', ...foundBy(claimed) }
+      return { kind: 'damaged', ...claimDiagnostics(claimed) }
     case 'unavailable':
       return unavailable(claimed)
   }
 }
 
 /** The key is ours; before the work begins, its content is marked as ours too, where the route wants that. */
-async function withContentMarked(request: ProtectedRequest, lease: Lease, guard: Guard): Promise<Outcome> {
+async function withContentMarked(
+  request: ProtectedRequest,
+  lease: Lease,
+  context: ExecutionContext,
+): Promise<Outcome> {
   const { contentRecord, policy } = request
-  if (contentRecord === undefined) return workUnderLease(request, lease, guard)
-  const mark = await markContent(contentRecord, lease, policy, guard)
-  if (mark.kind === 'marked') return workUnderLease(request, lease, { ...guard, leases: mark.leases })
-  await guard.leases.release(lease)
+  if (contentRecord === undefined) return workUnderLease(request, lease, context)
+  const mark = await markContent(contentRecord, lease, policy, context)
+  if (mark.kind === 'marked') return workUnderLease(request, lease, { ...context, leases: mark.leases })
+  await context.leases.release(lease)
   return mark.kind === 'unavailable' ? unavailable(mark) : mark
 }
 
-async function workUnderLease(request: ProtectedRequest, lease: Lease, guard: Guard): Promise<Outcome> {
+async function workUnderLease(
+  request: ProtectedRequest,
+  lease: Lease,
+  context: ExecutionContext,
+): Promise<Outcome> {
   const { entities, policy } = request
-  const renewer = renewLease(lease, guard, policy)
+  const renewer = renewLease(lease, context, policy)
   try {
-    if (entities !== undefined) return await workOnEntities(request, entities, renewer, guard)
-    const { outcome, lease: fate } = await forwardAndSettle(request, renewer, () => renewer.held(), guard)
-    await endLease(fate, renewer, guard)
+    if (entities !== undefined) return await workOnEntities(request, entities, renewer, context)
+    const { outcome, lease: fate } = await forwardAndSettle(request, renewer, () => renewer.held(), context)
+    await endLease(fate, renewer, context)
     return outcome
   } catch (fault) {
     // The application may or may not have begun, so the lease is left to lapse, like that of a dead process.
@@ -161,24 +175,24 @@ async function workOnEntities(
   request: ProtectedRequest,
   entities: EntityLocks,
   renewer: LeaseRenewer,
-  guard: Guard,
+  context: ExecutionContext,
 ): Promise<Outcome> {
   const { policy, abandoned } = request
-  const locked = await lockEntities(entities, renewer, policy, abandoned, guard)
+  const locked = await lockEntities(entities, renewer, policy, abandoned, context)
   if (locked.kind !== 'locked') {
-    await endLease('released', renewer, guard)
+    await endLease('released', renewer, context)
     return locked
   }
   using _ = locked
   const held = () => renewer.held() && locked.held()
-  const { outcome, lease: fate } = await forwardAndSettle(request, renewer, held, guard)
-  await endLease(fate, renewer, guard)
+  const { outcome, lease: fate } = await forwardAndSettle(request, renewer, held, context)
+  await endLease(fate, renewer, context)
   // The application may still work on them: let their leases lapse, like the record's.
   if (fate === 'abandoned') return outcome
   // Of an answer that is passed on as a stream the end is still to come, and the work with it.
   const over = 'response' in outcome ? outcome.response?.oversized?.over : undefined
   if (over === undefined) await locked.unlock()
-  else locked.unlockAfter(over, guard.background)
+  else locked.unlockAfter(over, context.background)
   return outcome
 }
 
@@ -186,7 +200,7 @@ async function forwardAndSettle(
   request: ProtectedRequest,
   renewer: LeaseRenewer,
   held: () => boolean,
-  guard: Guard,
+  context: ExecutionContext,
 ): Promise<Settled> {
   // It may have ended since it was granted: while a content was marked, or the process was suspended.
   if (!held()) return { outcome: LEASE_ENDED, lease: 'released' }
@@ -204,19 +218,19 @@ async function forwardAndSettle(
       return { outcome, lease: 'abandoned' }
     }
     case 'answered': {
-      const executed = { protection: guard.protection, execution }
-      return settle(result.response, executed, request.policy, renewer, guard)
+      const executed = { protection: context.protection, execution }
+      return settle(result.response, executed, request.policy, renewer, context)
     }
   }
 }
 
-async function endLease(fate: LeaseFate, renewer: LeaseRenewer, guard: Guard): Promise<void> {
+async function endLease(fate: LeaseFate, renewer: LeaseRenewer, context: ExecutionContext): Promise<void> {
   if (typeof fate === 'object') {
-    const offered = guard.background.start(async () => {
+    const offered = context.background.start(async () => {
       const end = 'passing' in fate ? await fate.passing : fate.stillToRecord
       await (typeof end === 'string'
-        ? endLease(end, renewer, guard)
-        : recordInBackground(end, renewer, guard))
+        ? endLease(end, renewer, context)
+        : recordInBackground(end, renewer, context))
     })
     // Otherwise it ends with the background recording.
     if (!offered) renewer.stop('abandoned')
@@ -224,7 +238,7 @@ async function endLease(fate: LeaseFate, renewer: LeaseRenewer, guard: Guard): P
   }
   // The renewer stops first: a renewal that meets its own release would look like a lost lease.
   renewer.stop(fate)
-  if (fate === 'released') await guard.leases.release(renewer.lease())
+  if (fate === 'released') await context.leases.release(renewer.lease())
 }
 
 function claimRequestOf({ recordKey: key, fingerprint, policy }: ProtectedRequest): ClaimRequest {

@@ -19,7 +19,7 @@ export type Protection = 'quorum' | 'local' | 'none'
 export const NOT_COUNTED = 0
 
 /** What the claim of a request that was not executed found out, for events; each absent where it is not known. */
-export type Found = {
+export type ClaimDiagnostics = {
   /** The token of the claim that executed it, and its attempt. */
   readonly holder?: Token
   readonly attempt?: number
@@ -39,38 +39,42 @@ export type Outcome =
       readonly kind: 'replayed'
       readonly stored: Extract<StoredOutcome, { kind: 'response' | 'result' }>
       readonly token: Token
-      readonly found?: Found
+      readonly found?: ClaimDiagnostics
     }
   /** Executed earlier, and the answer could not be kept: it is never executed again. */
   | {
       readonly kind: 'gone'
       readonly stored: Extract<StoredOutcome, { kind: 'tombstone' }>
       readonly token: Token
-      readonly found?: Found
+      readonly found?: ClaimDiagnostics
     }
   /** The application answered, and by policy nothing is recorded: a retry is executed. */
   | ({ readonly kind: 'released'; readonly response: ApplicationResponse } & Executed)
   /** Executed, and not recorded: the quorum did not take it, or policy holds the claim until its lease ends. */
   | ({ readonly kind: 'unstored'; readonly response: ApplicationResponse } & Executed)
   /** Passed to the application without protection (`fail-open`). */
-  | { readonly kind: 'unprotected'; readonly response: ApplicationResponse; readonly found?: Found }
+  | {
+      readonly kind: 'unprotected'
+      readonly response: ApplicationResponse
+      readonly found?: ClaimDiagnostics
+    }
   /** The same, and no whole answer came back. It may have been executed, and a retry is executed again. */
-  | (NoAnswer & { readonly kind: 'unprotected_no_answer'; readonly found?: Found })
+  | (NoAnswer & { readonly kind: 'unprotected_no_answer'; readonly found?: ClaimDiagnostics })
   /** The key was used for another request. */
-  | { readonly kind: 'mismatch'; readonly found?: Found }
+  | { readonly kind: 'mismatch'; readonly found?: ClaimDiagnostics }
   /** The same content was sent under another key. */
   | { readonly kind: 'duplicate_content' }
-  | { readonly kind: 'in_progress'; readonly retryAfterMs: number; readonly found?: Found }
+  | { readonly kind: 'in_progress'; readonly retryAfterMs: number; readonly found?: ClaimDiagnostics }
   /** Another request works on the same entity, and did not end within this one's wait. */
   | { readonly kind: 'entity_busy'; readonly retryAfterMs: number }
   /** An earlier attempt ended without an outcome, and the route does not allow another one. */
-  | { readonly kind: 'undecided'; readonly retryAfterMs: number; readonly found?: Found }
+  | { readonly kind: 'undecided'; readonly retryAfterMs: number; readonly found?: ClaimDiagnostics }
   /** More requests wait for one key than the limit allows. */
   | { readonly kind: 'too_many_waiters'; readonly limit: number; readonly retryAfterMs: number }
   /** Fewer than a majority of nodes answered; nothing was executed. */
   | (Extract<ClaimResult, { kind: 'unavailable' }> & { readonly retryAfterMs: number })
   /** The record of this request is damaged: it is neither replayed nor executed again. */
-  | { readonly kind: 'damaged'; readonly found?: Found }
+  | { readonly kind: 'damaged'; readonly found?: ClaimDiagnostics }
   /** Sent to the application, and no whole answer came back. It may have been executed. */
   | (NoAnswer & {
       readonly kind: 'indeterminate'
@@ -108,14 +112,20 @@ export const LEASE_ENDED: Outcome = {
 }
 
 /** The answer to a duplicate. */
-export function replay(outcome: StoredOutcome, token: number, found: Found = { holder: token }): Outcome {
+export function replay(
+  outcome: StoredOutcome,
+  token: number,
+  found: ClaimDiagnostics = { holder: token },
+): Outcome {
   return outcome.kind === 'tombstone'
     ? { kind: 'gone', stored: outcome, token, found }
     : { kind: 'replayed', stored: outcome, token, found }
 }
 
 /** What a claim that was not granted says of itself. */
-export function foundBy(claimed: Exclude<ClaimResult, { kind: 'granted' }>): { readonly found?: Found } {
+export function claimDiagnostics(claimed: Exclude<ClaimResult, { kind: 'granted' }>): {
+  readonly found?: ClaimDiagnostics
+} {
   if (claimed.kind === 'unavailable') {
     const found = foundWithoutMajority(claimed)
     return found === undefined ? {} : { found }
@@ -131,7 +141,7 @@ export function foundBy(claimed: Exclude<ClaimResult, { kind: 'granted' }>): { r
 /** What a claim that found no majority says of itself; undefined where that is all that is known. */
 export function foundWithoutMajority(
   claimed: Pick<Extract<ClaimResult, { kind: 'unavailable' }>, 'answered' | 'required' | 'notAsked'>,
-): Found | undefined {
+): ClaimDiagnostics | undefined {
   const { answered, required, notAsked } = claimed
   if (notAsked !== undefined) return { notAsked }
   return required === NOT_COUNTED ? undefined : { answered }
@@ -148,7 +158,7 @@ export function whyNotAsked(notAsked: NotAsked): string {
 }
 
 /** The result of a request that was passed on without a lease. @param of what its claim found out */
-export function unprotected(result: ForwardResult, of: { readonly found?: Found }): Outcome {
+export function unprotected(result: ForwardResult, of: { readonly found?: ClaimDiagnostics }): Outcome {
   switch (result.kind) {
     case 'answered':
       return { kind: 'unprotected', response: result.response, ...of }

@@ -238,20 +238,20 @@ export type ReadResult =
 /** The record protocol on the quorum. Rejects only where the caller broke a rule that its types can't express. */
 export interface Leases {
   claim(request: ClaimRequest): Promise<ClaimResult>
-  /** Its claim is kept from then on: {@link raise}, {@link withdraw} and a later round of its claimant change nothing. */
+  /** Its claim is kept from then on: {@link renewWithHigherToken}, {@link abortClaim} and a later round of its claimant change nothing. */
   renew(lease: Lease): Promise<RenewResult>
   /** Renews under a larger token, as a part of claiming several records: it keeps nothing. */
-  raise(lease: Lease): Promise<RenewResult>
+  renewWithHigherToken(lease: Lease): Promise<RenewResult>
   /** One lease has one outcome: a retry passes the same one (its completion time may differ). */
   complete(lease: Lease, outcome: StoredOutcome): Promise<CompleteResult>
   release(lease: Lease): Promise<ReleaseResult>
   /** Releases what was claimed, and never worked under: `not_owner` where another call of its session keeps it. */
-  withdraw(lease: Lease): Promise<ReleaseResult>
+  abortClaim(lease: Lease): Promise<ReleaseResult>
   /**
    * Forgets on every node that it reaches whatever stands below the lease's token, a recorded outcome too, and leaves
    * that token as a promise: only an operator who said so may.
    */
-  forgetBelow(lease: Lease): Promise<ReleaseResult>
+  purge(lease: Lease): Promise<ReleaseResult>
   /**
    * The recorded state. It never contradicts a call that was acknowledged before; where an outcome may have been
    * recorded, it helps it to a majority, or else answers that it does not know.

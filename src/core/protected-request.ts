@@ -5,7 +5,7 @@
 
 import type { Background } from './background.ts'
 import type { FairQueue } from './claims/fair-queue.ts'
-import type { Keeping } from './claims/lease-renewer.ts'
+import type { RenewalPolicy } from './claims/lease-renewer.ts'
 import type { Waiters } from './claims/waiters.ts'
 import type { Clock, Random } from './clock.ts'
 import type { Events } from './events.ts'
@@ -17,7 +17,7 @@ import type { SettlePolicy } from './settle.ts'
 
 export type DedupPolicy = SettlePolicy &
   // After the total hold the lease is left to lapse.
-  Keeping &
+  RenewalPolicy &
   Pick<ClaimRequest, 'retentionMs' | 'budgetMs' | 'terms'> & {
     /** How long a concurrent duplicate waits for the first; 0: it is refused at once. */
     readonly waitMs: number

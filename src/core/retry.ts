@@ -70,7 +70,7 @@ type Waited = { readonly retryAfterMs: number; readonly heldForMs?: number }
  * obeys has waited at most three times as long as it had to, and has asked a handful of times. When the lease ends, at the latest: a holder
  * that died is then replaced.
  */
-export function comeAgainMs({ retryAfterMs, heldForMs }: Waited): number {
+export function retryAfterMsOf({ retryAfterMs, heldForMs }: Waited): number {
   return heldForMs === undefined
     ? retryAfterMs
     : Math.min(retryAfterMs, Math.max(COME_AGAIN_MIN_MS, 2 * heldForMs))

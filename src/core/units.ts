@@ -13,6 +13,6 @@ export function majorityOf(nodeCount: number): number {
  * They pass through as slowly as their clients and the application like: uploads of phones, long polls, streams of events, WebSockets. A
  * few hundred of them would take every place, and with it every payment behind them. Nothing slower than its route allows is protected.
  */
-export function passingShare(limit: number): number {
+export function unprotectedLimit(limit: number): number {
   return limit - Math.floor(limit / 4)
 }

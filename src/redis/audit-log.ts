@@ -25,7 +25,7 @@ import { auditMark, auditStreamKey } from './keys.ts'
 import { askingEach, type NodeClients } from './nodes.ts'
 import { luaOf, ownScript } from './scripts.ts'
 
-const append = ownScript(luaOf('trail'), 2)
+const append = ownScript(luaOf('audit'), 2)
 
 /** Entries of one stream on one node: some 3 MiB. */
 export const AUDIT_MAX_ENTRIES = 10_000

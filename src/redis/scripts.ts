@@ -28,7 +28,7 @@ const RULES = [
   'complete',
   'release',
   'read',
-  'show',
+  'inspect',
   'adopt',
   'dispatch',
 ] as const

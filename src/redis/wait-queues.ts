@@ -1,5 +1,5 @@
 /**
- * The wait queues on the Redis nodes: one call of `lua/line.lua` on each.
+ * The wait queues on the Redis nodes: one call of `lua/queue.lua` on each.
  *
  * Owns how long to wait for the nodes. A queue orders claims and grants nothing, so a node that does not answer is left
  * out, and no request waits for the slowest one.
@@ -13,7 +13,7 @@ import { majorityOf } from '../core/units.ts'
 import { waitQueueKey } from './keys.ts'
 import { luaOf, ownScript } from './scripts.ts'
 
-const call = ownScript(luaOf('line'), 1)
+const call = ownScript(luaOf('queue'), 1)
 
 /** After a majority has replied: another reply saves a look, and is not worth a slow node's delay. */
 const REST_MS = 5

@@ -139,7 +139,7 @@ function noRoom(detail: string): Unreachable {
 }
 
 /**
- * What `show.lua` says of each record; `damaged`: another program's value under our name, or an altered one, as
+ * What `inspect.lua` says of each record; `damaged`: another program's value under our name, or an altered one, as
  * distinct from a missing record.
  *
  * @throws Error where a later version wrote one: whoever left it out as a damaged one would enrol a node without it

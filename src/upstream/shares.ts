@@ -8,7 +8,7 @@
 import type { Dispatcher, Pool } from 'undici'
 import { type HeaderList, linesOf } from '../core/header-list.ts'
 import type { Peer } from '../core/ports.ts'
-import { passingShare } from '../core/units.ts'
+import { unprotectedLimit } from '../core/units.ts'
 
 export type Dispatching = Pick<Dispatcher, 'dispatch'>
 
@@ -21,8 +21,8 @@ type Shares = {
 
 /** @param open makes a pool of so many connections at most, none of which is opened before it is needed */
 export function shareConnections(connectionsMax: number, open: (connections: number) => Pool): Shares {
-  const common = open(passingShare(connectionsMax))
-  const rest = connectionsMax - passingShare(connectionsMax)
+  const common = open(unprotectedLimit(connectionsMax))
+  const rest = connectionsMax - unprotectedLimit(connectionsMax)
   const kept = rest > 0 ? open(rest) : undefined
   // As undici tells it: a request that is not taken at once waits, and so does the next, until `drain`.
   let isFull = false

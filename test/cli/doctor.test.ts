@@ -1,4 +1,4 @@
-/** `fencepost doctor` on real nodes. Its judgements are in test/core/health/checkup.test.ts. */
+/** `fencepost doctor` on real nodes. Its judgements are in test/core/health/diagnostics.test.ts. */
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { createServer as createTlsServer } from 'node:tls'

@@ -3,7 +3,7 @@ import { createLeases } from '../../src/core/claims/leases.ts'
 import { createWriteBack, type WriteBackOptions } from '../../src/core/claims/write-back.ts'
 import { type CoreEvent, SILENT } from '../../src/core/events.ts'
 import { quorumBreaker } from '../../src/core/nodes/quorum-breaker.ts'
-import { foundBy } from '../../src/core/outcome.ts'
+import { claimDiagnostics } from '../../src/core/outcome.ts'
 import type { ClaimRequest, Leases } from '../../src/core/ports.ts'
 import type { StoredOutcome } from '../../src/core/record/stored-outcome.ts'
 import { createEmbeddedNodes } from '../../src/embedded/node.ts'
@@ -113,7 +113,7 @@ test('while the breaker is open a claim says that no node was asked', async () =
   const refused = { kind: 'unavailable', answered: 0, required: 2, notAsked: 'no_majority' } as const
   await guarded.claim(request('a'))
   expect(await guarded.claim(request('a'))).toEqual(refused)
-  expect(foundBy(refused)).toEqual({ found: { notAsked: 'no_majority' } })
+  expect(claimDiagnostics(refused)).toEqual({ found: { notAsked: 'no_majority' } })
   expect(whyUnavailable(refused)).toBe('No node was asked: the last claims found no majority.')
 })
 

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
-import { comeAgainMs } from '../../src/core/retry.ts'
+import { retryAfterMsOf } from '../../src/core/retry.ts'
 
 const LEASE_MS = 30_000
 
 // A second is the smallest step of Retry-After, and what a lapsed lease leaves is free at once.
-test.each<[heldForMs: number | undefined, leftMs: number, comeAgainMs: number]>([
+test.each<[heldForMs: number | undefined, leftMs: number, retryAfterMsOf: number]>([
   [undefined, LEASE_MS, LEASE_MS],
   [-40, LEASE_MS, 1_000],
   [0, LEASE_MS, 1_000],
@@ -16,6 +16,6 @@ test.each<[heldForMs: number | undefined, leftMs: number, comeAgainMs: number]>(
 ])(
   'a claim that is %s ms old, whose lease has %s ms left, is asked for again after %s ms',
   (heldForMs, retryAfterMs, expected) => {
-    expect(comeAgainMs({ retryAfterMs, ...(heldForMs === undefined ? {} : { heldForMs }) })).toBe(expected)
+    expect(retryAfterMsOf({ retryAfterMs, ...(heldForMs === undefined ? {} : { heldForMs }) })).toBe(expected)
   },
 )

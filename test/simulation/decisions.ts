@@ -198,10 +198,10 @@ function leasesAt(desk: Desk): Leases {
       return result
     },
     release: (lease) => (isOwn(lease) ? own.release(lease) : unnoted.release(lease)),
-    forgetBelow: (lease) => {
+    purge: (lease) => {
       deed.wrote = true
       forgetOutcome(desk)
-      return unnoted.forgetBelow(lease)
+      return unnoted.purge(lease)
     },
   }
 }

@@ -342,7 +342,7 @@ type Observer = Pick<SidecarPorts, 'scheduler' | 'history' | 'votes'> & {
 
 function observeLeases(leases: Leases, observer: Observer): Leases {
   const { process, scheduler, history, votes, showedOutcome } = observer
-  const renewed = async (lease: Lease, how: 'renew' | 'raise'): Promise<RenewResult> => {
+  const renewed = async (lease: Lease, how: 'renew' | 'renewWithHigherToken'): Promise<RenewResult> => {
     const startedMs = scheduler.nowMs
     const result = await leases[how](lease)
     if (result.kind === 'lost') history.saw('renewal_lost')
@@ -396,7 +396,7 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
       return result
     },
     renew: (lease) => renewed(lease, 'renew'),
-    raise: (lease) => renewed(lease, 'raise'),
+    renewWithHigherToken: (lease) => renewed(lease, 'renewWithHigherToken'),
     complete: async (lease, outcome) => {
       const grant = history.grantOf(lease)
       const content = contentOf(outcome)
@@ -431,19 +431,19 @@ function observeLeases(leases: Leases, observer: Observer): Leases {
       history.step(scheduler.nowMs, 3, () => `${process.name} releases token ${lease.token}: ${result.kind}`)
       return result
     },
-    withdraw: async (lease) => {
+    abortClaim: async (lease) => {
       const grant = history.grantOf(lease)
       if (grant !== undefined && grant.releaseSentMs === undefined && !grant.kept) {
         grant.releaseSentMs = scheduler.nowMs
         grant.withdrawn = true
       }
-      const result = await leases.withdraw(lease)
+      const result = await leases.abortClaim(lease)
       if (grant?.withdrawn && result.kind === 'released') grant.releasedMs ??= scheduler.nowMs
       history.step(scheduler.nowMs, 3, () => `${process.name} withdraws token ${lease.token}: ${result.kind}`)
       return result
     },
-    forgetBelow: async (lease) => {
-      const result = await leases.forgetBelow(lease)
+    purge: async (lease) => {
+      const result = await leases.purge(lease)
       history.step(
         scheduler.nowMs,
         3,

@@ -10,7 +10,7 @@
  * The mappings read the letter anew, so one that none of them could read is replayed once one can; it is then the message
  * that it always was, and is handled once together with its other deliveries.
  */
-import { inThisProcess } from './company.ts'
+import { inThisProcess } from './concurrent-deliveries.ts'
 import { isOutage, isoText, rowsWritten, type Tx } from './database.ts'
 import { errorCode, errorText, finalOutcomeOf } from './error-meaning.ts'
 import {

@@ -13,9 +13,9 @@
  * The inbox counts attempts, because brokers count differently or not at all.
  *
  * A delivery without an end means that its process died, and so did everything beside it. After `suspectAfter` of them a
- * message is a suspect and handled alone (`company.ts`); further ones count only from then on.
+ * message is a suspect and handled alone (`concurrent-deliveries.ts`); further ones count only from then on.
  */
-import { inThisProcess } from './company.ts'
+import { inThisProcess } from './concurrent-deliveries.ts'
 import { jitteredDelayMs, pause } from './core.ts'
 import { asked, isOutage } from './database.ts'
 import { errorCode, errorText, finalOutcomeOf, isHopeless } from './error-meaning.ts'

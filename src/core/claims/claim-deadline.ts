@@ -44,7 +44,7 @@ function claimInTime(
       )
       lateClaims.start(async () => {
         const result = await claiming
-        if (result.kind === 'granted') await leases.withdraw(result.lease)
+        if (result.kind === 'granted') await leases.abortClaim(result.lease)
       })
     }
     // Timers run before sockets are read: after a stall of our own loop the answers may be there already, and are read first.

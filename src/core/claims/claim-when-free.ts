@@ -12,7 +12,7 @@ import type { Clock, Random } from '../clock.ts'
 import type { ClaimResult } from '../ports.ts'
 import { type Backoff, jitteredDelayMs, pauseUnless, whenAborted } from '../retry.ts'
 import type { FairQueue, Ticket } from './fair-queue.ts'
-import { type GroupMember, isTaken, type Taken } from './waiters.ts'
+import { type Busy, type GroupMember, isBusy } from './waiters.ts'
 
 /** Between the claims of the one that is first: no other waiter claims meanwhile. */
 const CALLED_BACKOFF: Backoff = { initialMs: 5, maxMs: 40 }
@@ -39,7 +39,7 @@ type WaitPorts = {
 }
 
 /** @returns the first answer that is not "taken"; the last one where the time is over or the caller is gone */
-export async function claimWhenFree(first: Taken, wanted: Wanted, ports: WaitPorts): Promise<ClaimResult> {
+export async function claimWhenFree(first: Busy, wanted: Wanted, ports: WaitPorts): Promise<ClaimResult> {
   const { key, claim, untilMonoMs, abandoned, whenEnded } = wanted
   using ticket = ports.fairQueue?.enter(key)
   using member = ticket === undefined ? wanted.join?.() : undefined
@@ -57,7 +57,7 @@ export async function claimWhenFree(first: Taken, wanted: Wanted, ports: WaitPor
     const next = await claim()
     // An outcome answers every waiter; a release without one lets in one waiter after the other.
     if (next.kind === 'duplicate' || next.kind === 'damaged') ticket?.callAll()
-    if (!isTaken(next)) {
+    if (!isBusy(next)) {
       member?.answered(ports.clock.monoMs())
       return next
     }

@@ -21,7 +21,7 @@ import type { Token } from '../record/token.ts'
 import { remainingMs } from './lease.ts'
 
 /** How a lease is renewed, and for how long. */
-export type Keeping = {
+export type RenewalPolicy = {
   /** Share of the validity after which it is renewed; at most a third, or two failed renewals could lose it. */
   readonly renewFraction: number
   /** Renewals end then. */
@@ -29,7 +29,7 @@ export type Keeping = {
 }
 
 /** For a lease that its holder ends itself: the leadership. */
-export const KEPT_WHILE_ALIVE: Keeping = { renewFraction: 1 / 3, totalHoldMs: Number.POSITIVE_INFINITY }
+export const KEPT_WHILE_ALIVE: RenewalPolicy = { renewFraction: 1 / 3, totalHoldMs: Number.POSITIVE_INFINITY }
 
 /** Share of the lease: how long before the deadline the holder is warned. Also never less than a few timer ticks. */
 const WARNING_FRACTION = 0.05
@@ -56,7 +56,7 @@ export type LeaseRenewer = {
    * Renews it now under a larger token, which fences everything granted before that token. False unless a majority is
    * known to have taken it.
    */
-  raise(token: Token): Promise<boolean>
+  renewWithHigherToken(token: Token): Promise<boolean>
   /** Stops renewing. It releases nothing: the holder's result decides that. */
   stop(ended: LeaseEnd): void
 }
@@ -68,8 +68,12 @@ export type LeaseRenewerPorts = {
   readonly events: Events
 }
 
-export function renewLease(granted: Lease, ports: LeaseRenewerPorts, keeping: Keeping): LeaseRenewer {
-  return new Renewal(granted, ports, keeping)
+export function renewLease(
+  granted: Lease,
+  ports: LeaseRenewerPorts,
+  renewalPolicy: RenewalPolicy,
+): LeaseRenewer {
+  return new Renewal(granted, ports, renewalPolicy)
 }
 
 /** For renewals that follow none. */
@@ -90,7 +94,7 @@ class Renewal implements LeaseRenewer {
   /** Renewals that failed in a row. */
   #failed = 0
 
-  constructor(granted: Lease, ports: LeaseRenewerPorts, { renewFraction, totalHoldMs }: Keeping) {
+  constructor(granted: Lease, ports: LeaseRenewerPorts, { renewFraction, totalHoldMs }: RenewalPolicy) {
     const { clock, events } = ports
     const at = now(clock)
     this.#lease = granted
@@ -116,7 +120,7 @@ class Renewal implements LeaseRenewer {
     return this.#state === 'keeping' && this.#keepableMs() > 0
   }
 
-  async raise(token: Token): Promise<boolean> {
+  async renewWithHigherToken(token: Token): Promise<boolean> {
     await this.#underWay
     if (token === this.#lease.token) return this.#state === 'keeping'
     this.#lease = { ...this.#lease, token }

@@ -71,11 +71,11 @@ export function createLeases(options: LeasesOptions): Leases {
   return {
     claim: (request) => claimIdentity(request, ports),
     renew: (lease) => renew(lease, options),
-    raise: (lease) => renew(lease, options, { raises: true }),
+    renewWithHigherToken: (lease) => renew(lease, options, { raises: true }),
     complete: (lease, outcome) => complete(lease, outcome, { ...options, endAfter }),
     release: (lease) => release(lease, options),
-    withdraw: (lease) => release(lease, options, { withdraws: true }),
-    forgetBelow: (lease) => release(lease, options, { forgets: true }),
+    abortClaim: (lease) => release(lease, options, { withdraws: true }),
+    purge: (lease) => release(lease, options, { forgets: true }),
     read: (key) => read(key, options),
   }
 }

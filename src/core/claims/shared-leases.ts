@@ -130,9 +130,9 @@ export function shareLeases({ leases, clock, events, outcomeBytesMax }: SharedLe
       return leases.release(lease)
     },
     // Only claimants with an owner of their own raise and withdraw, and their leases are not shared.
-    raise: (lease) => leases.raise(lease),
-    withdraw: (lease) => leases.withdraw(lease),
-    forgetBelow: (lease) => leases.forgetBelow(lease),
+    renewWithHigherToken: (lease) => leases.renewWithHigherToken(lease),
+    abortClaim: (lease) => leases.abortClaim(lease),
+    purge: (lease) => leases.purge(lease),
     read: (key) => leases.read(key),
     whenEnded: (key) => held.whenEnded(key),
     forget: (key) => {

@@ -5,7 +5,7 @@
  * every one that a majority of the nodes shows, so that the earlier of two has the smaller number, whatever their
  * clocks say. A process that does not update its entry for a while is gone, and so are its numbers.
  *
- * Owns what one node does with an entry, as a pure function; `redis/lua/line.lua` is the same on Redis. A queue only
+ * Owns what one node does with an entry, as a pure function; `redis/lua/queue.lua` is the same on Redis. A queue only
  * orders claims. It grants nothing: a node that forgets it costs fairness and no promise.
  *
  * Source: L. Lamport, "A New Solution of Dijkstra's Concurrent Programming Problem" (CACM 17, 1974): the bakery.

@@ -9,9 +9,9 @@ import type { ClaimResult } from '../ports.ts'
 import { type Backoff, jitteredDelayMs } from '../retry.ts'
 
 /** A holder works on it, or several claimants race for it: both end, and a later claim finds out the result. */
-export type Taken = Extract<ClaimResult, { kind: 'held' | 'contended' }>
+export type Busy = Extract<ClaimResult, { kind: 'held' | 'contended' }>
 
-export function isTaken(claimed: ClaimResult): claimed is Taken {
+export function isBusy(claimed: ClaimResult): claimed is Busy {
   return claimed.kind === 'held' || claimed.kind === 'contended'
 }
 

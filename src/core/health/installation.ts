@@ -1,7 +1,7 @@
 /**
  * What was read of an installation: its nodes, certificates, application and sidecar, and how each of them was found.
  *
- * Owns the shapes only; `checkup.ts` judges them.
+ * Owns the shapes only; `diagnostics.ts` judges them.
  */
 
 import type { NodeStatus } from '../node-status.ts'

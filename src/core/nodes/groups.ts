@@ -54,11 +54,11 @@ export function routeLeases(
   return {
     claim: async (request) => of(request.key)?.claim(request) ?? away,
     renew: async (lease) => of(lease.key)?.renew(lease) ?? away,
-    raise: async (lease) => of(lease.key)?.raise(lease) ?? away,
+    renewWithHigherToken: async (lease) => of(lease.key)?.renewWithHigherToken(lease) ?? away,
     complete: async (lease, outcome) => of(lease.key)?.complete(lease, outcome) ?? away,
     release: async (lease) => of(lease.key)?.release(lease) ?? away,
-    withdraw: async (lease) => of(lease.key)?.withdraw(lease) ?? away,
-    forgetBelow: async (lease) => of(lease.key)?.forgetBelow(lease) ?? away,
+    abortClaim: async (lease) => of(lease.key)?.abortClaim(lease) ?? away,
+    purge: async (lease) => of(lease.key)?.purge(lease) ?? away,
     read: async (key) => of(key)?.read(key) ?? away,
   }
 }

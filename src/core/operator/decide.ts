@@ -30,8 +30,8 @@ import {
   endLiveClaim,
   isForgottenEverywhere,
   lockDecision,
-  raiseLock,
   releaseAbove,
+  renewLockWithHigherToken,
   replaceOutcome,
   showsSeveralOutcomes,
 } from './take-over.ts'
@@ -111,7 +111,7 @@ export async function decide(request: DecisionRequest, ports: DecisionPorts): Pr
   try {
     let decided = await decideLocked(request, held, ports)
     if (decided.kind === 'levelled') {
-      const raised = await raiseLock(held, decided.view, ports.leases)
+      const raised = await renewLockWithHigherToken(held, decided.view, ports.leases)
       held = raised ?? held
       decided = raised === undefined ? NOT_FORGOTTEN : await forgetLevelled(request, decided, raised, ports)
     }

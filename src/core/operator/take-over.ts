@@ -60,15 +60,22 @@ export async function lockDecision(
   if (claimed.kind !== 'granted') return { kind: 'unavailable' }
   const above = aboveAllOn(view)
   if (claimed.lease.token >= above) return { kind: 'locked', lease: claimed.lease }
-  const raised = await leases.raise({ ...claimed.lease, token: above })
+  const raised = await leases.renewWithHigherToken({ ...claimed.lease, token: above })
   if (raised.kind === 'renewed') return { kind: 'locked', lease: raised.lease }
   await leases.release(claimed.lease)
   return { kind: raised.kind === 'lost' ? 'busy' : 'unavailable' }
 }
 
 /** The same right under a larger token again, after something was written under it; undefined where it is lost. */
-export async function raiseLock(lock: Lease, view: RecordView, leases: Leases): Promise<Lease | undefined> {
-  const raised = await leases.raise({ ...lock, token: Math.max(lock.token + 1, aboveAllOn(view)) })
+export async function renewLockWithHigherToken(
+  lock: Lease,
+  view: RecordView,
+  leases: Leases,
+): Promise<Lease | undefined> {
+  const raised = await leases.renewWithHigherToken({
+    ...lock,
+    token: Math.max(lock.token + 1, aboveAllOn(view)),
+  })
   return raised.kind === 'renewed' ? raised.lease : undefined
 }
 
@@ -100,7 +107,7 @@ export async function claimAfterForgetting(
   terms: DecisionTerms,
   leases: Leases,
 ): Promise<ClaimResult> {
-  const forgotten = await leases.forgetBelow({ ...lock, ...terms, key })
+  const forgotten = await leases.purge({ ...lock, ...terms, key })
   if (forgotten.kind !== 'released') return { kind: 'unavailable', answered: 0, required: 0 }
   return leases.claim({ key, fingerprint, ...terms, budgetMs: BUDGET_MS })
 }
@@ -129,7 +136,7 @@ export async function releaseAbove(lock: Lease, claimed: Lease, leases: Leases):
   const raised =
     claimed.token > lock.token
       ? ({ kind: 'renewed', lease: claimed } as const)
-      : await leases.raise({ ...claimed, token: lock.token + 1 })
+      : await leases.renewWithHigherToken({ ...claimed, token: lock.token + 1 })
   const released = await leases.release(raised.kind === 'renewed' ? raised.lease : claimed)
   return raised.kind === 'renewed' && released.kind === 'released' ? 'done' : 'unavailable'
 }

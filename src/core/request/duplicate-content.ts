@@ -22,7 +22,7 @@ import type { Clock, Random } from '../clock.ts'
 import { NOT_COUNTED, type Outcome } from '../outcome.ts'
 import type { ClaimRequest, ClaimResult, Lease, Leases } from '../ports.ts'
 import type { Fingerprint } from '../record/record.ts'
-import { type Backoff, comeAgainMs, jitteredDelayMs, pause } from '../retry.ts'
+import { type Backoff, jitteredDelayMs, pause, retryAfterMsOf } from '../retry.ts'
 
 export type ContentRecord = {
   readonly recordKey: string
@@ -91,7 +91,7 @@ async function claimMark(
       case 'held': {
         const { retryAfterMs } = claimed
         if (clock.monoMs() + retryAfterMs >= untilMonoMs)
-          return { kind: 'in_progress', retryAfterMs: comeAgainMs(claimed) }
+          return { kind: 'in_progress', retryAfterMs: retryAfterMsOf(claimed) }
         await pause(clock, retryAfterMs)
         continue
       }

@@ -13,16 +13,16 @@ import type { Background } from '../background.ts'
 import { claimWhenFree } from '../claims/claim-when-free.ts'
 import type { FairQueue } from '../claims/fair-queue.ts'
 import {
-  type Keeping,
   type LeaseRenewer,
   type LeaseRenewerPorts,
+  type RenewalPolicy,
   renewLease,
 } from '../claims/lease-renewer.ts'
-import { isTaken, type Taken } from '../claims/waiters.ts'
+import { type Busy, isBusy } from '../claims/waiters.ts'
 import { NOT_COUNTED, type Outcome } from '../outcome.ts'
 import type { ClaimRequest, ClaimResult, Leases } from '../ports.ts'
 import { fingerprintOfName } from '../request/identity.ts'
-import { type Backoff, comeAgainMs } from '../retry.ts'
+import { type Backoff, retryAfterMsOf } from '../retry.ts'
 
 export type EntityLocks = {
   readonly recordKeys: readonly string[]
@@ -30,7 +30,7 @@ export type EntityLocks = {
   readonly waitMs: number
 }
 
-type EntityPolicy = Keeping & Pick<ClaimRequest, 'leaseMs' | 'retentionMs' | 'budgetMs' | 'terms'>
+type EntityPolicy = RenewalPolicy & Pick<ClaimRequest, 'leaseMs' | 'retentionMs' | 'budgetMs' | 'terms'>
 
 type EntityPorts = LeaseRenewerPorts & {
   readonly leases: Leases
@@ -55,7 +55,7 @@ const WAIT_BACKOFF: Backoff = { initialMs: 15, maxMs: 150 }
 const RETRY_SOON_MS = 1_000
 
 /** For a request that finds others waiting in this process: it queues behind them and does not claim at once. */
-const BEHIND: Taken = { kind: 'held', retryAfterMs: RETRY_SOON_MS }
+const BEHIND: Busy = { kind: 'held', retryAfterMs: RETRY_SOON_MS }
 
 /** @param holder renews the record of the request; it is raised to the token of the entities */
 export async function lockEntities(
@@ -76,7 +76,7 @@ export async function lockEntities(
       }
       renewers.push(renewLease(claimed.lease, ports, policy))
     }
-    if (!(await raiseToOneToken([holder, ...renewers], ports.leases))) {
+    if (!(await renewAllWithOneToken([holder, ...renewers], ports.leases))) {
       await unlock(renewers, ports)
       return { kind: 'unavailable', answered: 0, required: NOT_COUNTED, retryAfterMs: RETRY_SOON_MS }
     }
@@ -105,10 +105,10 @@ function inOneOrder(recordKeys: readonly string[]): readonly string[] {
 }
 
 /** @returns whether a majority is known to have taken each of them */
-async function raiseToOneToken(all: readonly LeaseRenewer[], leases: Leases): Promise<boolean> {
+async function renewAllWithOneToken(all: readonly LeaseRenewer[], leases: Leases): Promise<boolean> {
   const before = all.map((renewer) => renewer.lease())
   const token = Math.max(...before.map((lease) => lease.token))
-  const raised = await Promise.all(all.map((renewer) => renewer.raise(token)))
+  const raised = await Promise.all(all.map((renewer) => renewer.renewWithHigherToken(token)))
   if (raised.every(Boolean)) return true
   // Where a claim was not raised, nodes may hold either token. Under the larger one the holder releases its own.
   await Promise.all(before.filter((lease) => lease.token !== token).map((lease) => leases.release(lease)))
@@ -131,7 +131,7 @@ function abandon(renewers: readonly LeaseRenewer[]): void {
 
 function refusalOf(claimed: Exclude<ClaimResult, { kind: 'granted' }>): Exclude<Locked, { kind: 'locked' }> {
   if (claimed.kind === 'unavailable') return { ...claimed, retryAfterMs: RETRY_SOON_MS }
-  return { kind: 'entity_busy', retryAfterMs: isTaken(claimed) ? comeAgainMs(claimed) : RETRY_SOON_MS }
+  return { kind: 'entity_busy', retryAfterMs: isBusy(claimed) ? retryAfterMsOf(claimed) : RETRY_SOON_MS }
 }
 
 async function claimOrWait(
@@ -148,6 +148,6 @@ async function claimOrWait(
   const claim = () => leases.claim(terms === undefined ? request : { ...request, terms })
   const behind = untilMonoMs > clock.monoMs() && fairQueue?.isWaitedFor(key) === true
   const first = behind ? BEHIND : await claim()
-  if (!isTaken(first)) return first
+  if (!isBusy(first)) return first
   return claimWhenFree(first, { key, claim, untilMonoMs, backoff: WAIT_BACKOFF, abandoned }, ports)
 }

@@ -16,7 +16,7 @@ import type { Waiters } from '../claims/waiters.ts'
 import { type Clock, now, type Random } from '../clock.ts'
 import type { Lease, Leases, RenewResult } from '../ports.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
-import { extend, type Reservation, type Validity, withdraw } from './reservations.ts'
+import { abortReservation, extend, type Reservation, type Validity } from './reservations.ts'
 import { type ReserveRequest, type ReserveResult, reserve } from './reserve.ts'
 
 const WAIT_BACKOFF: Backoff = { initialMs: 25, maxMs: 250 }
@@ -63,7 +63,7 @@ async function reserveAlive(
 ): Promise<ReserveResult> {
   const result = await reserve(request, leases, random)
   if (result.kind !== 'reserved' || remainingMs(result.validity, now(clock)) > 0) return result
-  await withdraw(result.reservation, leases)
+  await abortReservation(result.reservation, leases)
   const { intents, leaseMs } = result.reservation
   return { kind: 'conflict', intent: intents[0]!, entity: false, retryAfterMs: leaseMs }
 }

@@ -69,8 +69,8 @@ export function soonest(all: readonly Validity[]): Validity {
 }
 
 /** What is given up before it is answered: a later call of the same session may have resumed it, and keeps it then. */
-export async function withdrawAll(held: readonly Lease[], leases: Leases): Promise<void> {
-  await Promise.all(held.map((lease) => leases.withdraw(lease)))
+export async function abortClaims(held: readonly Lease[], leases: Leases): Promise<void> {
+  await Promise.all(held.map((lease) => leases.abortClaim(lease)))
 }
 
 /**
@@ -179,8 +179,8 @@ export async function release(reservation: Reservation, leases: Leases): Promise
 }
 
 /** Gives up a reservation that was never answered. */
-export function withdraw(reservation: Reservation, leases: Leases): Promise<void> {
-  return withdrawAll(leasesOf(reservation), leases)
+export function abortReservation(reservation: Reservation, leases: Leases): Promise<void> {
+  return abortClaims(leasesOf(reservation), leases)
 }
 
 /** The record of each of them now, in the order given. */

@@ -8,13 +8,14 @@
  * recognised by the first half and gets the same reservation, same token, instead of a conflict with itself.
  */
 
-import { isTaken } from '../claims/waiters.ts'
+import { isBusy } from '../claims/waiters.ts'
 import type { Random } from '../clock.ts'
 import type { ClaimRequest, ClaimResult, Lease, Leases, ReadResult } from '../ports.ts'
 import type { StoredOutcome } from '../record/stored-outcome.ts'
 import type { Token } from '../record/token.ts'
-import { comeAgainMs } from '../retry.ts'
+import { retryAfterMsOf } from '../retry.ts'
 import {
+  abortClaims,
   type Intent,
   type Reservation,
   read,
@@ -22,7 +23,6 @@ import {
   SESSION_TAG_BYTES,
   soonest,
   type Validity,
-  withdrawAll,
 } from './reservations.ts'
 
 /** Retry-After where no other holder is known: races end within a claim's budget. */
@@ -88,14 +88,14 @@ export async function reserve(
     const claimed = await leases.claim({ key, fingerprint, owner, leaseMs, retentionMs, budgetMs, ...terms })
     const entity = index >= intents.length
     if (claimed.kind !== 'granted') {
-      await withdrawAll(held, leases)
-      const resumed = isTaken(claimed) ? await resume({ ...request, intents, entities }, leases) : undefined
+      await abortClaims(held, leases)
+      const resumed = isBusy(claimed) ? await resume({ ...request, intents, entities }, leases) : undefined
       return resumed ?? refusal(intent, entity, claimed)
     }
     held.push(claimed.lease)
     if (!entity && isUnwanted(claimed.lease, request)) {
       // Withdrawing a takeover restores the lapsed claim, so the question stays open until the orphan is settled.
-      await withdrawAll(held, leases)
+      await abortClaims(held, leases)
       return { kind: 'undecided', intent, retryAfterMs: leaseMs }
     }
   }
@@ -155,14 +155,16 @@ async function underOneToken(
   const raised = held.map((lease) => ({ ...lease, token }))
   const current = await Promise.all(
     held.map(async (lease, index) =>
-      lease.token === token ? ({ kind: 'renewed', lease } as const) : leases.raise(raised[index]!),
+      lease.token === token
+        ? ({ kind: 'renewed', lease } as const)
+        : leases.renewWithHigherToken(raised[index]!),
     ),
   )
   const failed = current.findIndex(({ kind }) => kind !== 'renewed')
   const inTheWay = held[failed]
   if (inTheWay !== undefined) {
     // Where a claim could not be raised, nodes may hold either token.
-    await withdrawAll([...held, ...raised], leases)
+    await abortClaims([...held, ...raised], leases)
     if (current.every(({ kind }) => kind !== 'lost')) {
       const skewed = current.some((one) => one.kind === 'unavailable' && one.skewed === true)
       return { kind: 'unsettled', ...(skewed ? { skewed } : {}) }
@@ -200,7 +202,7 @@ function refusal(
   switch (claimed.kind) {
     case 'held':
     case 'contended':
-      return { kind: 'conflict', intent, entity, retryAfterMs: comeAgainMs(claimed) }
+      return { kind: 'conflict', intent, entity, retryAfterMs: retryAfterMsOf(claimed) }
     case 'duplicate':
       return { ...claimed, intent }
     case 'mismatch':

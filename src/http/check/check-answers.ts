@@ -10,8 +10,8 @@ import { lockIdOf } from '../../core/claims/lease.ts'
 import type { Decision } from '../../core/decision.ts'
 import type { HeaderList } from '../../core/header-list.ts'
 import {
+  type ClaimDiagnostics,
   type Execution,
-  type Found,
   foundWithoutMajority,
   NOT_COUNTED,
   UNAVAILABLE_RETRY_AFTER_MS,
@@ -74,7 +74,7 @@ function executionOf({ reservation: { intents, token, attempt } }: Granted): Exe
 }
 
 /** For the event of a check that was not granted. */
-export function foundIn(decided: Decided): Found | undefined {
+export function diagnosticsIn(decided: Decided): ClaimDiagnostics | undefined {
   switch (decided.kind) {
     case 'duplicate':
       return { holder: decided.token, attempt: decided.attempt }

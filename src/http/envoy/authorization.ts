@@ -12,7 +12,7 @@ import { type HeaderList, linesOf } from '../../core/header-list.ts'
 import { matchRoute } from '../../core/routes/route.ts'
 import type { Original } from '../check/check.ts'
 import { type Checked, type CheckOptions, type CheckPorts, check, tracedCheck } from '../check/check.ts'
-import { checkAnswer, foreignNames, foundIn, grantedHeaders } from '../check/check-answers.ts'
+import { checkAnswer, diagnosticsIn, foreignNames, grantedHeaders } from '../check/check-answers.ts'
 import { type Answer, decidedEvent, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
 import { type AdmissionRules, admit } from '../request/admission.ts'
@@ -57,7 +57,7 @@ export async function authorize(
         durationMs: ports.clock.monoMs() - startedMonoMs,
         recordKey: checked?.recordKey,
         tenant: checked?.tenant,
-        found: checked && foundIn(checked.decided),
+        found: checked && diagnosticsIn(checked.decided),
       }),
     )
     return done

@@ -12,7 +12,7 @@ import { linesOf } from '../../core/header-list.ts'
 import { matchRoute, protects } from '../../core/routes/route.ts'
 import type { Dialect, Original } from '../check/check.ts'
 import { type Checked, type CheckOptions, type CheckPorts, check, tracedCheck } from '../check/check.ts'
-import { checkAnswer, foundIn, TOKEN_HEADER, TOKEN_REQUIRED } from '../check/check-answers.ts'
+import { checkAnswer, diagnosticsIn, TOKEN_HEADER, TOKEN_REQUIRED } from '../check/check-answers.ts'
 import { type Answer, decidedEvent, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
 import { isToken } from '../request/access-token.ts'
@@ -122,7 +122,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Lis
         durationMs: ports.clock.monoMs() - startedMonoMs,
         recordKey: checked.recordKey,
         tenant: checked.tenant,
-        found: foundIn(checked.decided),
+        found: diagnosticsIn(checked.decided),
       }),
     )
     return { answer }

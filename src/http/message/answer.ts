@@ -7,7 +7,7 @@
 
 import type { DecidedEvent, Decision, Entrypoint } from '../../core/decision.ts'
 import type { HeaderList } from '../../core/header-list.ts'
-import type { Execution, Found } from '../../core/outcome.ts'
+import type { ClaimDiagnostics, Execution } from '../../core/outcome.ts'
 import { STATUS_HEADER } from './headers.ts'
 import { type Problem, type ProblemCode, problemDocument } from './problems.ts'
 
@@ -106,7 +106,7 @@ type DecisionContext = {
   readonly recordKey?: string | undefined
   readonly tenant?: string | undefined
   /** What the claim of a request that was not executed found out. */
-  readonly found?: Found | undefined
+  readonly found?: ClaimDiagnostics | undefined
   /** The client's own key; only where the configuration wants it in the log. */
   readonly shownKey?: string | undefined
 }

@@ -4,9 +4,9 @@
  * Owns the form. Everything in it is of the sidecar that is asked; the nodes are everybody's.
  */
 
+import { activeProblems, type Trouble } from '../../core/health/active-problems.ts'
 import type { ReadinessReason } from '../../core/health/readiness.ts'
 import { type Quantiles, TRAFFIC_SECONDS, type TrafficView } from '../../core/health/traffic.ts'
-import { type Trouble, wrongNow } from '../../core/health/wrong-now.ts'
 import type { NodeStatus } from '../../core/node-status.ts'
 import type { NodeLook } from '../../core/nodes/node-stats.ts'
 import { defined } from './shown.ts'
@@ -65,7 +65,7 @@ export function overviewOf(facts: OverviewFacts, { instance, runbookUrl }: Overv
 
 function troublesOf(facts: OverviewFacts): readonly Trouble[] {
   const { nodes, required, failing, sweeperElected, orphansOpen, traffic } = facts
-  return wrongNow({
+  return activeProblems({
     nodes,
     required,
     failing,

@@ -9,7 +9,7 @@ import { type HeaderList, linesOf } from '../../core/header-list.ts'
 import type { PassedOn } from '../../core/ports.ts'
 import { protects } from '../../core/routes/route.ts'
 import type { Tracing } from '../../core/tracing.ts'
-import { passingShare } from '../../core/units.ts'
+import { unprotectedLimit } from '../../core/units.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import {
   type ForwardedHeaders,
@@ -75,8 +75,8 @@ export async function dispatch(
   const { request } = admission
   const call = { inbound, request, hop: hopOf(inbound.req, request), forwarded: options.forwarded }
   if (matched === undefined || !protects(matched.route)) {
-    const passingMax = passingShare(inFlightMax)
-    if (load.passing() > passingMax) return refused(overloadedByPassing(passingMax))
+    const unprotectedMax = unprotectedLimit(inFlightMax)
+    if (load.passing() > unprotectedMax) return refused(overloadedByPassing(unprotectedMax))
     const answerWithinMs = matched?.route.upstreamTimeoutMs ?? options.upstreamTimeoutMs
     const pass = (application = ports.application) => bypass(call, answerWithinMs, { ...ports, application })
     if (matched?.route.mode !== 'observe') return { answer: await pass() }

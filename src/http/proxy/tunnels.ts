@@ -14,7 +14,7 @@ import type { Clock } from '../../core/clock.ts'
 import { type HeaderList, linesOf } from '../../core/header-list.ts'
 import { protects } from '../../core/routes/route.ts'
 import type { RequestTrace } from '../../core/tracing.ts'
-import { passingShare } from '../../core/units.ts'
+import { unprotectedLimit } from '../../core/units.ts'
 import { type Answer, problemAnswer } from '../message/answer.ts'
 import {
   type ForwardedHeaders,
@@ -67,7 +67,7 @@ export interface Tunnels {
 export function createTunnels(options: TunnelOptions, ports: TunnelPorts): Tunnels {
   const { load, publish } = ports
   const { inFlightMax, readerIdleMs } = options.limits
-  const passingMax = passingShare(inFlightMax)
+  const unprotectedMax = unprotectedLimit(inFlightMax)
   const tunnels = new Set<Duplex>()
 
   function take(req: IncomingMessage, socket: Duplex, first: Buffer): Promise<void> {
@@ -89,7 +89,7 @@ export function createTunnels(options: TunnelOptions, ports: TunnelPorts): Tunne
     if (admission.kind === 'refused') return refuse(admission.problem)
     if (load.draining()) return refuse(DRAINING)
     if (load.inFlight() >= inFlightMax) return refuse(overloaded(inFlightMax, 'requests'))
-    if (load.passing() >= passingMax) return refuse(overloadedByPassing(passingMax))
+    if (load.passing() >= unprotectedMax) return refuse(overloadedByPassing(unprotectedMax))
     if (admission.kind === 'options' || protects(route)) return refuse(NO_UPGRADE)
     const { request } = admission
     const answerWithinMs = route?.upstreamTimeoutMs ?? options.upstreamTimeoutMs

@@ -9,7 +9,7 @@
 import type { FairQueue } from '../../core/claims/fair-queue.ts'
 import { createWaiters, type Waiters } from '../../core/claims/waiters.ts'
 import { deduplicate } from '../../core/deduplicate.ts'
-import { type Found, foundWithoutMajority, type Outcome } from '../../core/outcome.ts'
+import { type ClaimDiagnostics, foundWithoutMajority, type Outcome } from '../../core/outcome.ts'
 import type { ForwardContext, ForwardResult } from '../../core/ports.ts'
 import type { DedupPolicy, DedupPorts } from '../../core/protected-request.ts'
 import type { NearMisses } from '../../core/request/near-misses.ts'
@@ -57,7 +57,7 @@ export type About = {
   readonly tenant: string
   readonly recordKey?: string
   readonly clientKey?: string | undefined
-  readonly found?: Found | undefined
+  readonly found?: ClaimDiagnostics | undefined
 }
 
 export type Protected =
@@ -117,7 +117,7 @@ export async function protect(
         if (!madeNewRecord(outcome)) place.notNew()
         if ('execution' in outcome) executed(route, identified, ports)
         const { recordKey, clientKey } = identified
-        const about = { recordKey, tenant, clientKey, found: foundOf(outcome) }
+        const about = { recordKey, tenant, clientKey, found: diagnosticsOf(outcome) }
         const answer = answerFor(outcome, context, call.answerWithinMs)
         return { kind: 'answer', answer, passesOn: 'response' in outcome, about }
       }
@@ -147,7 +147,7 @@ export function executed(
 }
 
 /** What its event says of the claim of a request that was not executed. */
-function foundOf(outcome: Outcome): Found | undefined {
+function diagnosticsOf(outcome: Outcome): ClaimDiagnostics | undefined {
   if (outcome.kind === 'unavailable') return foundWithoutMajority(outcome)
   return 'found' in outcome ? outcome.found : undefined
 }

@@ -3,7 +3,7 @@
  */
 
 import type { Clock } from '../../core/clock.ts'
-import { type Found, foundBy } from '../../core/outcome.ts'
+import { type ClaimDiagnostics, claimDiagnostics } from '../../core/outcome.ts'
 import type { ReadResult } from '../../core/ports.ts'
 import type { StoredOutcome } from '../../core/record/stored-outcome.ts'
 import type { Token } from '../../core/record/token.ts'
@@ -22,7 +22,7 @@ export type ApiAnswer =
       /** For the event: whose limit was reached; or the record that refused, and what its claim found out. */
       readonly tenant?: string
       readonly recordKey?: string
-      readonly found?: Found
+      readonly found?: ClaimDiagnostics
     }
 
 type Refusal = Extract<ApiAnswer, { kind: 'problem' }>
@@ -96,13 +96,15 @@ export function refusedAnswer(
 ): ApiAnswer {
   const answer = refusalOf(refused, nameOf)
   return 'intent' in refused
-    ? { ...answer, recordKey: refused.intent.recordKey, ...foundIn(refused) }
-    : { ...answer, ...foundIn(refused) }
+    ? { ...answer, recordKey: refused.intent.recordKey, ...diagnosticsIn(refused) }
+    : { ...answer, ...diagnosticsIn(refused) }
 }
 
-function foundIn(refused: Exclude<Waited, { kind: 'reserved' }>): { readonly found?: Found } {
+function diagnosticsIn(refused: Exclude<Waited, { kind: 'reserved' }>): {
+  readonly found?: ClaimDiagnostics
+} {
   if (refused.kind === 'duplicate') return { found: { holder: refused.token, attempt: refused.attempt } }
-  return refused.kind === 'unavailable' ? foundBy(refused) : {}
+  return refused.kind === 'unavailable' ? claimDiagnostics(refused) : {}
 }
 
 function refusalOf(

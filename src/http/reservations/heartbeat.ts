@@ -9,7 +9,7 @@
  */
 
 import type { ServerResponse } from 'node:http'
-import type { Keeping } from '../../core/claims/lease-renewer.ts'
+import type { RenewalPolicy } from '../../core/claims/lease-renewer.ts'
 import type { Clock, Random } from '../../core/clock.ts'
 import type { Events } from '../../core/events.ts'
 import type { Leases } from '../../core/ports.ts'
@@ -34,7 +34,7 @@ type EndReason = Extract<HeartbeatLineOutput, { event: 'ended' }>['reason']
 
 export interface Heartbeats {
   /** Resolves when the stream has ended, for whatever reason. */
-  stream(reserved: ReservedNow, response: ServerResponse, keeping: Keeping): Promise<void>
+  stream(reserved: ReservedNow, response: ServerResponse, renewalPolicy: RenewalPolicy): Promise<void>
   /**
    * The lease for an extension by the caller: never shorter than what its stream relies on, which from now on renews for as long.
    * Call it just before the extension is sent: a renewal that was sent before then also arrives before.

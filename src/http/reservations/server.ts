@@ -7,7 +7,7 @@
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { lockIdOf } from '../../core/claims/lease.ts'
-import type { Keeping } from '../../core/claims/lease-renewer.ts'
+import type { RenewalPolicy } from '../../core/claims/lease-renewer.ts'
 import type { Clock } from '../../core/clock.ts'
 import type { DecidedEvent } from '../../core/decision.ts'
 import type { Events } from '../../core/events.ts'
@@ -141,7 +141,7 @@ function serveCalls(
   }
 }
 
-type ReserveCallOptions = Keeping & { readonly limits: { readonly inFlightMax: number } }
+type ReserveCallOptions = RenewalPolicy & { readonly limits: { readonly inFlightMax: number } }
 
 type ReserveCallPorts = {
   readonly handlers: Pick<Handlers, 'reserve'>

@@ -12,7 +12,7 @@ Answers  [1] lines: this node's time (ms since 1970) and 1 where the epoch stand
 Writes to a node whose epoch does not stand are carried out, and its answers are not counted (enrolment).
 
 A frame, all fields of fixed width and in the order in which a record has them; what a command does not use is zeros:
-    1        the command: C claim, N renew, U raise, D complete, R release, W withdraw, F forget, G read; S show, Q standing, A adopt
+    1        the command: C claim, N renew, U raise, D complete, R release, W withdraw, F forget, G read; S inspect, Q standing, A adopt
     2-17     token, 16 digits          18-33  accepted token, 16 digits (complete; of the claim that is compared: zeros)
    34-65     owner, 32 hex digits
    66-69     attempt, 4 digits         70-133 fingerprint, 64 hex digits

@@ -6,7 +6,7 @@ local function carry_out(key, at, size, found)
   local kind = sub(FRAMES, at, at)
   if kind == 'G' then return read(key) end
   local attempt = tonumber(sub(FRAMES, at + 65, at + 68))
-  if kind == 'S' then return show(key, attempt == 1) end
+  if kind == 'S' then return inspect(key, attempt == 1) end
   if kind == 'Q' then return standing(key, sub(FRAMES, at + 33, at + 64)) end
   -- Plain digits again: Redis takes no number with zeros in front.
   local ttl = string.format('%.0f', tonumber(sub(FRAMES, at + 149, at + 164)))

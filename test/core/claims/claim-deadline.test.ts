@@ -26,7 +26,7 @@ function started(heard: readonly (readonly [answered: number, well: number])[] =
       for (const [answered, well] of heard) onHeard?.(answered, well)
       return promise
     },
-    withdraw: async (lease: Lease) => {
+    abortClaim: async (lease: Lease) => {
       withdrawn.push(lease)
       return { kind: 'released' }
     },

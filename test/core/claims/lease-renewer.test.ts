@@ -228,7 +228,7 @@ describe('raising a lease to a larger token', () => {
     const first = Promise.withResolvers<RenewResult['kind']>()
     const { clock, renewedAtMs, renewer } = keep((renewal) => (renewal === 1 ? first.promise : 'renewed'))
     await clock.advance(VALID_MS / 3)
-    const raised = renewer.raise(20)
+    const raised = renewer.renewWithHigherToken(20)
     await clock.advance(0)
     expect([renewedAtMs.length, renewer.lease().token]).toEqual([1, 10])
     first.resolve('renewed')
@@ -245,7 +245,7 @@ describe('raising a lease to a larger token', () => {
     ['lost', true],
   ])('where the renewal is %s, raising fails', async (kind, lost) => {
     const { renewer } = keep(() => kind)
-    expect(await renewer.raise(20)).toBe(false)
+    expect(await renewer.renewWithHigherToken(20)).toBe(false)
     expect(renewer.lost.aborted).toBe(lost)
     renewer.stop('released')
   })

@@ -41,7 +41,7 @@ const response = (body: string): StoredOutcome => ({
 })
 
 const unexpected = async () => {
-  throw new Error('only reservations raise and withdraw')
+  throw new Error('only reservations renew with a higher token and abort claims')
 }
 
 /** Nodes that answer a claim when the test says so, and any other command at once. */
@@ -59,9 +59,9 @@ const nodes = (): Leases => ({
       validUntilWallMs: clock.wallMs() + LEASE_MS,
     },
   }),
-  raise: unexpected,
-  withdraw: unexpected,
-  forgetBelow: unexpected,
+  renewWithHigherToken: unexpected,
+  abortClaim: unexpected,
+  purge: unexpected,
   complete: async () => {
     if (recordedAfterMs > 0) await pause(clock, recordedAfterMs)
     return { kind: 'recorded' }

@@ -1,12 +1,12 @@
 /** Waiters of one request in one process: who of them claims, how often, and what ends the wait of the others. */
 import { describe, expect, test } from 'vitest'
 import { claimWhenFree } from '../../../src/core/claims/claim-when-free.ts'
-import { createWaitGroups, type Taken } from '../../../src/core/claims/waiters.ts'
+import { type Busy, createWaitGroups } from '../../../src/core/claims/waiters.ts'
 import type { ClaimResult } from '../../../src/core/ports.ts'
 import { seededRandom } from '../../support/seeded-random.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
-const HELD: Taken = { kind: 'held', retryAfterMs: 30_000 }
+const HELD: Busy = { kind: 'held', retryAfterMs: 30_000 }
 const MISMATCH: ClaimResult = { kind: 'mismatch' }
 const BACKOFF = { initialMs: 25, maxMs: 250 }
 const MINUTE_MS = 60_000

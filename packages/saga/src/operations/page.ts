@@ -39,7 +39,7 @@ export function overviewPage(place: Place, { backlog, status, sagas, letters, de
   return pageOf(
     place,
     'Sagas and messages',
-    html`${wrongNow(place, backlog)}
+    html`${activeProblems(place, backlog)}
 <form class="panel" method="get" action="${place.path}/sagas">
 <label for="saga">Id of a saga</label><input id="saga" name="id" required spellcheck="false" autocomplete="off">
 <button class="primary">Show</button></form>
@@ -74,7 +74,10 @@ export function overviewPage(place: Place, { backlog, status, sagas, letters, de
 }
 
 /** Alerts say what lasts; each has a section in the runbooks. */
-function wrongNow({ runbookUrl }: Place, { sagas, openDeadLetters, oldestPendingAgeMs }: SagaBacklog): Html {
+function activeProblems(
+  { runbookUrl }: Place,
+  { sagas, openDeadLetters, oldestPendingAgeMs }: SagaBacklog,
+): Html {
   const dead = openDeadLetters.outbox + openDeadLetters.inbox
   const wrong = [
     [sagas.parked > 0, `Parked sagas: ${sagas.parked}.`, 'fencepostsagaparked'],

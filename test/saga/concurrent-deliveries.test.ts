@@ -1,7 +1,7 @@
 // A message that kills its process becomes a dead letter alone: its neighbours, which died with it, are handled.
 import { expect, test } from 'vitest'
 import { createMailboxPublisher } from '../../packages/saga/src/brokers/mailbox.ts'
-import { Company } from '../../packages/saga/src/company.ts'
+import { ConcurrentDeliveries } from '../../packages/saga/src/concurrent-deliveries.ts'
 import { replayOnce } from '../../packages/saga/src/dead-letter-replay.ts'
 import { listDeadLetters, replayDeadLetters } from '../../packages/saga/src/dead-letters.ts'
 import { NonRetryableError } from '../../packages/saga/src/errors.ts'
@@ -209,10 +209,10 @@ test('an inbox that stops gives back what waits for its turn', async () => {
 })
 
 test('they come in the order in which they asked; one that is alone lets nobody in', async () => {
-  const [company, clock] = [new Company(60_000), new VirtualClock()]
+  const [deliveries, clock] = [new ConcurrentDeliveries(60_000), new VirtualClock()]
   const began: string[] = []
   const ask = (name: string, alone: boolean) =>
-    company.enter(clock, alone).then((leave) => {
+    deliveries.enter(clock, alone).then((leave) => {
       began.push(name)
       return leave
     })
@@ -235,9 +235,9 @@ test('they come in the order in which they asked; one that is alone lets nobody 
 })
 
 test('a handler that waits for another message of its process stands still for a while and not for ever', async () => {
-  const [company, clock] = [new Company(60_000), new VirtualClock()]
-  const leaveOuter = await company.enter(clock, false)
-  const [alone, inner] = [company.enter(clock, true), company.enter(clock, false)]
+  const [deliveries, clock] = [new ConcurrentDeliveries(60_000), new VirtualClock()]
+  const leaveOuter = await deliveries.enter(clock, false)
+  const [alone, inner] = [deliveries.enter(clock, true), deliveries.enter(clock, false)]
   const began: string[] = []
   void alone.then(() => began.push('alone'))
   void inner.then(() => began.push('inner'))
@@ -248,6 +248,6 @@ test('a handler that waits for another message of its process stands still for a
   await clock.advance(60_000)
   expect(began).toEqual(['alone', 'inner'])
   for (const leave of [await alone, await inner, leaveOuter]) leave()
-  await (await company.enter(clock, true))()
+  await (await deliveries.enter(clock, true))()
   expect(clock.pendingTimers).toBe(0)
 })

@@ -1,6 +1,6 @@
 /** What `fencepost doctor` says: one row for each thing that can be wrong with a sound installation. */
 import { expect, test } from 'vitest'
-import { checkup, type Finding, failed } from '../../../src/core/health/checkup.ts'
+import { diagnose, type Finding, failed } from '../../../src/core/health/diagnostics.ts'
 import type { Installation, NodeDetails, NodeSeen } from '../../../src/core/health/installation.ts'
 import { troubleOf } from '../../../src/core/node-faults.ts'
 
@@ -46,7 +46,7 @@ const at = (name: string, state: NodeSeen['state'] = 'voting') => ({
 const SOUND = [node(0), node(1), node(2)]
 
 function findings(nodes: readonly NodeSeen[], differs: Partial<Installation> = {}): readonly Finding[] {
-  return checkup({
+  return diagnose({
     groups: [{ name: '', nodes }],
     required: 2,
     maxSkewMs: 100,

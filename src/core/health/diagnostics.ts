@@ -29,7 +29,7 @@ const FAIL_SHARE = 1 / 10
 const WARN_MEMORY = 0.7
 const FAIL_MEMORY = 0.9
 
-export function checkup(of: Installation): readonly Finding[] {
+export function diagnose(of: Installation): readonly Finding[] {
   return [
     rules(of),
     ...of.groups.flatMap((group) => [

@@ -1,5 +1,5 @@
 --[[
-show: what this node remembers of a record, for another node that forgot.
+inspect: what this node remembers of a record, for another node that forgot.
 
 KEYS  the record's key
 Frame attempt 1: the whole record; 0: its header, and of an outcome the first bytes, which say when it ends
@@ -10,7 +10,7 @@ Answers
 ]]
 local SHOWN_BYTES = 64
 
-local function show(key, whole)
+local function inspect(key, whole)
   local record = read_header(key)
   if not record then return { ABSENT } end
   if record.state == 'R' then return { SHOWN, call('PTTL', key), HEADER, bytes = packed_release(record.fence) } end

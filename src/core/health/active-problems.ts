@@ -31,7 +31,7 @@ export type Trouble = {
 /** Alerts begin there; at 90 % a node is sent no new claims. */
 const MEMORY_SHARE_HIGH = 0.8
 
-export function wrongNow(seen: SeenNow): readonly Trouble[] {
+export function activeProblems(seen: SeenNow): readonly Trouble[] {
   return [...aboutVotes(seen), ...seen.nodes.flatMap(aboutNode), ...aboutRequests(seen), ...aboutWork(seen)]
 }
 

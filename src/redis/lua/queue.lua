@@ -1,8 +1,8 @@
 --[[
-The line of those who wait for one record (core/claims/line.ts), as this node keeps it: which processes stand in it and with
+The queue of those who wait for one record (core/claims/wait-queue.ts), as this node keeps it: which processes stand in it and with
 which numbers. It orders claims and grants nothing, so it has no epoch and may be forgotten.
 
-KEYS  [1] the line: a string, `open to` and then for each process `;name:first:last:until (ms)`
+KEYS  [1] the queue: a string, `open to` and then for each process `;name:first:last:until (ms)`
 ARGV  [1] process (hexadecimal)  [2] its first number  [3] its last  [4] how many draw one  [5] open to  [6] alive (ms)
       Without a number and without a draw the process leaves.
 Answer
@@ -16,9 +16,9 @@ local draws, open, alive = tonumber(ARGV[4]), tonumber(ARGV[5]), math.min(tonumb
 
 local function whole(number) return string.format('%.0f', number) end
 
-local line = redis.call('GET', KEYS[1]) or '0'
+local queue = redis.call('GET', KEYS[1]) or '0'
 local highest, ahead, who, latest, kept, alive_there = last, 0, '', 0, {}, false
-for name, from, to, till in string.gmatch(line, ';(%x+):(%d+):(%d+):(%d+)') do
+for name, from, to, till in string.gmatch(queue, ';(%x+):(%d+):(%d+):(%d+)') do
   from, to, till = tonumber(from), tonumber(to), tonumber(till)
   local lives = till > NOW and till <= NOW + ALIVE_MAX_MS
   alive_there = alive_there or lives
@@ -29,8 +29,8 @@ for name, from, to, till in string.gmatch(line, ';(%x+):(%d+):(%d+):(%d+)') do
     kept[#kept + 1] = ';' .. name .. ':' .. whole(from) .. ':' .. whole(to) .. ':' .. whole(till)
   end
 end
--- With the last one who stood there the line has ended, and this is another one.
-if alive_there then open = math.max(open, tonumber(string.match(line, '^%d+'))) end
+-- With the last one who stood there the queue has ended, and this is another one.
+if alive_there then open = math.max(open, tonumber(string.match(queue, '^%d+'))) end
 highest = math.max(highest, open)
 if last > 0 or draws > 0 then
   if first == 0 then first = highest + 1 end

@@ -1,5 +1,5 @@
 --[[
-Writes one entry of the trail on this node, where it was not written before. In one piece: an entry whose mark stood without
+Writes one entry of the audit log on this node, where it was not written before. In one piece: an entry whose mark stood without
 it would be one that nobody writes any more.
 
 KEYS  [1] the stream  [2] the mark of the entry

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { type SeenNow, wrongNow } from '../../../src/core/health/wrong-now.ts'
+import { activeProblems, type SeenNow } from '../../../src/core/health/active-problems.ts'
 import type { NodeStatus } from '../../../src/core/node-status.ts'
 
 const node = (at: number, of: Partial<NodeStatus> = {}): NodeStatus => ({
@@ -90,5 +90,5 @@ const ROWS: readonly (readonly [string, Partial<SeenNow>, readonly string[]])[] 
 ]
 
 test.each(ROWS)('%s', (_, differing, runbooks) => {
-  expect(wrongNow({ ...HEALTHY, ...differing }).map(({ runbook }) => runbook)).toEqual(runbooks)
+  expect(activeProblems({ ...HEALTHY, ...differing }).map(({ runbook }) => runbook)).toEqual(runbooks)
 })

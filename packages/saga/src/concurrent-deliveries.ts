@@ -20,7 +20,7 @@ type Waiting = {
   patience?: Timer
 }
 
-export class Company {
+export class ConcurrentDeliveries {
   readonly #patienceMs: number
   readonly #line: Waiting[] = []
   #inside = 0
@@ -74,4 +74,4 @@ export class Company {
 }
 
 /** One for all consumers, because they die together. Longer than most handlers work, and shorter than brokers wait. */
-export const inThisProcess = new Company(60_000)
+export const inThisProcess = new ConcurrentDeliveries(60_000)
