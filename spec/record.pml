@@ -5,7 +5,7 @@
  * A lease lapses when it likes, only not on a node on whose word a holder still relies (that is what the drift margin is for). A node
  * forgets everything when it likes, within the bound that a majority remembers. README.md says what is left out.
  *
- * Sizes, with -D: SESSIONS claims of one key; BALLOTS to choose from; WIPES, how often a node forgets; ENROLLERS that bring it back;
+ * Sizes, with -D: SESSIONS claims of one key; BALLOTS to choose from; WIPES, how often a node forgets; REJOINS that bring it back;
  * RENEWALS and OFFERS (how often an outcome is offered) of one session. Each rule that mends a finding goes with -DNO_…:
  * NO_TALLY, NO_LEARN, NO_REFUSALS, NO_NONCE, NO_AGE, and those of reader.pml, which READS adds. What is left out to make a search smaller goes with NO_TIES (equal ballots),
  * ASCENDING (ballots in the order of the sessions), NO_OUTCOMES, NO_GIVING_UP, RACERS and LATE (below).
@@ -23,8 +23,8 @@
 #ifndef WIPES
 #define WIPES 0
 #endif
-#ifndef ENROLLERS
-#define ENROLLERS 0
+#ifndef REJOINS
+#define REJOINS 0
 #endif
 #ifndef RENEWALS
 #define RENEWALS 0
@@ -101,10 +101,10 @@ byte late;
 #define MERGED 2	/* a majority has; the message to the node that forgot is under way */
 #define TOLD   3
 
-typedef Enroller { byte stage; byte target; byte nonce; byte first; bool chosen; Record sight };
+typedef Rejoin { byte stage; byte target; byte nonce; byte first; bool chosen; Record sight };
 
-#if ENROLLERS > 0
-Enroller enroller[ENROLLERS];
+#if REJOINS > 0
+Rejoin rejoin[REJOINS];
 #endif
 
 /* -------- Ghosts: what only the judge knows. */
@@ -218,10 +218,10 @@ c_code {
 #endif
 		s = now.member[a]; now.member[a] = now.member[b]; now.member[b] = s;
 		s = now.nonce[a]; now.nonce[a] = now.nonce[b]; now.nonce[b] = s;
-#if ENROLLERS > 0
-		for (s = 0; s < ENROLLERS; s++) {
-			if (now.enroller[s].stage != READY) now.enroller[s].target = other_name(now.enroller[s].target, a, b);
-			if (now.enroller[s].stage == HEARD) now.enroller[s].first = other_name(now.enroller[s].first, a, b);
+#if REJOINS > 0
+		for (s = 0; s < REJOINS; s++) {
+			if (now.rejoin[s].stage != READY) now.rejoin[s].target = other_name(now.rejoin[s].target, a, b);
+			if (now.rejoin[s].stage == HEARD) now.rejoin[s].first = other_name(now.rejoin[s].first, a, b);
 		}
 #endif
 	}
@@ -704,21 +704,21 @@ active proctype Amnesia() {
 
 /* One that brings nodes back: it hears a majority of voting nodes, one after the other, and tells the node that forgot. */
 #define looks(n, j) \
-	:: d_step { enroller[e].stage == READY && member[n] == LEARNING && member[j] == VOTING && may_use(j) && may_use(n) -> \
-		enroller[e].stage = HEARD; enroller[e].target = n; enroller[e].nonce = nonce[n]; enroller[e].first = j; \
-		copy_record(enroller[e].sight, record[j]); \
-		printf("enroller %d: node %d shows its record (state %d)\n", e, j, record[j].state) }
+	:: d_step { rejoin[e].stage == READY && member[n] == LEARNING && member[j] == VOTING && may_use(j) && may_use(n) -> \
+		rejoin[e].stage = HEARD; rejoin[e].target = n; rejoin[e].nonce = nonce[n]; rejoin[e].first = j; \
+		copy_record(rejoin[e].sight, record[j]); \
+		printf("rejoin %d: node %d shows its record (state %d)\n", e, j, record[j].state) }
 
 #define looks_again(j, t) \
-	:: d_step { enroller[e].stage == HEARD && j != enroller[e].target && j != enroller[e].first && member[j] == VOTING -> \
-		enroller[e].chosen = enroller[e].sight.state == COMPLETED && record[j].state == COMPLETED && !enroller[e].sight.copied && !record[j].copied \
-			&& enroller[e].sight.accepted == record[j].accepted; \
-		merge(enroller[e].sight, record[j], t); \
-		enroller[e].sight.copied = enroller[e].sight.state == COMPLETED && !enroller[e].chosen && enroller[e].sight.fence != enroller[e].sight.accepted; \
-		enroller[e].stage = MERGED; enroller[e].first = 0; \
-		printf("enroller %d: node %d shows its record (state %d); both: state %d, fence %d\n", e, j, record[j].state, enroller[e].sight.state, enroller[e].sight.fence) }
+	:: d_step { rejoin[e].stage == HEARD && j != rejoin[e].target && j != rejoin[e].first && member[j] == VOTING -> \
+		rejoin[e].chosen = rejoin[e].sight.state == COMPLETED && record[j].state == COMPLETED && !rejoin[e].sight.copied && !record[j].copied \
+			&& rejoin[e].sight.accepted == record[j].accepted; \
+		merge(rejoin[e].sight, record[j], t); \
+		rejoin[e].sight.copied = rejoin[e].sight.state == COMPLETED && !rejoin[e].chosen && rejoin[e].sight.fence != rejoin[e].sight.accepted; \
+		rejoin[e].stage = MERGED; rejoin[e].first = 0; \
+		printf("rejoin %d: node %d shows its record (state %d); both: state %d, fence %d\n", e, j, record[j].state, rejoin[e].sight.state, rejoin[e].sight.fence) }
 
-#define stands(e, n) (member[n] == LEARNING && nonce[n] == enroller[e].nonce)
+#define stands(e, n) (member[n] == LEARNING && nonce[n] == rejoin[e].nonce)
 #ifdef NO_NONCE
 #define listens(e, n) 1
 #else
@@ -727,44 +727,44 @@ active proctype Amnesia() {
 
 inline tell(e, n, t) {
 	best = (record[n].state == COMPLETED && !record[n].copied) * record[n].accepted;
-	on_adopt(record[n], enroller[e].sight, enroller[e].chosen, t);
-	printf("enroller %d: node %d is told: state %d, fence %d, owner %d\n", e, n, record[n].state, record[n].fence, record[n].owner);
+	on_adopt(record[n], rejoin[e].sight, rejoin[e].chosen, t);
+	printf("rejoin %d: node %d is told: state %d, fence %d, owner %d\n", e, n, record[n].state, record[n].fence, record[n].owner);
 	if
 	:: member[n] == VOTING && record[n].state == COMPLETED && !record[n].copied && record[n].accepted != best -> accepted_by(n)
 	:: else -> skip
 	fi;
-	erase(enroller[e].sight); enroller[e].chosen = 0;
-	enroller[e].stage = TOLD;
+	erase(rejoin[e].sight); rejoin[e].chosen = 0;
+	rejoin[e].stage = TOLD;
 	in_order
 }
 
-proctype Enrolment(byte e) {
+proctype Rejoining(byte e) {
 	do
 	looks(0, 1) looks(0, 2) looks(1, 0) looks(1, 2) looks(2, 0) looks(2, 1)
 	looks_again(0, 0) looks_again(1, 0) looks_again(2, 0)
 #if TIES
 	looks_again(0, 1) looks_again(1, 1) looks_again(2, 1)
 #endif
-	:: d_step { enroller[e].stage == MERGED && listens(e, enroller[e].target) -> tell(e, enroller[e].target, 0) }
-	:: d_step { enroller[e].stage == TOLD && stands(e, enroller[e].target) ->
-		member[enroller[e].target] = VOTING;
-		printf("enroller %d: node %d votes again\n", e, enroller[e].target);
+	:: d_step { rejoin[e].stage == MERGED && listens(e, rejoin[e].target) -> tell(e, rejoin[e].target, 0) }
+	:: d_step { rejoin[e].stage == TOLD && stands(e, rejoin[e].target) ->
+		member[rejoin[e].target] = VOTING;
+		printf("rejoin %d: node %d votes again\n", e, rejoin[e].target);
 		if
-		:: record[enroller[e].target].state == COMPLETED && !record[enroller[e].target].copied -> accepted_by(enroller[e].target)
+		:: record[rejoin[e].target].state == COMPLETED && !record[rejoin[e].target].copied -> accepted_by(rejoin[e].target)
 		:: else -> skip
 		fi;
-		enroller[e].stage = READY; enroller[e].target = 0; enroller[e].nonce = 0; in_order }
+		rejoin[e].stage = READY; rejoin[e].target = 0; rejoin[e].nonce = 0; in_order }
 	/* The node forgot again, or another one has brought it back. */
-	:: d_step { enroller[e].stage != READY && !stands(e, enroller[e].target) && enroller[e].stage != MERGED ->
-		erase(enroller[e].sight); enroller[e].chosen = 0;
-		enroller[e].stage = READY; enroller[e].target = 0; enroller[e].nonce = 0; enroller[e].first = 0 }
+	:: d_step { rejoin[e].stage != READY && !stands(e, rejoin[e].target) && rejoin[e].stage != MERGED ->
+		erase(rejoin[e].sight); rejoin[e].chosen = 0;
+		rejoin[e].stage = READY; rejoin[e].target = 0; rejoin[e].nonce = 0; rejoin[e].first = 0 }
 	od
 }
 #endif
 
 /* -------- What must hold in every state. */
 
-/* Whoever shows an outcome was enrolled with what a majority remembers. */
+/* Whoever shows an outcome rejoined with what a majority remembers. */
 #define remembers(n) (record[n].state == COMPLETED && record[n].outcome == shown)
 #define forgotten(n, m) (member[n] == VOTING && member[m] == VOTING && !remembers(n) && !remembers(m))
 
@@ -813,11 +813,11 @@ init {
 #if SESSIONS > 2
 		run Claimant(2);
 #endif
-#if ENROLLERS > 0
-		run Enrolment(0);
+#if REJOINS > 0
+		run Rejoining(0);
 #endif
-#if ENROLLERS > 1
-		run Enrolment(1);
+#if REJOINS > 1
+		run Rejoining(1);
 #endif
 	}
 }

@@ -12,10 +12,10 @@ import type { Events } from '../core/events.ts'
 import type { NodeFault } from '../core/node-faults.ts'
 import type { ClockOffset, NodeStatus } from '../core/node-status.ts'
 import { type ClockSample, judgeOffset, offsetOf } from '../core/nodes/clock-samples.ts'
-import { foundingWindowMs, mayBeFounded } from '../core/nodes/enrolment-rules.ts'
 import { groupList } from '../core/nodes/fitness.ts'
 import { placementOf, routeLeases } from '../core/nodes/groups.ts'
 import type { LookListener } from '../core/nodes/member.ts'
+import { foundingWindowMs, mayBeFounded } from '../core/nodes/rejoin-rules.ts'
 import { declareLoss, standstillOf, statusesOf } from '../core/nodes/shown-nodes.ts'
 import { answerMaxAgeMs } from '../core/quorum/tally.ts'
 import { pauseUnless } from '../core/retry.ts'
@@ -109,7 +109,7 @@ export async function connectAll(
 ): Promise<readonly string[]> {
   const refused = await Promise.all(groups.map(({ nodes, onLook }) => nodes.connect(onLook)))
   // Each group was inspected before the others: only now is it known whether it may be founded.
-  if (groups.length > 1) for (const { nodes } of groups) await nodes.enroller.foundIfNew()
+  if (groups.length > 1) for (const { nodes } of groups) await nodes.rejoin.foundIfNew()
   return refused.flat()
 }
 

@@ -3,7 +3,7 @@
 import type { OpenCluster } from '../app/redis-groups.ts'
 import { told } from '../core/node-faults.ts'
 import { placeOf } from '../core/node-status.ts'
-import { looksNew } from '../core/nodes/enrolment-rules.ts'
+import { looksNew } from '../core/nodes/rejoin-rules.ts'
 import { printDuration } from '../core/quantity.ts'
 import { majorityOf } from '../core/units.ts'
 import { printableLines } from './terminal.ts'
@@ -19,13 +19,13 @@ export function lossDeclared(cluster: OpenCluster): boolean {
     .some(({ state }) => state.kind === 'quarantined' && state.facts.quarantine?.declaredBy !== undefined)
 }
 
-/** Whether those of its nodes that wait were never enrolled: nothing is lost, and they wait to be founded. */
+/** Whether those of its nodes that wait have never joined: nothing is lost, and they wait to be founded. */
 export function isNew(cluster: OpenCluster): boolean {
   const waiting = cluster.states().flatMap(({ state }) => (state.kind === 'quarantined' ? [state.facts] : []))
   return waiting.length > 0 && waiting.every(({ quarantine }) => quarantine?.origin === 'new')
 }
 
-/** Whether no node of it that is fit was ever enrolled: it has yet to be founded, or its nodes know another list. */
+/** Whether no node of it that is fit has ever joined: it has yet to be founded, or its nodes know another list. */
 function isUnfounded(cluster: OpenCluster): boolean {
   const known = cluster.states().flatMap(({ state }) => ('facts' in state ? [state.facts] : []))
   return known.length > 0 && known.every(looksNew)
@@ -62,7 +62,7 @@ function tenths(ms: number): number {
 function groupTable(cluster: OpenCluster): string {
   const { cluster: id, quarantineMs, required, standstill, nodes: rows } = describedGroup(cluster)
   const width = Math.max(...rows.map((row) => placeOf(row).length))
-  // No time that passes enrols these, so none is shown.
+  // No time that passes brings these back, so none is shown.
   const founding = isUnfounded(cluster)
   const lines = rows.map((row) => {
     const { state, reason, remedy, run, server, clock, quarantine, sinceWallMs } = row

@@ -1,9 +1,9 @@
 /**
- * `fencepost nodes status | enroll | declare-loss | change-members | change-groups`: which nodes vote, and what an
+ * `fencepost nodes status | rejoin | declare-loss | change-members | change-groups`: which nodes vote, and what an
  * operator can do about those that don't.
  *
- * Owns the words on the terminal. Other modules decide what a node is and may do; running sidecars enrol nodes by
- * themselves, so `enroll` is for a cluster without sidecars and for watching.
+ * Owns the words on the terminal. Other modules decide what a node is and may do; running sidecars bring nodes back by
+ * themselves, so `rejoin` is for a cluster without sidecars and for watching.
  */
 
 import { setTimeout as pause } from 'node:timers/promises'
@@ -37,11 +37,11 @@ export const nodes: Command = (args, io) =>
       .option('--json', 'as JSON')
       .action(async ({ json }: { readonly json?: true }) => done(await status(io, json === true)))
     parser
-      .command('enroll')
+      .command('rejoin')
       .description(
         'bring back nodes that forgot, until all that answer vote; running sidecars do so by themselves',
       )
-      .action(async () => done(await enroll(io)))
+      .action(async () => done(await rejoin(io)))
     parser
       .command('declare-loss')
       .description(
@@ -50,7 +50,7 @@ export const nodes: Command = (args, io) =>
       .option('--confirm <cluster>', 'the id of the cluster, as `nodes status` shows it')
       .option('--by <name>', 'who decides, for the trail on the nodes and in the logs')
       .option('--group <name>', 'whose nodes, where there are several groups')
-      .option('--no-wait', 'leave the enrolment to the running sidecars')
+      .option('--no-wait', 'leave the rejoin to the running sidecars')
       .action(async (options: DeclareOptions) => done(await declare(io, options)))
     parser
       .command('change-members')
@@ -120,7 +120,7 @@ const status = (io: Io, asJson: boolean) =>
     return groups.every(hasMajority) ? EXIT.ok : EXIT.unavailable
   })
 
-function enroll(io: Io): Promise<ExitCode> {
+function rejoin(io: Io): Promise<ExitCode> {
   const progress = progressOn(io)
   return onClusters(io, progress, false, ({ groups }) => untilAllVote(io, groups, progress, false))
 }
@@ -138,7 +138,7 @@ function declare(io: Io, { confirm, by, wait, group }: DeclareOptions): Promise<
       case 'no_loss':
         return refused(
           io,
-          `Nothing to declare: ${declared.voting} nodes vote, ${declared.required} are needed; the others are enrolled by themselves.`,
+          `Nothing to declare: ${declared.voting} nodes vote, ${declared.required} are needed; the others rejoin by themselves.`,
         )
       case 'too_few':
         return refused(
@@ -196,7 +196,7 @@ function change(io: Io, { confirm, by, group }: ChangeOptions): Promise<ExitCode
         )
       case 'forgot':
         return say(
-          `${changed.nodes.join(', ')} forgot and has no vote, and the other nodes that stay are too few: ${changed.required} must remember, or none of the new list could be told anything. Have it enrolled first: start a sidecar with the old nodes, or run \`fencepost nodes enroll\` with them. Nothing was changed.`,
+          `${changed.nodes.join(', ')} forgot and has no vote, and the other nodes that stay are too few: ${changed.required} must remember, or none of the new list could be told anything. Let it rejoin first: start a sidecar with the old nodes, or run \`fencepost nodes rejoin\` with them. Nothing was changed.`,
           EXIT.unavailable,
         )
       case 'too_few':
@@ -321,7 +321,7 @@ async function untilAllVote(
     )
   } else if (groups.some(isNew)) {
     io.stderr.write(
-      'New nodes are enrolled only while every node of every group answers. Start those that are down above, and give the command again.\n',
+      'New nodes join only while every node of every group answers. Start those that are down above, and give the command again.\n',
     )
   }
   return groups.every(hasMajority) ? EXIT.ok : EXIT.unavailable
@@ -333,12 +333,12 @@ function lineOf(event: CoreEvent): string | undefined {
       return `${placeOf({ name: event.node, address: event.address })}: ${event.from} → ${event.to} (${event.reason})`
     case 'cluster_founded':
       return `a brand-new cluster of ${event.nodes.length} nodes was founded`
-    case 'enrolment_progress':
+    case 'rejoin_progress':
       return `${event.node}: ${event.copied} records copied, ${event.sourcesDone} nodes gone through`
-    case 'enrolment_stumbled':
+    case 'rejoin_step_failed':
       return `${event.node}: a step failed and is taken again (${event.reason})`
-    case 'node_enrolled':
-      return `${event.node}: enrolled with ${event.copied} records`
+    case 'node_joined':
+      return `${event.node}: joined with ${event.copied} records`
     default:
       return undefined
   }

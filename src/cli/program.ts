@@ -60,7 +60,7 @@ export const COMMANDS: Readonly<Record<string, CommandRow>> = {
     load: async () => (await import('./dead-letters.ts')).deadLetters,
   },
   nodes: {
-    summary: 'show which nodes vote, enrol those that forgot, declare a loss',
+    summary: 'show which nodes vote, bring back those that forgot, declare a loss',
     load: async () => (await import('./nodes.ts')).nodes,
   },
   records: {

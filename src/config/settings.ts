@@ -310,7 +310,7 @@ export const SETTINGS = {
   clockStepMs: setting('FENCEPOST_CLOCK_STEP', 'clock.step', '1s', {
     kind: duration({ minMs: 0, maxMs: HOUR }),
     summary:
-      'Step of a node’s clock that is tolerated: the quarantine allows for it, and a node whose clock leaps further ahead is enrolled anew.',
+      'Step of a node’s clock that is tolerated: the quarantine allows for it, and a node whose clock leaps further ahead rejoins.',
     source:
       'chrony steps only above its `makestep` threshold, 1s in the configuration that distributions ship.',
   }),

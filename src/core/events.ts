@@ -293,23 +293,23 @@ type NodeEvent =
     }
   /** Records are copied to a node in quarantine. */
   | {
-      readonly kind: 'enrolment_progress'
+      readonly kind: 'rejoin_progress'
       readonly node: string
       readonly sourcesDone: number
       readonly copied: number
     }
   /** Too few nodes remember: nothing continues until more of them vote, or an operator declares the loss. */
   | {
-      readonly kind: 'enrolment_blocked'
+      readonly kind: 'rejoin_blocked'
       readonly node: string
       readonly voting: number
       readonly required: number
     }
   /** A step failed and will be retried. */
-  | { readonly kind: 'enrolment_stumbled'; readonly node: string; readonly reason: string }
+  | { readonly kind: 'rejoin_step_failed'; readonly node: string; readonly reason: string }
   /** An operator decided to go on without what too many nodes forgot: earlier requests may be executed again. */
   | { readonly kind: 'loss_declared'; readonly node: string; readonly by: string }
-  | { readonly kind: 'node_enrolled'; readonly node: string; readonly copied: number }
+  | { readonly kind: 'node_joined'; readonly node: string; readonly copied: number }
   /** No majority of the nodes took them; those since the last such event. */
   | {
       readonly kind: 'entries_untaken'

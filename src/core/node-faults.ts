@@ -136,7 +136,7 @@ export const NODE_FAULTS = {
   ],
   other_name: [
     'it is the node … of this list to sidecars that have used it, and … here',
-    'give FENCEPOST_REDIS_NODE_NAMES in the order of FENCEPOST_REDIS_NODES, or set the addresses right. Where the server is to have this name from now on, restart it: it is enrolled under it then',
+    'give FENCEPOST_REDIS_NODE_NAMES in the order of FENCEPOST_REDIS_NODES, or set the addresses right. Where the server is to have this name from now on, restart it: it joins under it then',
   ],
   no_groups: [
     'it does not say among which groups its cluster places identities, and this configuration has …',
@@ -154,9 +154,9 @@ export const NODE_FAULTS = {
   // It answers, and its votes do not count
   forgot: [
     'it forgot what it had promised',
-    'wait: it is enrolled by itself; where it can not be, `fencepost nodes status` says what is left',
+    'wait: it rejoins by itself; where it can not be, `fencepost nodes status` says what is left',
   ],
-  new: ['it was never enrolled', 'a new cluster is founded once all of its nodes answer and are fit'],
+  new: ['it has never joined', 'a new cluster is founded once all of its nodes answer and are fit'],
   clock_unknown: [
     'its clock can not be compared, because too few nodes answer',
     'bring the others back: it is counted as soon as a majority answers',

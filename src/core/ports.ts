@@ -24,7 +24,7 @@ export type Unreachable = {
   readonly detail: string
 }
 
-/** The node executed the command but is not enrolled (again): its answer does not count. */
+/** The node executed the command but has not (re)joined: its answer does not count. */
 type Quarantined = {
   readonly kind: 'quarantined'
   readonly nodeMs: number

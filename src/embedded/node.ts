@@ -75,7 +75,7 @@ export class EmbeddedNode implements RecordNode {
     return this.takesNewClaims && this.#keptBytes < this.#bytesMax
   }
 
-  /** The live record and its remaining lifetime: enrolment copies from it, and checkers read it. */
+  /** The live record and its remaining lifetime: a rejoin copies from it, and checkers read it. */
   kept(key: string): { readonly record: NodeRecord; readonly ttlMs: number } | undefined {
     const nodeMs = Math.floor(this.#nodeMs())
     const kept = this.#kept.get(key)
@@ -84,7 +84,7 @@ export class EmbeddedNode implements RecordNode {
     return { record, ttlMs: kept.expiresNodeMs - nodeMs }
   }
 
-  /** Stores a record unchecked: enrolment copies with it, before the node votes. */
+  /** Stores a record unchecked: a rejoin copies with it, before the node votes. */
   put(key: string, record: NodeRecord, ttlMs: number): void {
     this.#set(key, { record, expiresNodeMs: Math.floor(this.#nodeMs()) + ttlMs })
   }

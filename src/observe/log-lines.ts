@@ -236,20 +236,20 @@ const LINES: Lines<CoreEvent['kind']> = {
       `the nodes were founded anew beside this sidecar: ${event.node} belongs to the cluster ${event.found}, and this sidecar has worked with ${event.known}. It accepts none of them, because what ${event.known} remembered is forgotten there and would be carried out again. See docs/operations/nodes.md, "Founded anew beside a running sidecar".`,
       { node: event.node, known_cluster: event.known, found_cluster: event.found },
     ),
-  enrolment_progress: (event) =>
+  rejoin_progress: (event) =>
     line('info', `records are copied to ${event.node}`, {
       node: event.node,
       sources_done: event.sourcesDone,
       copied: event.copied,
     }),
-  enrolment_blocked: (event) =>
+  rejoin_blocked: (event) =>
     line(
       'error',
-      `${event.node} can't be enrolled: ${event.voting} other nodes vote, ${event.required} must. \`fencepost nodes status\` says what ends that.`,
+      `${event.node} can't rejoin: ${event.voting} other nodes vote, ${event.required} must. \`fencepost nodes status\` says what ends that.`,
       { node: event.node, voting: event.voting, required: event.required },
     ),
-  enrolment_stumbled: (event) =>
-    line('warn', `an enrolment step failed on ${event.node}; retrying`, {
+  rejoin_step_failed: (event) =>
+    line('warn', `a rejoin step failed on ${event.node}; retrying`, {
       node: event.node,
       error: event.reason,
     }),
@@ -265,8 +265,8 @@ const LINES: Lines<CoreEvent['kind']> = {
       `${event.by} declared the data of ${event.node} lost: earlier requests may be executed again`,
       { node: event.node, declared_by: event.by },
     ),
-  node_enrolled: (event) =>
-    line('info', `${event.node} was enrolled and votes again`, { node: event.node, copied: event.copied }),
+  node_joined: (event) =>
+    line('info', `${event.node} joined and votes again`, { node: event.node, copied: event.copied }),
   round_settled: () => undefined,
   claim_ended: () => undefined,
   outcome_offered: () => undefined,

@@ -157,7 +157,7 @@ function nodeMetrics({ counter, counterByTwo, gauge, histogramBy }: Kinds, node:
     ),
     nodesQuarantined: gauge(
       'fencepost_redis_nodes_quarantined',
-      'Nodes that forgot and have no vote before they were enrolled again.',
+      'Nodes that forgot and have no vote before they have rejoined.',
     ),
     clusterReplaced: gauge(
       'fencepost_cluster_replaced',

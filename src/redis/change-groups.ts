@@ -10,8 +10,8 @@
  */
 
 import { told } from '../core/node-faults.ts'
-import { isEnrolled } from '../core/nodes/enrolment-rules.ts'
 import { groupList, markIn, memberList, nodesIn, sameMembers, whyNewer } from '../core/nodes/fitness.ts'
+import { hasJoined } from '../core/nodes/rejoin-rules.ts'
 import { majorityOf } from '../core/units.ts'
 import { knowsList, lookAtAll, writeList } from './change-members.ts'
 import type { RedisNodes } from './nodes.ts'
@@ -93,8 +93,8 @@ async function look({ name, nodes, nodeNames }: GroupOfNodes, to: readonly strin
   return {
     name,
     stays: to.includes(name),
-    /** No node was ever enrolled here. */
-    fresh: answers.every(({ facts }) => facts !== undefined && !isEnrolled(facts) && !facts.cluster),
+    /** No node has ever joined here. */
+    fresh: answers.every(({ facts }) => facts !== undefined && !hasJoined(facts) && !facts.cluster),
     known,
     id: known[0]?.facts.cluster.id ?? '',
     nodeNames,

@@ -2,14 +2,13 @@
  * Changes which nodes a cluster consists of, when an operator decides so.
  *
  * Owns the decision whether the new list is safe, and writing it onto every node of the old one. From then on these
- * nodes refuse sidecars with the old list; new nodes are enrolled like any that forgot. A node that was taken away and
+ * nodes refuse sidecars with the old list; new nodes join like any that forgot. A node that was taken away and
  * comes again has an epoch, and lacks what was recorded without it: it has to be seen empty before it is in the list.
  */
 
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
 import { told } from '../core/node-faults.ts'
-import { type Cluster, enrolledAtNodeMs } from '../core/nodes/enrolment-rules.ts'
 import {
   memberList,
   type NodeFacts,
@@ -19,6 +18,7 @@ import {
   whyNewer,
   whyNotChange,
 } from '../core/nodes/fitness.ts'
+import { type Cluster, joinedAtNodeMs } from '../core/nodes/rejoin-rules.ts'
 import { majorityOf } from '../core/units.ts'
 import { forCommand, inspectForCommand } from './inspection.ts'
 import { CLUSTER_KEY } from './keys.ts'
@@ -94,7 +94,7 @@ export async function changeMembers(
   const changed = known.filter((node) => stays(node) && !unchanged.includes(node))
   const silent = looked.filter((node) => !stays(node) && node.facts === undefined)
   const staying = looked.filter(stays)
-  // An epoch of an earlier run is memory, too: a node that was started again with its data is judged when it is enrolled.
+  // An epoch of an earlier run is memory, too: a node that was started again with its data is judged when it rejoins.
   const forgot = staying.filter(({ facts }) => facts !== undefined && facts.epoch === undefined)
   const majority = majorityOf(nodesIn(to).length)
   // Where the change has begun, this was so then.
@@ -160,21 +160,21 @@ export async function writeList(
 async function withTimes<T extends Knows>(node: T, clock: Clock): Promise<T & Times> {
   const { client, facts } = node
   const changed = await forCommand(clock, client.hget(CLUSTER_KEY, 'members_changed_at')).catch(() => null)
-  const enrolledMs = facts.epoch === undefined ? undefined : (enrolledAtNodeMs(facts.epoch) ?? 0)
-  return { ...node, enrolledMs, changedMs: Number(changed ?? 0) }
+  const joinedMs = facts.epoch === undefined ? undefined : (joinedAtNodeMs(facts.epoch) ?? 0)
+  return { ...node, joinedMs, changedMs: Number(changed ?? 0) }
 }
 
-/** `enrolledMs`: also by an epoch of an earlier run, from which a node that restarts may go on. `changedMs`: 0 where its list never was. */
-type Times = { readonly enrolledMs: number | undefined; readonly changedMs: number }
+/** `joinedMs`: also by an epoch of an earlier run, from which a node that restarts may go on. `changedMs`: 0 where its list never was. */
+type Times = { readonly joinedMs: number | undefined; readonly changedMs: number }
 
 /** Whether a node that comes has what it knows from before it was taken away, and not since this very change has begun. */
 function isOfBefore(
-  { enrolledMs, changedMs }: Times,
+  { joinedMs, changedMs }: Times,
   changed: readonly Times[],
   unchanged: readonly Times[],
 ): boolean {
-  if (enrolledMs === undefined) return false
-  const sinceMs = Math.max(enrolledMs, changedMs)
+  if (joinedMs === undefined) return false
+  const sinceMs = Math.max(joinedMs, changedMs)
   if (unchanged.some((other) => other.changedMs >= sinceMs)) return true
   // A server that was moved to another address was changed itself.
   return changedMs === 0 && !changed.some((other) => other.changedMs > 0 && other.changedMs < sinceMs)

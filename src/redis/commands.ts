@@ -6,7 +6,7 @@
 /** As a node is asked about it: with arguments that belong to a key of ours. */
 type Command = readonly [name: string, ...args: string[]]
 
-const KEY = 'dedup::pulse'
+const KEY = 'dedup::heartbeat'
 
 /** Without one of them a node would seem well while each request, or each one of a kind, is refused. */
 const NEEDED: readonly Command[] = [

@@ -5,18 +5,18 @@
 
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
-import { PULSE_EVERY_MS, type Pulse } from '../core/nodes/continuity.ts'
+import { HEARTBEAT_EVERY_MS, type Heartbeat } from '../core/nodes/continuity.ts'
+import type { Life, NodeFacts } from '../core/nodes/fitness.ts'
+import { type Glance, UnsuitableServer } from '../core/nodes/member.ts'
+import type { NodeMemory } from '../core/nodes/node-stats.ts'
 import {
   type CopyProgress,
   type Lineage,
   type Membership,
   NEVER_A_REPLICA,
   type Quarantine,
-} from '../core/nodes/enrolment-rules.ts'
-import type { Life, NodeFacts } from '../core/nodes/fitness.ts'
-import { type Glance, UnsuitableServer } from '../core/nodes/member.ts'
-import type { NodeMemory } from '../core/nodes/node-stats.ts'
-import { CLUSTER_KEY, EPOCH_KEY, PULSE_KEY } from './keys.ts'
+} from '../core/nodes/rejoin-rules.ts'
+import { CLUSTER_KEY, EPOCH_KEY, HEARTBEAT_KEY } from './keys.ts'
 import { callMembership, luaOf, ownScript } from './scripts.ts'
 import { askWhyUnsuitable, fieldsOf, type InfoField, serverOf, whyUnsuitable } from './server-program.ts'
 
@@ -148,7 +148,7 @@ function quarantineOf(flat: unknown): Quarantine | undefined {
     ...(lineage === undefined ? {} : { lineage }),
     ...(evicted === undefined ? {} : { evictedKeys: Number(evicted) }),
     ...(told === undefined ? {} : { told: Number(told) }),
-    ...(field.get('rival') === '1' ? { rival: true } : {}),
+    ...(field.get('duplicate_server') === '1' ? { duplicateServer: true } : {}),
     progress,
   }
 }
@@ -180,66 +180,66 @@ export async function glanceAt(client: Redis): Promise<Glance> {
     .time()
     .get(EPOCH_KEY)
     .hget(CLUSTER_KEY, 'quarantine_ms')
-    .hgetall(PULSE_KEY)
+    .hgetall(HEARTBEAT_KEY)
     .exec()
-  const [time, epoch, quarantineMs, pulse] = (replies ?? []).map(([error, reply]) => {
+  const [time, epoch, quarantineMs, heartbeat] = (replies ?? []).map(([error, reply]) => {
     if (error !== null) throw error
     return reply
   })
   if (!Array.isArray(time)) throw new Error('the node does not tell its time')
   const [seconds, micros] = time.map(Number) as [number, number]
-  const { run: runId, ms: pulseMs } = (pulse ?? {}) as { readonly run?: string; readonly ms?: string }
+  const { run: runId, ms: heartbeatMs } = (heartbeat ?? {}) as { readonly run?: string; readonly ms?: string }
   return {
     nodeMs: seconds * 1_000 + Math.floor(micros / 1_000),
     epoch: typeof epoch === 'string' ? epoch : undefined,
     quarantineMs: typeof quarantineMs === 'string' ? Number(quarantineMs) : undefined,
-    pulse: runId === undefined ? undefined : { runId, nodeMs: Number(pulseMs) },
+    heartbeat: runId === undefined ? undefined : { runId, nodeMs: Number(heartbeatMs) },
   }
 }
 
-const pulseScript = ownScript(`#!lua flags=allow-oom\n${luaOf('pulse')}`, 2)
+const heartbeatScript = ownScript(`#!lua flags=allow-oom\n${luaOf('heartbeat')}`, 2)
 
-/** A field of the hash: the pulse of the other node with this name. */
+/** A field of the hash: the heartbeat of the other node with this name. */
 const OF = 'of:'
 
 /** A field of the hash: the counter of the other node with this name. */
-const BEAT_OF = 'beat:'
+const COUNTER_OF = 'counter:'
 
 export async function readLife(client: Redis): Promise<Life> {
   const fields: Readonly<Record<string, string>> | undefined = await client
-    .hgetall(PULSE_KEY)
+    .hgetall(HEARTBEAT_KEY)
     .catch(() => undefined)
-  // An unreadable pulse is none, and less is known of the node.
-  if (fields === undefined) return { pulse: undefined, counters: undefined }
+  // An unreadable heartbeat is none, and less is known of the node.
+  if (fields === undefined) return { heartbeat: undefined, counters: undefined }
   const { name, run: runId, ms, durable, count = 0 } = fields
   const nodeMs = Number(ms)
-  const [pulses, noted] = [new Map<string, number>(), new Map<string, string>()]
+  const [heartbeats, noted] = [new Map<string, number>(), new Map<string, string>()]
   for (const [field, value] of Object.entries(fields)) {
-    if (field.startsWith(OF)) pulses.set(field.slice(OF.length), Number(value))
-    else if (field.startsWith(BEAT_OF)) noted.set(field.slice(BEAT_OF.length), value)
+    if (field.startsWith(OF)) heartbeats.set(field.slice(OF.length), Number(value))
+    else if (field.startsWith(COUNTER_OF)) noted.set(field.slice(COUNTER_OF.length), value)
   }
   const counters = { own: Number(count), others: noted }
   if (name === undefined || runId === undefined || !Number.isFinite(nodeMs))
-    return { pulse: undefined, counters }
-  return { pulse: { name, runId, nodeMs, durable: durable === '1', others: pulses }, counters }
+    return { heartbeat: undefined, counters }
+  return { heartbeat: { name, runId, nodeMs, durable: durable === '1', others: heartbeats }, counters }
 }
 
 /**
  * @param epoch under which the node was seen to vote
  * @param counters of other nodes, by their names
- * @returns the pulse after that, and its count; undefined where the node does not vote under this epoch
+ * @returns the heartbeat after that, and its count; undefined where the node does not vote under this epoch
  */
-export async function writePulse(
+export async function writeHeartbeat(
   client: Redis,
   epoch: string,
-  { name, durable, others }: Pick<Pulse, 'name' | 'durable' | 'others'>,
+  { name, durable, others }: Pick<Heartbeat, 'name' | 'durable' | 'others'>,
   counters: ReadonlyMap<string, string>,
-  everyMs = PULSE_EVERY_MS,
+  everyMs = HEARTBEAT_EVERY_MS,
 ): Promise<{ readonly ms: number; readonly counter: number } | undefined> {
   const args: (string | number)[] = [epoch, everyMs, name, durable ? 1 : 0]
   for (const other of new Set([...others.keys(), ...counters.keys()]))
     args.push(other, others.get(other) ?? '', counters.get(other) ?? '')
-  const stands = await pulseScript(client, PULSE_KEY, EPOCH_KEY, ...args)
+  const stands = await heartbeatScript(client, HEARTBEAT_KEY, EPOCH_KEY, ...args)
   return Array.isArray(stands) ? { ms: Number(stands[0]), counter: Number(stands[1]) } : undefined
 }
 
@@ -250,7 +250,7 @@ export async function writeNotes(
   counters: ReadonlyMap<string, string>,
 ): Promise<void> {
   const notes = [...counters].flatMap(([other, counter]) => [other, '', counter])
-  await pulseScript(client, PULSE_KEY, EPOCH_KEY, epoch, '', '', '', ...notes)
+  await heartbeatScript(client, HEARTBEAT_KEY, EPOCH_KEY, epoch, '', '', '', ...notes)
 }
 
 /**

@@ -2,23 +2,23 @@
 
 import type { AuditStream } from '../core/coordination/audit-log.ts'
 
-/** Says that this node is enrolled, and since when. */
+/** Says that this node has joined, and since when. */
 export const EPOCH_KEY = 'dedup::epoch'
 
-/** A hash: the quarantine of a node that has no epoch for its present run, and how far its enrolment has come. */
+/** A hash: the quarantine of a node that has no epoch for its present run, and how far its rejoin has come. */
 export const QUARANTINE_KEY = 'dedup::quarantine'
 
 /** A hash: what all nodes of one cluster have in common. */
 export const CLUSTER_KEY = 'dedup::cluster'
 
 /** A hash: the node's own time, written while it votes, and the newest such times of other nodes. */
-export const PULSE_KEY = 'dedup::pulse'
+export const HEARTBEAT_KEY = 'dedup::heartbeat'
 
-/** The sidecar that enrols all nodes of a brand-new cluster just now. */
+/** The sidecar that founds all nodes of a brand-new cluster just now. */
 export const FOUNDER_KEY = 'dedup::founder'
 
 /** The sidecar that copies records to this node just now. */
-export const ENROLLER_KEY = 'dedup::enroller'
+export const REJOIN_KEY = 'dedup::rejoin'
 
 /** Never written. A script that deletes it has written, and Redis lets such a script go on when out of memory. */
 export const NOTHING_KEY = 'dedup::nothing'

@@ -1,6 +1,6 @@
 /**
  * The port `NodeLink` over one connection to one Redis node: what the driver of the nodes asks of it (`core/nodes/node-driver.ts`), and the
- * acts of enrolment, each for one run of the node's process.
+ * acts of a rejoin, each for one run of the node's process.
  *
  * Owns the deadlines of these calls, storing a node's quarantine on the node, and moving records. What is read of a node is `inspection.ts`.
  * Every command that must not reach another run of the process carries its `run_id`, because the connection reconnects by itself.
@@ -8,7 +8,6 @@
 
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
-import type { Adoption, Cluster, Inspection } from '../core/nodes/enrolment-rules.ts'
 import {
   INSPECT_DEADLINE_MS,
   type MemberActs,
@@ -16,10 +15,11 @@ import {
   type NodeLink,
   type SeenRun,
 } from '../core/nodes/member.ts'
+import type { Adoption, Cluster, Inspection } from '../core/nodes/rejoin-rules.ts'
 import { within } from '../core/retry.ts'
 import { adoptFrame, callBatch, type Frame, inspectFrame, standingFrame } from './batch.ts'
 import { onDown, type RedisAddress } from './connect.ts'
-import { glanceAt, inspectNode, inTime, writeNotes, writePulse } from './inspection.ts'
+import { glanceAt, inspectNode, inTime, writeHeartbeat, writeNotes } from './inspection.ts'
 import { RECORD_PATTERN } from './keys.ts'
 import { unreadyFault } from './node-fault.ts'
 import { callMembership, type Script } from './scripts.ts'
@@ -28,8 +28,8 @@ import { decodeSnapshots, packRecord } from './wire.ts'
 const SILENT_NODE = `no answer to an inspection within ${INSPECT_DEADLINE_MS} ms`
 
 /** A late heartbeat is none: the next look writes one. */
-const PULSE_DEADLINE_MS = 1_000
-const LATE_PULSE = `no pulse within ${PULSE_DEADLINE_MS} ms`
+const HEARTBEAT_DEADLINE_MS = 1_000
+const LATE_HEARTBEAT = `no heartbeat within ${HEARTBEAT_DEADLINE_MS} ms`
 
 /** Keys that one SCAN visits: less than a millisecond of the node's time. */
 const SCAN_COUNT = 1_000
@@ -50,13 +50,13 @@ type Connected = {
 export type RedisLinkOptions = Connected & {
   readonly address: RedisAddress
   readonly connectTimeoutMs: number
-  readonly pulseEveryMs?: number
+  readonly heartbeatEveryMs?: number
 }
 
 export function redisLink(options: RedisLinkOptions): NodeLink {
-  const { client, address, clock, connectTimeoutMs, pulseEveryMs } = options
+  const { client, address, clock, connectTimeoutMs, heartbeatEveryMs } = options
   const status = () => (client.status === 'ready' ? 'ready' : client.status === 'connect' ? 'open' : 'down')
-  const soon = <T>(answer: Promise<T>) => inTime(clock, PULSE_DEADLINE_MS, answer, LATE_PULSE)
+  const soon = <T>(answer: Promise<T>) => inTime(clock, HEARTBEAT_DEADLINE_MS, answer, LATE_HEARTBEAT)
 
   let ending = (): void => {}
   function redial(): void {
@@ -91,7 +91,8 @@ export function redisLink(options: RedisLinkOptions): NodeLink {
     close: () => client.disconnect(),
     inspect: () => answerOrRedial(inspectNode(client)),
     glance: () => answerOrRedial(glanceAt(client).catch(() => undefined)),
-    writePulse: (epoch, pulse, counters) => soon(writePulse(client, epoch, pulse, counters, pulseEveryMs)),
+    writeHeartbeat: (epoch, heartbeat, counters) =>
+      soon(writeHeartbeat(client, epoch, heartbeat, counters, heartbeatEveryMs)),
     writeNotes: (epoch, counters) => soon(writeNotes(client, epoch, counters)),
     acts: (seen) => memberActs({ ...options, ...seen, deadlineMs: INSPECT_DEADLINE_MS }),
   }
@@ -125,7 +126,7 @@ export function memberActs(options: MemberActsOptions): MemberActs {
     const reply = await batch(keys.map((key) => inspectFrame(key, whole)))
     const sample = { nodeMs: reply.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
     // A clock that has jumped may have expired what it would show, and the epoch stays until a sidecar sees that.
-    const voting = counts(sample, sentWallMs) && reply.enrolled
+    const voting = counts(sample, sentWallMs) && reply.joined
     return { voting, nodeMs: reply.nodeMs, snapshots: decodeSnapshots(reply) }
   }
 
@@ -162,11 +163,11 @@ export function memberActs(options: MemberActsOptions): MemberActs {
     inspect,
     adopt,
     begin: async (nonce, origin) => void (await act('begin', nonce, origin)),
-    restart: async (nonce, nextNonce, { rival, forgot } = {}) =>
-      void (await act('restart', nonce, nextNonce, rival ? '1' : '', forgot ? '' : '1')),
+    restart: async (nonce, nextNonce, { duplicateServer, forgot } = {}) =>
+      void (await act('restart', nonce, nextNonce, duplicateServer ? '1' : '', forgot ? '' : '1')),
     save: (nonce, { done, source, copied }) =>
       act('save', nonce, done.join(','), source?.runId ?? '', source?.cursor ?? '0', String(copied)),
-    enrol: (nonce, cluster) => act('enrol', nonce, ...inWords(cluster), String(told.known(nonce))),
+    join: (nonce, cluster) => act('join', nonce, ...inWords(cluster), String(told.known(nonce))),
     claimFounding: (nonce, proposed) => act('claim', nonce, String(FOUNDING_CLAIM_MS), proposed),
     found: (nonce, cluster) => act('found', nonce, ...inWords(cluster)),
     abandonFounding: async (nonce) => void (await act('abandon', nonce)),

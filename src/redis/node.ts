@@ -7,7 +7,7 @@
  * batch script: with five nodes and two rounds per request, the number of calls is the cost, not their content. All
  * commands of one turn of the event loop are one call, and while a call is unanswered new ones wait for its answer, for
  * a millisecond at most: so calls grow with the load, and a lone command does not wait. Commands are never queued while
- * the connection is down nor sent again after it broke: the caller has a deadline and other nodes. `enrolment.ts`
+ * the connection is down nor sent again after it broke: the caller has a deadline and other nodes. `rejoin.ts`
  * decides whether a node may vote; how votes count is elsewhere.
  */
 
@@ -300,7 +300,7 @@ export class RedisNode implements RecordNode, Voter {
   /** @param epoch the one that the call was sent with, as `full` */
   #answersOf(reply: BatchReply, epoch: string, full: string | undefined): readonly NodeAnswer[] {
     if (this.#epoch !== epoch) throw new Error('the node was inspected anew meanwhile')
-    if (reply.enrolled) return decodeAnswers(reply, full)
+    if (reply.joined) return decodeAnswers(reply, full)
     // It was flushed, or its data were replaced, while the connection lived on.
     if (epoch !== NO_EPOCH) this.#options.onForgot?.()
     const uncounted: NodeAnswer = { kind: 'quarantined', nodeMs: reply.nodeMs }

@@ -57,7 +57,7 @@ async function keysOf(nodes: RedisNodes, index: number, cursor: string) {
   const member = nodes.members[index]
   if (member === undefined) throw new RangeError(`there is no node ${index}`)
   if (member.state.kind !== 'voting') throw new Error(`${member.node.name} does not vote now`)
-  const node = nodes.enrolmentNode(member, member.state.facts)
+  const node = nodes.rejoiningNode(member, member.state.facts)
   return { node, step: await node.keys(cursor) }
 }
 

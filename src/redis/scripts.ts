@@ -12,12 +12,12 @@ import type { Redis } from 'ioredis'
 import { NEEDED_AS_LUA } from './commands.ts'
 import {
   CLUSTER_KEY,
-  ENROLLER_KEY,
   EPOCH_KEY,
   FOUNDER_KEY,
+  HEARTBEAT_KEY,
   NOTHING_KEY,
-  PULSE_KEY,
   QUARANTINE_KEY,
+  REJOIN_KEY,
 } from './keys.ts'
 
 const RULES = [
@@ -80,9 +80,9 @@ const MEMBERSHIP_KEYS = [
   QUARANTINE_KEY,
   CLUSTER_KEY,
   FOUNDER_KEY,
-  ENROLLER_KEY,
+  REJOIN_KEY,
   NOTHING_KEY,
-  PULSE_KEY,
+  HEARTBEAT_KEY,
 ]
 const membership = ownScript(MEMBERSHIP, MEMBERSHIP_KEYS.length)
 

@@ -6,7 +6,7 @@
  */
 
 import { errorText } from '../core/fault.ts'
-import type { SizedSnapshot } from '../core/nodes/enrolment-rules.ts'
+import type { SizedSnapshot } from '../core/nodes/rejoin-rules.ts'
 import type { NodeAnswer, Unreachable } from '../core/ports.ts'
 import type { NodeRecord } from '../core/record/record.ts'
 import { formatToken, NO_TOKEN, parseToken, type Token } from '../core/record/token.ts'
@@ -14,7 +14,7 @@ import { formatToken, NO_TOKEN, parseToken, type Token } from '../core/record/to
 /** The reply of one call of the batch script. */
 export type BatchReply = {
   readonly nodeMs: number
-  readonly enrolled: boolean
+  readonly joined: boolean
   /** One per command: the name of its answer and the words that belong to it. */
   readonly lines: readonly string[]
   /** Of those lines whose answer has bytes, in their order. */
@@ -29,13 +29,13 @@ export function decodeBatch(reply: unknown, commandCount: number): BatchReply {
   if (!Array.isArray(reply)) throw new Error(`the script answered with ${typeof reply}, an array expected`)
   const lines = text(reply[0]).split('\n')
   const head = lines[0] ?? ''
-  const enrolled = head.endsWith(' 1')
-  if ((!enrolled && !head.endsWith(' 0')) || lines.length !== commandCount + 1)
+  const joined = head.endsWith(' 1')
+  if ((!joined && !head.endsWith(' 0')) || lines.length !== commandCount + 1)
     throw new Error(`the script answered with ${lines.length - 1} lines, ${commandCount} expected`)
   lines.shift()
   return {
     nodeMs: integer(head.slice(0, -2)),
-    enrolled,
+    joined,
     lines,
     bytes: reply.length === 1 ? NO_BYTES : reply.slice(1),
   }
@@ -142,7 +142,7 @@ function noRoom(detail: string): Unreachable {
  * What `inspect.lua` says of each record; `damaged`: another program's value under our name, or an altered one, as
  * distinct from a missing record.
  *
- * @throws Error where a later version wrote one: whoever left it out as a damaged one would enrol a node without it
+ * @throws Error where a later version wrote one: whoever left it out as a damaged one would bring a node back without it
  */
 export function decodeSnapshots({
   nodeMs,

@@ -95,7 +95,7 @@ test('a change that leaves a group behind, or that too few nodes can take, is re
   await using servers = await startRedisServers(9)
   const [one, two, three] = [0, 3, 6].map((at) => servers.urls.slice(at, at + 3).join())
   const both = `one=${one};two=${two}`
-  expect((await command(both, 'enroll')).exitCode).toBe(0)
+  expect((await command(both, 'rejoin')).exitCode).toBe(0)
   const without = await command(`one=${one};three=${three}`, 'change-groups', '--confirm', 'x')
   expect([without.exitCode, without.stderr]).toEqual([
     64,
@@ -128,7 +128,7 @@ test('a change that ended half-way refuses every start, and the same command fin
   await using servers = await startRedisServers(6)
   const [one, two] = [0, 3].map((at) => servers.urls.slice(at, at + 3).join())
   const both = `one=${one};two=${two}`
-  expect((await command(both, 'enroll')).exitCode).toBe(0)
+  expect((await command(both, 'rejoin')).exitCode).toBe(0)
   const clients = servers.urls.slice(0, 3).map((url) => new Redis(url))
   try {
     const standing = (await clients[0]?.hget(CLUSTER_KEY, 'members')) ?? ''
@@ -164,21 +164,21 @@ test('a new group is founded only when the other groups are known to agree', asy
   const one = servers.urls.slice(0, 3).join()
   const two = servers.urls.slice(3).join()
   await Promise.all([0, 1, 2].map((index) => servers.kill(index)))
-  const alone = await command(`one=${one};two=${two}`, 'enroll')
+  const alone = await command(`one=${one};two=${two}`, 'rejoin')
   expect([alone.exitCode, alone.stderr]).toEqual([
     69,
-    'New nodes are enrolled only while every node of every group answers. Start those that are down above, and give the command again.\n',
+    'New nodes join only while every node of every group answers. Start those that are down above, and give the command again.\n',
   ])
-  expect((await command(two, 'status')).stdout).toContain('it was never enrolled')
+  expect((await command(two, 'status')).stdout).toContain('it has never joined')
   await Promise.all([0, 1, 2].map((index) => servers.start(index)))
-  const together = await command(`one=${one};two=${two}`, 'enroll')
+  const together = await command(`one=${one};two=${two}`, 'rejoin')
   expect([together.exitCode, together.stderr, together.stdout]).toEqual([0, '', expect.anything()])
 })
 
-/** Of two groups that were enrolled, one remembers on its last node alone, and the other not at all. */
+/** Of two groups that were joined, one remembers on its last node alone, and the other not at all. */
 async function forgetTooMuch(servers: RedisServers): Promise<string> {
   const both = `one=${servers.urls.slice(0, 3).join()};two=${servers.urls.slice(3).join()}`
-  expect((await command(both, 'enroll')).exitCode).toBe(0)
+  expect((await command(both, 'rejoin')).exitCode).toBe(0)
   const forgetful = [0, 1, 3, 4, 5]
   await Promise.all(forgetful.map((index) => servers.kill(index)))
   await Promise.all(forgetful.map((index) => servers.start(index)))
@@ -188,7 +188,7 @@ async function forgetTooMuch(servers: RedisServers): Promise<string> {
 test('beside a group that forgot too much, a new group is not waited for', async () => {
   await using servers = await startRedisServers(6)
   const both = await forgetTooMuch(servers)
-  const blocked = await command(both, 'enroll')
+  const blocked = await command(both, 'rejoin')
   expect([blocked.exitCode, blocked.stderr]).toEqual([69, expect.stringContaining('declare-loss')])
 })
 
@@ -199,7 +199,7 @@ test('a group that forgot too much is noticed, though the node that remembers an
   const both = await forgetTooMuch(servers)
   servers.pause(2)
   const { io, stdout, stderr } = bufferedIo({ ...SETTINGS, ...QUIET, FENCEPOST_REDIS_NODES: both })
-  const blocked = nodesCommand(['enroll'], io)
+  const blocked = nodesCommand(['rejoin'], io)
   await eventually('both nodes that forgot are seen', () =>
     [0, 1].every((index) => stdout().includes(`${servers.names[index]}: down → quarantined`)),
   )

@@ -86,7 +86,7 @@ async function idlePod(env: Record<string, string> = {}) {
       address: node,
       from: 'down',
       to: 'voting',
-      reason: 'it is enrolled',
+      reason: 'it has joined',
     })
   const seenOff = (node: string, skewed: boolean) => {
     const clock = { offsetMs: skewed ? 200 : 0, uncertaintyMs: 1, skewed }

@@ -3,7 +3,7 @@ import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { nodes as nodesCommand } from '../../src/cli/nodes.ts'
 import { serve } from '../../src/cli/serve.ts'
-import { EPOCH_KEY, PULSE_KEY } from '../../src/redis/keys.ts'
+import { EPOCH_KEY, HEARTBEAT_KEY } from '../../src/redis/keys.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
@@ -96,7 +96,7 @@ test('from three nodes to five: refused, changed by a command, and records are f
 test('another node in the place of one is another list, too; the same servers by other addresses need names', async () => {
   await using servers = await startRedisServers(4)
   const [a, b, c, d] = servers.urls
-  await command([a, b, c].join(), 'enroll')
+  await command([a, b, c].join(), 'rejoin')
   expect((await refusedStart([b, c, d].join())).stderr).toContain('the nodes of its cluster are')
   const local = [a, b, c].map((url) => url?.replace('127.0.0.1', 'localhost')).join()
   expect((await refusedStart(local)).exitCode).toBe(78)
@@ -128,13 +128,13 @@ test('a sidecar that has the names in another order than the addresses does not 
     for (const client of clients) client.disconnect()
   })
   for (const [at, client] of clients.entries()) {
-    const others = ['a', 'b', 'c'].filter((_, other) => other !== at).map((name) => `beat:${name}`)
-    await eventually('it has a pulse, and knows the others', async () => {
-      const fields = await client.hmget(PULSE_KEY, 'name', ...others)
+    const others = ['a', 'b', 'c'].filter((_, other) => other !== at).map((name) => `counter:${name}`)
+    await eventually('it has a heartbeat, and knows the others', async () => {
+      const fields = await client.hmget(HEARTBEAT_KEY, 'name', ...others)
       return !fields.includes(null)
     })
     // As after a life in which each was away for some time.
-    await client.hincrby(PULSE_KEY, 'count', 1_000 - 100 * at)
+    await client.hincrby(HEARTBEAT_KEY, 'count', 1_000 - 100 * at)
   }
   const wrong = await refusedStart(nodes, named('b', 'c', 'a'))
   expect(wrong.exitCode).toBe(78)
@@ -148,7 +148,7 @@ test('a sidecar that has the names in another order than the addresses does not 
 
 test('a list that would forget records is refused, even if confirmed', async () => {
   await using servers = await startRedisServers(5)
-  await command(some(servers, 5), 'enroll')
+  await command(some(servers, 5), 'rejoin')
   const asked = await command(some(servers, 3), 'change-members', '--confirm', 'x')
   expect(asked.exitCode).toBe(64)
   expect(asked.stderr).toContain('may be known to 1 of the 3 that stay')

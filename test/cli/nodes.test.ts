@@ -162,7 +162,7 @@ test('a loss is declared only with the name of the cluster; the cluster keeps th
   const { servers, sidecar } = await start(5)
   await sidecar.carryOut('on all five')
   await flush(servers, [0, 1, 2])
-  await eventually('it is blocked', () => sidecar.kinds().includes('enrolment_blocked'))
+  await eventually('it is blocked', () => sidecar.kinds().includes('rejoin_blocked'))
 
   const asked = await run(servers, 'declare-loss')
   expect(asked.exitCode).toBe(64)
@@ -188,7 +188,7 @@ test('when every node forgot beside a running sidecar, the cluster keeps its nam
   const { servers, sidecar } = await start(3)
   const { id } = sidecar.nodes.cluster()
   await flush(servers, [0, 1, 2])
-  await eventually('it is blocked', () => sidecar.kinds().includes('enrolment_blocked'))
+  await eventually('it is blocked', () => sidecar.kinds().includes('rejoin_blocked'))
   expect((await run(servers, 'declare-loss')).stderr).toContain(`--confirm ${id}`)
   expect((await run(servers, 'declare-loss', '--confirm', id, '--no-wait')).exitCode).toBe(0)
   await sidecar.votes(3)
@@ -203,7 +203,7 @@ test('when every node forgot and even the name of the cluster is lost, the loss 
   for (const index of [0, 1, 2]) await objectTo(servers, index)
   const sidecar = await joinCluster(servers.urls)
   onTestFinished(() => sidecar[Symbol.asyncDispose]())
-  await eventually('it is blocked', () => sidecar.kinds().includes('enrolment_blocked'))
+  await eventually('it is blocked', () => sidecar.kinds().includes('rejoin_blocked'))
   expect((await run(servers, 'declare-loss')).stderr).toContain('--confirm nothing-is-known')
   expect((await run(servers, 'declare-loss', '--confirm', 'nothing-is-known', '--no-wait')).exitCode).toBe(0)
   await sidecar.votes(3)
@@ -218,7 +218,7 @@ test('when too many nodes forgot, status prints the very command to run, and not
   await flush(servers, [0, 1])
   await eventually('they wait', () => sidecar.states().filter((one) => one === 'quarantined').length === 2)
   expect((await run(servers, 'declare-loss')).stderr).toContain('It is not certain yet that too many nodes')
-  await eventually('it is blocked', () => sidecar.kinds().includes('enrolment_blocked'))
+  await eventually('it is blocked', () => sidecar.kinds().includes('rejoin_blocked'))
   const { stdout } = await untilItSays('nothing goes on by itself', servers, 'status')
   await untilItSays('\nToo many nodes forgot. Going on', servers, 'declare-loss')
   const command = `fencepost nodes declare-loss --confirm ${id}`
@@ -255,28 +255,28 @@ test('a loss is not declared while silent nodes may remember', async () => {
   })
 })
 
-test('enroll shows how a node comes back, and says when too many forgot', async () => {
+test('rejoin shows how a node comes back, and says when too many forgot', async () => {
   const { servers, sidecar } = await start(3)
   await sidecar[Symbol.asyncDispose]()
   await servers.kill(0)
   await servers.start(0, { emptied: true })
-  const enrolled = await run(servers, 'enroll')
-  expect(enrolled.stdout).toContain(`${servers.names[0]}: enrolled with`)
-  expect(enrolled.exitCode).toBe(0)
+  const joined = await run(servers, 'rejoin')
+  expect(joined.stdout).toContain(`${servers.names[0]}: joined with`)
+  expect(joined.exitCode).toBe(0)
 
   await flush(servers, [0, 1])
-  const blocked = await run(servers, 'enroll')
+  const blocked = await run(servers, 'rejoin')
   expect(blocked.exitCode).toBe(69)
   expect(blocked.stderr).toContain('declare-loss')
 })
 
-// Bug: it said "no node has ever been enrolled, for 12s, 0 records copied", as if more time were needed.
+// Bug: it said "no node has ever joined, for 12s, 0 records copied", as if more time were needed.
 test('status of a cluster that was never founded names the nodes that it waits for, and no time', async () => {
   const servers = await startRedisServers(5)
   onTestFinished(() => servers[Symbol.asyncDispose]())
   for (const index of [3, 4]) await servers.kill(index)
   const waitsFor = (names: string) =>
-    `No node that answers was ever enrolled. A new cluster is founded only once all 5 nodes answer and are fit, however long that takes: it waits for ${names}`
+    `No node that answers has ever joined. A new cluster is founded only once all 5 nodes answer and are fit, however long that takes: it waits for ${names}`
   const alone = await run(servers, 'status')
   expect([alone.exitCode, alone.stdout]).toEqual([
     69,
@@ -295,7 +295,7 @@ test('status of a cluster that was never founded names the nodes that it waits f
     const shown = await run(servers, 'status')
     return shown.stdout.includes(`${waitsFor(`${servers.names[4]} (down)`)}.`) ? shown : undefined
   })
-  expect(stdout).toMatch(/^127\.\S+ +quarantined {2}it was never enrolled, clock /m)
+  expect(stdout).toMatch(/^127\.\S+ +quarantined {2}it has never joined, clock /m)
   expect(stdout).toMatch(/0 of 5 nodes vote, 3 are needed$/m)
   await servers.start(4)
   await sidecar.votes(5)
@@ -303,7 +303,7 @@ test('status of a cluster that was never founded names the nodes that it waits f
   expect((await run(servers, 'status')).stdout).not.toContain('founded')
 })
 
-// Bug: it said that no node was ever enrolled, and that a new cluster waits for the three to be fit: as if they had no records.
+// Bug: it said that no node has ever joined, and that a new cluster waits for the three to be fit: as if they had no records.
 test('status with a list of five does not call a cluster of three one that was never founded', async () => {
   const servers = await startRedisServers(5)
   onTestFinished(() => servers[Symbol.asyncDispose]())
@@ -314,7 +314,7 @@ test('status with a list of five does not call a cluster of three one that was n
 
   const { exitCode, stdout } = await run(servers, 'status')
   expect([exitCode, stdout]).toEqual([69, expect.stringMatching(/^127\.\S+ +unfit .*change-members/m)])
-  expect(stdout).toMatch(/^127\.\S+ +quarantined {2}it was never enrolled/m)
+  expect(stdout).toMatch(/^127\.\S+ +quarantined {2}it has never joined/m)
   expect(stdout).not.toMatch(/founded|no node/i)
 
   const five = await joinCluster(servers.urls, { names })
@@ -325,7 +325,7 @@ test('status with a list of five does not call a cluster of three one that was n
   expect(standstillOf(five.nodes)).toBeUndefined()
 })
 
-test('enroll waits for the last of brand-new nodes, which forgot nothing', async () => {
+test('rejoin waits for the last of brand-new nodes, which forgot nothing', async () => {
   const servers = await startRedisServers(3)
   onTestFinished(() => servers[Symbol.asyncDispose]())
   servers.pause(2)
@@ -335,7 +335,7 @@ test('enroll waits for the last of brand-new nodes, which forgot nothing', async
     servers.resume(2)
     return () => {}
   }
-  expect([await nodes(['enroll'], { ...io, signals: { ...io.signals, onStop } }), stderr()]).toEqual([0, ''])
+  expect([await nodes(['rejoin'], { ...io, signals: { ...io.signals, onStop } }), stderr()]).toEqual([0, ''])
   expect(stdout()).toContain('3 of 3 nodes vote')
 })
 

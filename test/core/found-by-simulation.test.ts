@@ -6,7 +6,7 @@ import { createLeases } from '../../src/core/claims/leases.ts'
 import { tellingUntaken } from '../../src/core/coordination/audit-log.ts'
 import { forgetOrphan } from '../../src/core/coordination/settle-orphan.ts'
 import { SILENT } from '../../src/core/events.ts'
-import { NOTHING_COPIED, nextEnrolmentStep } from '../../src/core/nodes/enrolment-rules.ts'
+import { NOTHING_COPIED, nextRejoinStep } from '../../src/core/nodes/rejoin-rules.ts'
 import type { NodeAnswer, Quorum, Round } from '../../src/core/ports.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'
 import { encodeOutcome } from '../../src/core/record/stored-outcome.ts'
@@ -112,7 +112,7 @@ describe('found by simulation', () => {
       others: [],
       required: 2,
     }
-    expect(nextEnrolmentStep(view)).toEqual({ kind: 'wait_anew' })
+    expect(nextRejoinStep(view)).toEqual({ kind: 'wait_anew' })
   })
 
   test.each([HOUR_MS, -HOUR_MS])(

@@ -19,7 +19,7 @@ test('each is another one, and none is one that the system gives to clients', as
 })
 
 // Bug: a demonstration took the port of a node that another test had killed and was about to restart. That test's
-// sidecar enrolled the demonstration's node into its cluster, and both failed.
+// sidecar let the demonstration's node join its cluster, and both failed.
 test('none is a port that a test gives to its servers', async () => {
   const [own, others] = [await freePorts(50), await Promise.all(Array.from({ length: 50 }, freePort))]
   expect(Math.max(...own)).toBeLessThan(Math.min(...others))

@@ -147,7 +147,7 @@ test('the self-test reserves, is refused, releases and reserves again on all of 
   expect(await selftest.exited, selftest.output).toEqual({ code: 0, signal: null })
 })
 
-test('a node that lost its volume is enrolled again', async () => {
+test('a node that lost its volume rejoins', async () => {
   const [node] = nodes as [Node]
   await node.process.end({ signal: 'SIGTERM' })
   await rm(join(node.folder, 'data'), { recursive: true })

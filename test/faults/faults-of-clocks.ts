@@ -5,7 +5,7 @@ import { allVote, recorded, refused } from './of-nodes.ts'
 import { LEASE_MS, NODES, QUARANTINE_MS, type Stage } from './stage.ts'
 
 /** Without the epoch of this run: no sidecar counts the node. */
-async function unenrolled(stage: Stage, nodes: readonly number[]): Promise<boolean> {
+async function withoutVote(stage: Stage, nodes: readonly number[]): Promise<boolean> {
   const epochs = await Promise.all(nodes.map((node) => stage.admin[node]?.get('dedup::epoch')))
   return epochs.every((epoch) => epoch === null)
 }
@@ -31,7 +31,7 @@ export const FAULTS_OF_CLOCKS: readonly Fault[] = [
         // A node that jumps ahead may have forgotten, and is treated so.
         if (offsetMs > 0)
           await demand('a node whose clock jumped ahead loses its epoch', 10_000, () =>
-            unenrolled(stage, nodes),
+            withoutVote(stage, nodes),
           )
         await pause(2_500)
         for (const node of nodes) stage.nodeClocks[node]?.set(0)

@@ -14,7 +14,7 @@ import { CLUSTER_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
 import { between, choose, during, type Fault, type FaultContext, pause } from './fault.ts'
 import { monoMs } from './history.ts'
-import { allVote, enrolledItself, enrolledWithinMs, stillKnown } from './of-nodes.ts'
+import { allVote, hasJoinedItself, joinedWithinMs, stillKnown } from './of-nodes.ts'
 import { NODES, QUARANTINE_MS, type Stage } from './stage.ts'
 
 /** Longer than it takes to find a second server that is used. */
@@ -124,9 +124,9 @@ export async function halfMoved(context: FaultContext, node: number, moved: read
     for (const sidecar of moved) stage.link(sidecar, node).leadTo(port)
     redial(stage, moved, node)
     await demand('the second server waits, and says why, or votes', 2 * LONG_QUARANTINE_MS, async () => {
-      return (await admin.hget(QUARANTINE_KEY, 'rival')) === '1' || (await enrolledItself(admin))
+      return (await admin.hget(QUARANTINE_KEY, 'duplicate_server')) === '1' || (await hasJoinedItself(admin))
     })
-    // A build that does not look for the other server enrols it now.
+    // A build that does not look for the other server lets it rejoin now.
     await pause(Math.max(0, sinceMs + LONG_QUARANTINE_MS + 2_500 - monoMs()))
     const refusals = await parted(context, node, [stayed, moved])
     for (const sidecar of moved) stage.link(sidecar, node).heal()
@@ -150,8 +150,8 @@ function thereAndBack(id: string, when: string, meanwhile: (stage: Stage) => Pro
       const { keys, refusals } = await withSecond(async ({ admin, port }) => {
         for (const link of stage.linksTo(node)) link.leadTo(port)
         redial(stage, all, node)
-        await demand('the second server is enrolled', await enrolledWithinMs(stage), () =>
-          enrolledItself(admin),
+        await demand('the second server has joined', await joinedWithinMs(stage), () =>
+          hasJoinedItself(admin),
         )
         await meanwhile(stage)
         await stage.ready(NODES)
@@ -213,12 +213,12 @@ const byTurns: Fault = {
         for (const sidecar of others) stage.link(sidecar, node).leadTo(port)
         redial(stage, [one, ...others], node)
         await demand('one of the two gets a vote', 3 * LONG_QUARANTINE_MS, async () =>
-          (await Promise.all([stage.admin[node], admin].map((its) => its && enrolledItself(its)))).some(
+          (await Promise.all([stage.admin[node], admin].map((its) => its && hasJoinedItself(its)))).some(
             Boolean,
           ),
         )
         await pause(1_000)
-        const sides = (await enrolledItself(admin)) ? ([others, [one]] as const) : ([[one], others] as const)
+        const sides = (await hasJoinedItself(admin)) ? ([others, [one]] as const) : ([[one], others] as const)
         const refusals = await parted(context, node, sides)
         for (const link of stage.linksTo(node)) link.heal()
         redial(stage, others, node)

@@ -1,11 +1,11 @@
 /**
- * F39, F41 to F43: processes, calls and enrollers that outlast a quarantine or a hand-over; and nodes that run out of
+ * F39, F41 to F43: processes, calls and rejoins that outlast a quarantine or a hand-over; and nodes that run out of
  * memory.
  */
 
 import type { Mode } from './application.ts'
 import { choose, type Fault, type FaultContext, pause } from './fault.ts'
-import { allVote, configured, enrolledWithinMs, errorsOf, recorded, refused, stillKnown } from './of-nodes.ts'
+import { allVote, configured, errorsOf, joinedWithinMs, recorded, refused, stillKnown } from './of-nodes.ts'
 import { ANSWER_WITHIN_MS, LEASE_MS, NODES, QUARANTINE_MS, type Stage } from './stage.ts'
 
 /** Calls once when `count` nodes have answered the sidecar with the word; the bytes are still on their way. */
@@ -60,7 +60,7 @@ const frozenSidecar: Fault = {
     for (const node of order.slice(3)) stage.link(victim, node).reset()
     await pause(LONGER_THAN_QUARANTINE_MS)
     const others = stage.sidecars.keys().filter((index) => index !== victim)
-    await demand('the nodes vote again', await enrolledWithinMs(stage), async () => {
+    await demand('the nodes vote again', await joinedWithinMs(stage), async () => {
       const votes = await Promise.all([...others].map((index) => stage.votingNodes(index)))
       return votes.every((count) => count === NODES)
     })
@@ -97,33 +97,33 @@ const frozenNodes: Fault = {
 
 /**
  * One sidecar has begun to copy records to a node that forgot, and its next calls are held. Another one completes the
- * enrolment; the node votes, and makes new promises; then the calls of the first arrive.
+ * rejoin; the node votes, and makes new promises; then the calls of the first arrive.
  */
-const twoEnrollers: Fault = {
+const twoRejoins: Fault = {
   id: 'F41',
-  what: 'two sidecars enrol one node: the calls of the first arrive when it votes again',
-  how: 'FLUSHALL on one node; the link of the enroller holds what it sends from its first `adopted` on, until the node votes',
+  what: 'two sidecars bring one node back: the calls of the first arrive when it votes again',
+  how: 'FLUSHALL on one node; the link of the sidecar that brings it back holds what it sends from its first `adopted` on, until the node votes',
   inject: async (context) => {
     const { stage, fraction, demand } = context
     await allVote(context)
     const [node = 0] = choose(fraction, NODES, 1)
-    let enroller = -1
+    let rejoining = -1
     for (const [sidecar, links] of stage.links.entries()) {
       const link = links[node]
       if (link === undefined) continue
       link.onBytes = ({ direction, bytes }) => {
-        if (enroller !== -1 || direction !== 'back' || !bytes.includes('adopted')) return
-        enroller = sidecar
+        if (rejoining !== -1 || direction !== 'back' || !bytes.includes('adopted')) return
+        rejoining = sidecar
         link.set({ hold: 'out' })
       }
     }
     await stage.admin[node]?.flushall()
-    await demand('a sidecar enrols it', QUARANTINE_MS + 30_000, async () => enroller !== -1)
+    await demand('a sidecar brings it back', QUARANTINE_MS + 30_000, async () => rejoining !== -1)
     forgetLinks(context)
-    if (enroller === -1) return 0
-    const held = stage.link(enroller, node)
-    await demand('another one goes on, and the node votes', await enrolledWithinMs(stage), async () => {
-      const others = [...stage.sidecars.keys()].filter((index) => index !== enroller)
+    if (rejoining === -1) return 0
+    const held = stage.link(rejoining, node)
+    await demand('another one goes on, and the node votes', await joinedWithinMs(stage), async () => {
+      const others = [...stage.sidecars.keys()].filter((index) => index !== rejoining)
       const votes = await Promise.all(others.map((index) => stage.votingNodes(index)))
       return votes.every((count) => count === NODES)
     })
@@ -133,7 +133,7 @@ const twoEnrollers: Fault = {
     held.heal()
     await pause(1_000)
     await allVote(context)
-    await stillKnown(context, context.recentKeys(12), 'after two enrollers')
+    await stillKnown(context, context.recentKeys(12), 'after two rejoins')
     return bites
   },
 }
@@ -236,7 +236,7 @@ const fullMemory: Fault = {
 export const FAULTS_OF_RECOVERY: readonly Fault[] = [
   frozenSidecar,
   frozenNodes,
-  twoEnrollers,
+  twoRejoins,
   delayedCalls,
   fullMemory,
 ]

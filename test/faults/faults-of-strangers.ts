@@ -10,12 +10,12 @@ import type { Redis } from 'ioredis'
 import {
   auditStreamKey,
   CLUSTER_KEY,
-  ENROLLER_KEY,
   EPOCH_KEY,
   FOUNDER_KEY,
-  PULSE_KEY,
+  HEARTBEAT_KEY,
   QUARANTINE_KEY,
   RECORD_PATTERN,
+  REJOIN_KEY,
   SWEEPER_LEADERSHIP,
   waitQueueKey,
 } from '../../src/redis/keys.ts'
@@ -44,8 +44,8 @@ const WRITTEN: readonly ((record: Buffer) => Buffer)[] = [
 ]
 
 /** Of our own keys that are read as hashes, as texts and as streams. */
-const OWN_HASHES = [QUARANTINE_KEY, PULSE_KEY]
-const OWN_TEXTS = [EPOCH_KEY, FOUNDER_KEY, ENROLLER_KEY, SWEEPER_LEADERSHIP]
+const OWN_HASHES = [QUARANTINE_KEY, HEARTBEAT_KEY]
+const OWN_TEXTS = [EPOCH_KEY, FOUNDER_KEY, REJOIN_KEY, SWEEPER_LEADERSHIP]
 const OWN_STREAMS = [auditStreamKey('dead-letters'), auditStreamKey('audit')]
 
 /** @param seen what the node had of records before: it is written back later, with a longer life */
@@ -86,14 +86,14 @@ async function spoilCluster(node: Redis, fraction: () => number): Promise<void> 
 }
 
 /** What one node says of the others, who go on to vote. */
-async function spoilPulses(context: FaultContext, spoilt: number): Promise<void> {
+async function spoilHeartbeats(context: FaultContext, spoilt: number): Promise<void> {
   const { admin } = context.stage
   const node = admin[spoilt]
   for (const [other, { options }] of admin.entries()) {
     if (other === spoilt || node === undefined) continue
     const nonce = (await admin[other]?.get(EPOCH_KEY))?.split(':')[2] ?? 'x'
     for (const name of [`redis-${other}`, `127.0.0.1:${options.port}`])
-      await node.hset(PULSE_KEY, `beat:${name}`, `${nonce}:${HUGE}`, name, HUGE)
+      await node.hset(HEARTBEAT_KEY, `counter:${name}`, `${nonce}:${HUGE}`, name, HUGE)
   }
 }
 
@@ -152,14 +152,14 @@ export const FAULTS_OF_STRANGERS: readonly Fault[] = [
   stranger(
     'F47b',
     'a stranger writes to the keys of sidecars on one node',
-    'foreign values and other types at epoch, quarantine, pulse, leadership, founder, enroller and streams; then FLUSHALL',
+    'foreign values and other types at epoch, quarantine, heartbeat, leadership, founder, rejoin and streams; then FLUSHALL',
     async (node, { fraction }) => spoilOwnKeys(node, fraction),
   ),
   stranger(
     'F47c',
     'one node says of each other that it is far ahead',
     'HSET of a count of 9000000000000000 for each other node, under its own nonce; then FLUSHALL',
-    async (_, context, index) => spoilPulses(context, index),
+    async (_, context, index) => spoilHeartbeats(context, index),
   ),
   stranger(
     'F47d',

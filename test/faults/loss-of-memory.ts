@@ -2,7 +2,7 @@
 
 import { startFencepost } from '../support/processes.ts'
 import { choose, type Fault, type FaultContext, pause } from './fault.ts'
-import { allVote, enrolledWithinMs } from './of-nodes.ts'
+import { allVote, joinedWithinMs } from './of-nodes.ts'
 import { ANSWER_WITHIN_MS, NODES, QUARANTINE_MS, SETTINGS } from './stage.ts'
 
 async function flush({ stage }: FaultContext, nodes: readonly number[]): Promise<void> {
@@ -66,7 +66,7 @@ export const LOSS_OF_MEMORY: Fault = {
     const keys = context.recentKeys(12)
     await flush(context, choose(fraction, NODES, 2))
     let bites = await replayed(context, keys)
-    await demand('both are enrolled again', await enrolledWithinMs(stage), () =>
+    await demand('both rejoin', await joinedWithinMs(stage), () =>
       everywhere(context, (count) => count === NODES),
     )
 
@@ -86,7 +86,7 @@ export const LOSS_OF_MEMORY: Fault = {
     await demand('waiting alone gives no node a vote', 1, () => everywhere(context, (count) => count < 3))
     history.saw('fail closed until the operator decides')
     await demand('declare-loss ends with 0', 1, async () => (await declareLoss(context)) === 0)
-    await demand('every node votes again', await enrolledWithinMs(stage), () =>
+    await demand('every node votes again', await joinedWithinMs(stage), () =>
       everywhere(context, (count) => count === NODES),
     )
     return bites

@@ -154,7 +154,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'both-of-one-name',
     does: 'lets two servers vote under one name',
-    file: 'src/core/nodes/enroller.ts',
+    file: 'src/core/nodes/rejoin.ts',
     from: 'const other = this.#continuity.duplicateOf(member)\n',
     to: 'const other = options.watchOnly === true ? this.#continuity.duplicateOf(member) : undefined\n',
     // Of two that vote one is given up.

@@ -23,7 +23,7 @@ async function isContent(epochs: readonly string[]): Promise<boolean> {
 
 const own = (index: number) => `1:run${index}:nonce:1795328836950`
 
-test('a fault waits until each node itself is enrolled, even before sidecars notice that one forgot', async () => {
+test('a fault waits until each node itself has joined, even before sidecars notice that one forgot', async () => {
   const epochs = Array.from({ length: NODES }, (_, index) => own(index))
   expect(await isContent(epochs)).toBe(true)
   // F19 over in a tenth of a second: the node has the epoch of the node whose data it took.

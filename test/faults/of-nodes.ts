@@ -1,7 +1,7 @@
 /** Shared by faults of nodes: settings that are changed and restored, counted errors, votes that come back. */
 
 import type { Redis } from 'ioredis'
-import { isEnrolled } from '../../src/core/nodes/enrolment-rules.ts'
+import { hasJoined } from '../../src/core/nodes/rejoin-rules.ts'
 import { EPOCH_KEY } from '../../src/redis/keys.ts'
 import type { FaultContext } from './fault.ts'
 import { ANSWER_WITHIN_MS, NODES, QUARANTINE_MS, type Stage } from './stage.ts'
@@ -10,35 +10,35 @@ import { ANSWER_WITHIN_MS, NODES, QUARANTINE_MS, type Stage } from './stage.ts'
 const COPIED_WITHIN_MS = 120_000
 
 /**
- * For one record on one node, where all nodes are copied one after another: each reads the record from three others, and the enroller
+ * For one record on one node, where all nodes are copied one after another: each reads the record from three others, and the sidecar that copies
  * reads 5,000 a second for all nodes together, on two cores full of traffic a fifth of that.
  */
 const COPIED_WITHIN_MS_A_RECORD = 15
 
 /** How long nodes that were emptied or restarted may take until they vote: the longer the campaign, the more they have to copy. */
-export async function enrolledWithinMs({ admin }: Stage): Promise<number> {
+export async function joinedWithinMs({ admin }: Stage): Promise<number> {
   const records = await Promise.all(admin.map((node) => node.dbsize().catch(() => 0)))
   return QUARANTINE_MS + Math.max(COPIED_WITHIN_MS, COPIED_WITHIN_MS_A_RECORD * Math.max(...records))
 }
 
 /**
- * Every node votes again: enrolled, copied, and the clocks of sidecars content.
+ * Every node votes again: joined, copied, and the clocks of sidecars content.
  *
  * It inspects the nodes themselves: a sidecar looks at them once a second, and right after a fault it may count a vote
  * that is over. The next fault would then take two more nodes from a cluster that has four.
  */
 export async function allVote({ stage, demand }: FaultContext): Promise<void> {
-  await demand('every node votes again after it was enrolled', await enrolledWithinMs(stage), async () => {
-    const enrolled = await Promise.all(stage.admin.map(enrolledItself))
-    if (!enrolled.every((one) => one)) return false
+  await demand('every node votes again after it rejoined', await joinedWithinMs(stage), async () => {
+    const joined = await Promise.all(stage.admin.map(hasJoinedItself))
+    if (!joined.every((one) => one)) return false
     const votes = await Promise.all(stage.sidecars.map((_, index) => stage.votingNodes(index)))
     return votes.every((count) => count === NODES)
   })
 }
 
-export async function enrolledItself(node: Redis): Promise<boolean> {
+export async function hasJoinedItself(node: Redis): Promise<boolean> {
   const [about, epoch] = await Promise.all([node.info('server'), node.get(EPOCH_KEY)])
-  return isEnrolled({ runId: /run_id:(\w+)/.exec(about)?.[1] ?? '', epoch: epoch ?? undefined })
+  return hasJoined({ runId: /run_id:(\w+)/.exec(about)?.[1] ?? '', epoch: epoch ?? undefined })
 }
 
 /** Changes settings of nodes and puts them back. */

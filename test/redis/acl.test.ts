@@ -27,7 +27,7 @@ test('a cluster works with exactly the rights that the nodes give it', async () 
   const before = sidecar.events.length
   await servers.kill(0)
   await servers.start(0, { emptied: true })
-  await eventually('it is enrolled again', () => sidecar.gotVote(0, before))
+  await eventually('it rejoins', () => sidecar.gotVote(0, before))
   await sidecar.votes(3)
   await servers.kill(1)
   expect(await sidecar.claim('with few rights')).toMatchObject({ outcome: outcomeOf('with few rights') })

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
-import { quarantineMsFor } from '../../src/core/nodes/enrolment-rules.ts'
+import { quarantineMsFor } from '../../src/core/nodes/rejoin-rules.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
@@ -19,14 +19,14 @@ test('nodes that get their append-only file while they run forget nothing, howev
     await sidecar.votes(3)
     expect(sidecar.events.slice(before).filter(({ kind }) => kind === 'node_state')).toEqual([])
     await sidecar.carryOut('with the file')
-    await eventually('each has a pulse that says so, and knows those of the others', () =>
+    await eventually('each has a heartbeat that says so, and knows those of the others', () =>
       sidecar.nodes
         .states()
         .every(
           ({ state }) =>
             state.kind === 'voting' &&
-            state.facts.pulse?.durable === true &&
-            state.facts.pulse.others.size === 2,
+            state.facts.heartbeat?.durable === true &&
+            state.facts.heartbeat.others.size === 2,
         ),
     )
   }

@@ -118,7 +118,7 @@ describe('a frame, field by field', () => {
     },
   )
 
-  const enrolment: readonly [string, Frame, string, string][] = [
+  const rejoin: readonly [string, Frame, string, string][] = [
     [
       'show with the outcome',
       inspectFrame(KEY, true),
@@ -145,7 +145,7 @@ describe('a frame, field by field', () => {
     ],
   ]
 
-  test.each(enrolment)('the frame of the enrolment command %s', (_, frame, key, fields) => {
+  test.each(rejoin)('the frame of the rejoin command %s', (_, frame, key, fields) => {
     expect(frame).toEqual({ key: `$${key.length}\r\n${key}\r\n`, bytes: fields.replaceAll(' ', '') })
   })
 })

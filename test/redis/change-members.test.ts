@@ -4,7 +4,7 @@ import type { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
 import { standstillOf } from '../../src/core/nodes/shown-nodes.ts'
 import { changeMembers } from '../../src/redis/change-members.ts'
-import { CLUSTER_KEY, EPOCH_KEY, PULSE_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
+import { CLUSTER_KEY, EPOCH_KEY, HEARTBEAT_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import type { RedisNodes } from '../../src/redis/nodes.ts'
 import { openDoor } from '../support/door.ts'
 import { eventually } from '../support/eventually.ts'
@@ -56,9 +56,9 @@ const MINUTE_MS = 60_000
 
 /** As if the sidecars had been stopped a minute ago: what a node says of times is so much older. */
 async function aMinuteLater(client: Redis): Promise<void> {
-  for (const [field, value] of Object.entries(await client.hgetall(PULSE_KEY)))
+  for (const [field, value] of Object.entries(await client.hgetall(HEARTBEAT_KEY)))
     if (field === 'ms' || field.startsWith('of:'))
-      await client.hset(PULSE_KEY, field, Number(value) - MINUTE_MS)
+      await client.hset(HEARTBEAT_KEY, field, Number(value) - MINUTE_MS)
   const epoch = (await client.get(EPOCH_KEY)) ?? ''
   const older = epoch.split(':').map((part, at) => (at === 3 ? String(Number(part) - MINUTE_MS) : part))
   await client.set(EPOCH_KEY, older.join(':'))
@@ -73,9 +73,9 @@ test('after the list has grown, a sidecar that reaches most of the old nodes a m
   const old = clients.slice(0, 3)
   const three = await joinCluster(servers.urls.slice(0, 3), { names: OLD })
   await three.votes(3)
-  await eventually('each of them knows when the others had pulses', async () => {
-    const known = await Promise.all(old.map((client) => client.hkeys(PULSE_KEY)))
-    return known.every((fields) => fields.filter((field) => field.startsWith('beat:')).length === 2)
+  await eventually('each of them knows when the others had heartbeats', async () => {
+    const known = await Promise.all(old.map((client) => client.hkeys(HEARTBEAT_KEY)))
+    return known.every((fields) => fields.filter((field) => field.startsWith('counter:')).length === 2)
   })
   await three[Symbol.asyncDispose]()
   await Promise.all(old.map(aMinuteLater))
@@ -93,9 +93,9 @@ test('after the list has grown, a sidecar that reaches most of the old nodes a m
   const [first = '', , , ...grown] = servers.urls
   const late = doors.map(({ port }) => `redis://127.0.0.1:${port}`)
   const joining = joinCluster([first, ...late, ...grown], { names, connectTimeoutMs: 10_000 })
-  const pulses = async () => Number(await clients[0]?.hget(PULSE_KEY, 'count'))
-  const before = await pulses()
-  await eventually('the first one has pulses again', async () => (await pulses()) >= before + 2)
+  const heartbeats = async () => Number(await clients[0]?.hget(HEARTBEAT_KEY, 'count'))
+  const before = await heartbeats()
+  await eventually('the first one has heartbeats again', async () => (await heartbeats()) >= before + 2)
   for (const door of doors) door.turn('open')
   await using sidecar = await joining
   await sidecar.votes(5)
@@ -223,7 +223,7 @@ test('what too many of the old nodes have lost is not made up for by nodes that 
   // As if it had been a minute ago.
   for (const client of coming) await client.hincrby(QUARANTINE_KEY, 'since', -MINUTE_MS)
   await eventually('the nodes know of each other', async () => {
-    const fields = await first?.hkeys(PULSE_KEY)
+    const fields = await first?.hkeys(HEARTBEAT_KEY)
     return fields?.filter((field) => field.startsWith('of:')).length === 2
   })
   await eventually(

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { declareLoss } from '../../src/core/nodes/shown-nodes.ts'
-import { ENROLLER_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
+import { QUARANTINE_KEY, REJOIN_KEY } from '../../src/redis/keys.ts'
 import { RedisNodes } from '../../src/redis/nodes.ts'
 import { compileClockShim, ShiftedClock } from '../faults/clock-shim.ts'
 import { type FaultLink, startFaultLink } from '../faults/fault-proxy.ts'
@@ -188,19 +188,19 @@ test('a node whose clock jump is reported during its inspection does not vote af
     told ||= index === 0
     return true
   })
-  await eventually('its epoch was taken away, and it is enrolled anew', () => {
+  await eventually('its epoch was taken away, and it rejoins', () => {
     const { node, state } = first.nodes.members[0] ?? {}
     return state?.kind === 'voting' && node?.epoch !== before
   })
 })
 
 // Bug: the claim on the work of copying expired by the clock that had been set back, so that the node had no vote for as long as that.
-test('a node whose clock is set back is enrolled although a sidecar that is gone was at work on it', async () => {
+test('a node whose clock is set back rejoins although a sidecar that is gone was at work on it', async () => {
   const { servers, clocks } = await start(3)
   const sidecar = await joined(servers.urls)
   await sidecar.votes(3)
   const client = at(servers, 0)
-  await client.multi().flushall().set(ENROLLER_KEY, 'one that is gone', 'PX', 3_000).exec()
+  await client.multi().flushall().set(REJOIN_KEY, 'one that is gone', 'PX', 3_000).exec()
   clocks[0]?.set(-3_600_000)
   await eventually('it waits', () => sidecar.states().includes('quarantined'))
   await sidecar.votes(3)

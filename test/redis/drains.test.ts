@@ -5,9 +5,9 @@ import { join as pathOf } from 'node:path'
 import { Redis } from 'ioredis'
 import { describe, expect, test } from 'vitest'
 import { nodes } from '../../src/cli/nodes.ts'
-import { quarantineMsFor } from '../../src/core/nodes/enrolment-rules.ts'
+import { quarantineMsFor } from '../../src/core/nodes/rejoin-rules.ts'
 import { standstillOf } from '../../src/core/nodes/shown-nodes.ts'
-import { PULSE_KEY } from '../../src/redis/keys.ts'
+import { HEARTBEAT_KEY } from '../../src/redis/keys.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster, keyOf, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
@@ -34,14 +34,15 @@ async function status(servers: RedisServers) {
   return { exitCode, stdout: stdout() }
 }
 
-/** Each node has its pulse, and knows those of the others. */
+/** Each node has its heartbeat, and knows those of the others. */
 async function pulsing(sidecar: Sidecar): Promise<void> {
-  await eventually('all nodes have pulses', () =>
+  await eventually('all nodes have heartbeats', () =>
     sidecar.nodes
       .states()
       .every(
         ({ state }) =>
-          state.kind === 'voting' && (state.facts.pulse?.others.size ?? 0) === sidecar.states().length - 1,
+          state.kind === 'voting' &&
+          (state.facts.heartbeat?.others.size ?? 0) === sidecar.states().length - 1,
       ),
   )
 }
@@ -57,16 +58,16 @@ async function snapshot(servers: RedisServers, index: number): Promise<() => Pro
   }
 }
 
-/** Waits until the others have noted a later pulse of the node than it had at that time. */
+/** Waits until the others have noted a later heartbeat of the node than it had at that time. */
 async function notedSince(sidecar: Sidecar, index: number, sinceMs: number): Promise<void> {
   const name = sidecar.nodes.options.names?.[index] ?? ''
-  await eventually('the others know of a later pulse', () =>
+  await eventually('the others know of a later heartbeat', () =>
     sidecar.nodes
       .states()
       .every(
         ({ state }, at) =>
           at === index ||
-          (state.kind === 'voting' && (state.facts.pulse?.others.get(name) ?? 0) > sinceMs + 1_000),
+          (state.kind === 'voting' && (state.facts.heartbeat?.others.get(name) ?? 0) > sinceMs + 1_000),
       ),
   )
 }
@@ -80,7 +81,7 @@ async function hasRecord(servers: RedisServers, index: number, name: string): Pr
   }
 }
 
-// Concurrent: they wait for pulses, inspections and syncs, each with nodes of its own.
+// Concurrent: they wait for heartbeats, inspections and syncs, each with nodes of its own.
 describe.concurrent('nodes that restart with their data:', () => {
   test.for(['always', 'everysec'])(
     'five nodes with appendfsync %s that restart one after another vote without a quarantine and forget no record',
@@ -246,7 +247,7 @@ describe.concurrent('nodes that restart with their data:', () => {
     expect(words).not.toContain('Where data of before still exist')
   })
 
-  test('a node gets its pulse at most twice a second from all sidecars, also at maxmemory', async () => {
+  test('a node gets its heartbeat at most twice a second from all sidecars, also at maxmemory', async () => {
     await using servers = await startRedisServers(3, { appendOnly: true, maxMemory: '3mb' })
     const names = servers.urls.map((url) => new URL(url).host)
     const looks = { names, quarantineMs: QUARANTINE_MS, inspectEveryMs: 40 }
@@ -258,11 +259,11 @@ describe.concurrent('nodes that restart with their data:', () => {
     stack.defer(() => client.disconnect())
     // Below its present use: every write that needs memory is refused from now on.
     await client.config('SET', 'maxmemory', '1')
-    const pulseMs = async () => Number(await client.hget(PULSE_KEY, 'ms'))
+    const heartbeatMs = async () => Number(await client.hget(HEARTBEAT_KEY, 'ms'))
     await client.config('RESETSTAT')
-    const fromMs = await pulseMs()
+    const fromMs = await heartbeatMs()
     const untilMs = await eventually('it goes on', async () => {
-      const now = await pulseMs()
+      const now = await heartbeatMs()
       return now > fromMs + 3_000 ? now : undefined
     })
     const writes = Number(/cmdstat_hset:calls=(\d+)/.exec(await client.info('commandstats'))?.[1] ?? 0)

@@ -58,7 +58,7 @@ test('where all nodes restart empty and a fresh sidecar comes first, no earlier 
   const fresh = await join(servers, { foundingWindowMs: 15_000 })
   expect(fresh.kinds()).not.toContain('cluster_founded')
   for (const sidecar of [fresh, running]) {
-    await eventually('it is said', () => sidecar.kinds().includes('enrolment_blocked'))
+    await eventually('it is said', () => sidecar.kinds().includes('rejoin_blocked'))
     expect(await sidecar.claim('acknowledged', SHORT)).toMatchObject({ kind: 'unavailable' })
     expect(await sidecar.claim('held', SHORT)).toMatchObject({ kind: 'unavailable' })
     expect(sidecar.nodes.cluster().id).toBe(id)
@@ -127,7 +127,7 @@ test('a node with an objection is not claimed for a founding under the proposed 
   const sidecar = await join(servers, { foundingWindowMs: 60_000, watchOnly: true })
   const [member] = sidecar.nodes.members
   if (member?.state.kind !== 'quarantined') throw new Error('it is empty')
-  const node = sidecar.nodes.enrolmentNode(member, member.state.facts)
+  const node = sidecar.nodes.rejoiningNode(member, member.state.facts)
   await node.begin('1'.repeat(32), 'new')
   expect(await node.claimFounding('a'.repeat(32), '2'.repeat(32))).toBe(false)
   await node.begin('3'.repeat(32), 'forgot')

@@ -56,7 +56,7 @@ test('of several sidecars without requests most looks are glances', async () => 
   const { first } = await start()
   await glancesOn(first, 20)
   const { whole, glances } = await glancesOn(first, 200)
-  // Every tenth look, and those of whoever writes a pulse.
+  // Every tenth look, and those of whoever writes a heartbeat.
   expect(whole).toBeLessThan(glances / 2)
 })
 
@@ -118,7 +118,7 @@ test.each<[what: string, change: Change, look: 'glance' | 'everything']>([
   ],
   ['it has another connection', (member) => void Object.assign(member, { connection: 2 }), 'everything'],
   [
-    'this process wrote its pulse',
+    'this process wrote its heartbeat',
     (member, _, glances) => glances.looked(member, BEGAN, false),
     'everything',
   ],
@@ -147,7 +147,7 @@ test.each<[what: string, change: Change, enough: boolean]>([
   ['one has another connection since', (member) => void Object.assign(member, { connection: 2 }), false],
   [
     'one lost its vote, as its glance and the look after it found',
-    (_, other) => void Object.assign(other, { state: { kind: 'unfit', reason: '', wasEnrolled: false } }),
+    (_, other) => void Object.assign(other, { state: { kind: 'unfit', reason: '', hadJoined: false } }),
     false,
   ],
   [
@@ -211,10 +211,10 @@ const BEGAN = { connection: 1, calls: 7 }
 
 const counted = (member: Member) => member.node as unknown as { calls: number }
 
-/** Two nodes that vote, whose pulse is fresh. @param refused one of the commands of a glance */
+/** Two nodes that vote, whose heartbeat is fresh. @param refused one of the commands of a glance */
 function stub(refused = false) {
-  const pulse = { runId: 'a1', nodeMs: 999_900 }
-  const seen = { nodeMs: 1_000_000, epoch: EPOCH, quarantineMs: 400, pulse }
+  const heartbeat = { runId: 'a1', nodeMs: 999_900 }
+  const seen = { nodeMs: 1_000_000, epoch: EPOCH, quarantineMs: 400, heartbeat }
   const members = [0, 1].map(() => ({
     node: { calls: 7 },
     link: { status: 'ready', glance: () => Promise.resolve(refused ? undefined : seen) },

@@ -1,4 +1,4 @@
-/** The copies of an enrolment count for that enrolment only, however late they arrive. */
+/** The copies of a rejoin count for that rejoin only, however late they arrive. */
 import { expect, onTestFinished, test } from 'vitest'
 import type { Merged } from '../../src/core/record/record-merge.ts'
 import { eventually } from '../support/eventually.ts'
@@ -20,7 +20,7 @@ test('a late adoption that reaches a node that votes again changes no record the
   )
   if (waiting.state.kind !== 'quarantined') throw new Error('it waits')
   const { facts } = waiting.state
-  const late = sidecar.nodes.enrolmentNode(waiting, facts)
+  const late = sidecar.nodes.rejoiningNode(waiting, facts)
   await sidecar.votes(3)
   // Held and released on this node: the late copies would take the first from its holder, and make the second held.
   const counted = await sidecar.claim('counted')

@@ -103,7 +103,7 @@ describe('the format of a cluster', () => {
   })
 })
 
-test('an epoch of a later version is no vote for us, and stays: the node is not enrolled over it', async () => {
+test('an epoch of a later version is no vote for us, and stays: the node does not rejoin over it', async () => {
   await onAll(async (client) => client.set(EPOCH_KEY, `2:${await runIdOf(client)}:nonce:more`))
   const sidecar = await join()
   for (const reason of reasons(sidecar))
@@ -136,12 +136,12 @@ describe('a record of a later version', () => {
     expect(await onAll((client) => client.getBuffer(keyOf('request')))).toEqual(before)
   })
 
-  test('is not left out where a node is enrolled: this version does not enrol it', async () => {
+  test('is not left out where a node rejoins: this version does not bring it back', async () => {
     const { nodes } = await recordedByLater()
     const [member] = nodes.members
     const { state } = member!
     if (state.kind !== 'voting') throw new Error('it votes')
-    const node = nodes.enrolmentNode(member!, state.facts)
+    const node = nodes.rejoiningNode(member!, state.facts)
     await expect(node.inspect([keyOf('request')], false)).rejects.toThrow(SENTENCE)
     // A damaged one says nothing to anybody, and must not keep a node from voting for ever.
     await clients[0]!.setrange(keyOf('request'), 0, '!')

@@ -57,7 +57,7 @@ test('a look sends no script that the node knows, and sends those again that it 
     })
   const before = await quiet(1)
   await client.script('FLUSH')
-  // One for membership, one for the pulse.
+  // One for membership, one for the heartbeat.
   await quiet(before + 2)
   expect(sidecar.states()[0]).toBe('voting')
 })

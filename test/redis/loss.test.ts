@@ -14,7 +14,7 @@ function waiting(answering: readonly number[]) {
     members,
     options: {},
     cluster: () => ({ id: 'c1', quarantineMs: 1_000 }),
-    enrolmentNode: (_: unknown, { at }: { at: number }) => ({
+    rejoiningNode: (_: unknown, { at }: { at: number }) => ({
       declare: async () => {
         if (!answering.includes(at)) throw new Error(`redis-${at} gave no answer within 1000 ms`)
         return true

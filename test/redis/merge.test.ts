@@ -2,9 +2,9 @@
 
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { CatchUpCounter } from '../../src/core/nodes/enrolment-rules.ts'
 import { parseKeyRing, seal } from '../../src/core/nodes/key-ring.ts'
 import type { MemberActs } from '../../src/core/nodes/member.ts'
+import { CatchUpCounter } from '../../src/core/nodes/rejoin-rules.ts'
 import { adoptRecord, mergeSnapshots, type RecordSnapshot } from '../../src/core/record/record-merge.ts'
 import { whatStands } from '../../src/core/record/record-rules.ts'
 import { encodeOutcome, endOf } from '../../src/core/record/stored-outcome.ts'
@@ -19,7 +19,7 @@ import { seedOfRun } from '../support/seeded-random.ts'
 
 type Opened = Awaited<ReturnType<typeof openRedisNode>>
 
-async function enrolmentNode({ client }: Opened): Promise<MemberActs> {
+async function rejoiningNode({ client }: Opened): Promise<MemberActs> {
   return memberActs({
     counts: () => true,
     name: 'redis-0',
@@ -37,7 +37,7 @@ async function enrolmentNode({ client }: Opened): Promise<MemberActs> {
 test('a Redis node shows beside a header when the outcome ends, and no more of it', async () => {
   await using servers = await startRedisServers(1)
   await using opened = await openRedisNode({ url: servers.at(0).url })
-  const node = await enrolmentNode(opened)
+  const node = await rejoiningNode(opened)
   const end = { atMs: Date.now() + 60_000, toleratedMs: 700 }
   const secret = 'card '.repeat(100)
   const plain = encodeOutcome({ kind: 'result', result: secret, completedAtWallMs: 0 }, 7, end)
@@ -71,7 +71,7 @@ test('a Redis node that gets a copy holds the record that the rules say', async 
   await using servers = await startRedisServers(1)
   await using opened = await openRedisNode({ url: servers.at(0).url })
   const { client } = opened
-  const node = await enrolmentNode(opened)
+  const node = await rejoiningNode(opened)
   const nonce = systemRandom.hex(16)
   await node.begin(nonce, 'forgot')
   const nowMs = Date.now()

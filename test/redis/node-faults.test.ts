@@ -282,7 +282,7 @@ const ELSEWHERE: Readonly<Record<string, readonly NodeFault[]>> = {
     'tls_failed',
   ],
   'test/redis/server-program.test.ts': ['other_program', 'sentinel', 'hidden'],
-  'test/redis/enrolment.test.ts': ['old_redis', 'same_server', 'forgot'],
+  'test/redis/rejoin.test.ts': ['old_redis', 'same_server', 'forgot'],
   'test/app/unfit-nodes.test.ts': ['no_info'],
   'test/redis/later-version.test.ts': ['later_format', 'later_epoch'],
   'test/app/node-lists.test.ts': ['other_members', 'other_name'],

@@ -527,7 +527,7 @@ describe('credentials', () => {
       '+set',
     )
     const address = { url: servers.at(0).url, username: 'poor', password: () => 'secret' }
-    await using other = await openRedisNode(address, { enrol: false })
+    await using other = await openRedisNode(address, { joins: false })
     for (const command of everyCommand(newKey())) {
       expect(await other.node.execute(command)).toMatchObject({
         kind: 'unreachable',

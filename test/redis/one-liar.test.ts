@@ -1,7 +1,7 @@
 /** One node says of the others, or of the cluster, what is not so: a stranger wrote to it, or its data were corrupted. */
 import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
-import { CLUSTER_KEY, EPOCH_KEY, PULSE_KEY } from '../../src/redis/keys.ts'
+import { CLUSTER_KEY, EPOCH_KEY, HEARTBEAT_KEY } from '../../src/redis/keys.ts'
 import { eventually } from '../support/eventually.ts'
 import { clientOf } from '../support/redis-client.ts'
 import { joinCluster, type Sidecar } from '../support/redis-cluster.ts'
@@ -30,7 +30,7 @@ async function start(count: number) {
 
 async function haveHeartbeats({ liar, others }: Scene): Promise<void> {
   await eventually('each node has heartbeats', async () => {
-    const counts = await Promise.all([liar, ...others].map((node) => node.hget(PULSE_KEY, 'count')))
+    const counts = await Promise.all([liar, ...others].map((node) => node.hget(HEARTBEAT_KEY, 'count')))
     return counts.every((count) => Number(count) > 2)
   })
 }
@@ -48,21 +48,21 @@ const lostVotes = (sidecar: Sidecar) =>
 
 // Bug: each other node "was set back", for ever, and sidecars wrote the count that was no count to all nodes.
 test.each([3, 5])(
-  'of %i nodes one that says how often the others have beaten is itself the one without a vote',
+  'of %i nodes one that says how many heartbeats the others have had is itself the one without a vote',
   async (count) => {
     const { scene, join } = await start(count)
     const sidecar = await join()
     await sidecar.votes(count)
     await haveHeartbeats(scene)
     const nonce = (await scene.liar.get(EPOCH_KEY))?.split(':')[2]
-    const lies = scene.names.slice(1).flatMap((name) => [`beat:${name}`, `${nonce}:${HUGE}`])
-    await scene.liar.hset(PULSE_KEY, ...lies)
+    const lies = scene.names.slice(1).flatMap((name) => [`counter:${name}`, `${nonce}:${HUGE}`])
+    await scene.liar.hset(HEARTBEAT_KEY, ...lies)
     await eventually('it is found', () => lostVotes(sidecar).length > 0)
     await sidecar.votes(count)
     await looks(sidecar)
     expect(lostVotes(sidecar)).toEqual([['node-0', expect.stringContaining('cannot be')]])
     for (const node of [scene.liar, ...scene.others])
-      expect(JSON.stringify(await node.hgetall(PULSE_KEY))).not.toContain(HUGE)
+      expect(JSON.stringify(await node.hgetall(HEARTBEAT_KEY))).not.toContain(HUGE)
     await sidecar.carryOut('after that')
   },
 )
@@ -70,12 +70,12 @@ test.each([3, 5])(
 test.each<[what: string, key: string, fields: (scene: Scene) => readonly string[]]>([
   [
     'counts that could be',
-    PULSE_KEY,
-    ({ names }) => names.slice(1).flatMap((name) => [`beat:${name}`, 'nonce:60']),
+    HEARTBEAT_KEY,
+    ({ names }) => names.slice(1).flatMap((name) => [`counter:${name}`, 'nonce:60']),
   ],
   [
     'heartbeats of the others that are to come',
-    PULSE_KEY,
+    HEARTBEAT_KEY,
     ({ names }) => names.slice(1).flatMap((name) => [`of:${name}`, HUGE]),
   ],
   ['a quarantine of ten thousand years', CLUSTER_KEY, () => ['quarantine_ms', '315360000000000']],
@@ -104,7 +104,7 @@ test.each<[what: string, key: string, fields: (scene: Scene) => readonly string[
     for (const node of scene.others)
       for (const lie of fieldsOf(scene).filter((_, at) => at % 2 === 1))
         expect(
-          JSON.stringify([await node.hgetall(PULSE_KEY), await node.hgetall(CLUSTER_KEY)]),
+          JSON.stringify([await node.hgetall(HEARTBEAT_KEY), await node.hgetall(CLUSTER_KEY)]),
         ).not.toContain(`"${lie}"`)
   },
 )

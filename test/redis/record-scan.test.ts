@@ -16,7 +16,7 @@ function nodesWith(keys: readonly string[], snapshotOf: (key: string) => unknown
     },
   }
   const member = { node: { name: 'node-0' }, state: { kind: 'voting', facts: {} } }
-  return { nodes: { members: [member], enrolmentNode: () => node } as unknown as RedisNodes, calls }
+  return { nodes: { members: [member], rejoiningNode: () => node } as unknown as RedisNodes, calls }
 }
 
 // Bug: all records of a step were read in one call. A node stood still for 15 to 19 ms meanwhile, and the sidecar for as long over its reply.

@@ -2,7 +2,7 @@
 import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import type { Member } from '../../src/core/nodes/member.ts'
-import { EPOCH_KEY, PULSE_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
+import { EPOCH_KEY, HEARTBEAT_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import { eventually } from '../support/eventually.ts'
 import { clientOf } from '../support/redis-client.ts'
 import { joinCluster, keyOf, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
@@ -112,7 +112,7 @@ async function failedBack(scene: Scene, sidecar: Sidecar, meanwhile = async () =
   await promote(scene, 0)
 }
 
-test('a node that was a replica is enrolled anew, also where its epoch came back with the data of its replica', async () => {
+test('a node that was a replica rejoins, also where its epoch came back with the data of its replica', async () => {
   const scene = await start()
   const sidecar = await join(scene)
   await sidecar.votes(NODES)
@@ -125,7 +125,7 @@ test('a node that was a replica is enrolled anew, also where its epoch came back
   await isRememberedWith(sidecar, scene, 'payment')
 })
 
-test('a node that was a replica between two looks is enrolled anew', async () => {
+test('a node that was a replica between two looks rejoins', async () => {
   const scene = await start()
   const sidecar = await join(scene, UNWATCHED)
   await sidecar.votes(NODES)
@@ -156,7 +156,7 @@ test('a node that refuses a command because it is a replica is looked at at once
   await eventually('it is unfit', () => sidecar.states()[0] === 'unfit')
 })
 
-test('a sidecar that starts later sees that a node was a replica since it was enrolled', async () => {
+test('a sidecar that starts later sees that a node was a replica since it joined', async () => {
   const scene = await start()
   const before = await join(scene, UNWATCHED)
   await before.votes(NODES)
@@ -170,7 +170,7 @@ test('a sidecar that starts later sees that a node was a replica since it was en
   await isRememberedWith(after, scene, 'payment')
 })
 
-test('a node that was a replica twice is enrolled anew twice', async () => {
+test('a node that was a replica twice rejoins twice', async () => {
   const scene = await start()
   const sidecar = await join(scene, UNWATCHED)
   await sidecar.votes(NODES)
@@ -207,10 +207,10 @@ test('a node whose replica comes and goes votes on, also where its replication i
   expect(reasons(sidecar, before)).toEqual([])
   const late = await join(scene)
   await late.votes(NODES)
-  expect(late.kinds()).not.toContain('node_enrolled')
+  expect(late.kinds()).not.toContain('node_joined')
 })
 
-test('a node that was enrolled after it was a replica votes on when it frees what it kept for replicas', async () => {
+test('a node that rejoined after it was a replica votes on when it frees what it kept for replicas', async () => {
   const scene = await start('repl-backlog-ttl 1')
   const sidecar = await join(scene)
   await sidecar.votes(NODES)
@@ -245,7 +245,7 @@ test('epochs of earlier versions stand on nodes that were replicas before, and f
   const sidecar = await join(scene, UNWATCHED)
   await sidecar.votes(NODES)
   await look(sidecar, 0)
-  expect(sidecar.kinds()).not.toContain('node_enrolled')
+  expect(sidecar.kinds()).not.toContain('node_joined')
   await failedBack(scene, sidecar)
   await look(sidecar, 0)
   expect(sidecar.states()[0]).toBe('quarantined')
@@ -271,27 +271,27 @@ test('a node that becomes a replica in its quarantine begins it anew', async () 
   expect(await nonce()).not.toBe(first)
 })
 
-/** The node has beaten more often since than its data will show. */
+/** The node has had more heartbeats since than its data will show. */
 async function setBack(
   scene: Scene,
   sidecar: Sidecar,
   name: string,
   meanwhile = async () => {},
 ): Promise<void> {
-  const pulse = (of: Sidecar) => {
+  const heartbeat = (of: Sidecar) => {
     const state = of.nodes.states()[0]?.state
-    return state !== undefined && 'facts' in state ? (state.facts.pulse?.nodeMs ?? 0) : 0
+    return state !== undefined && 'facts' in state ? (state.facts.heartbeat?.nodeMs ?? 0) : 0
   }
-  await eventually('it has a pulse', () => pulse(sidecar) > 0)
+  await eventually('it has a heartbeat', () => heartbeat(sidecar) > 0)
   await admin(scene, 0).save()
-  const saved = pulse(sidecar)
+  const saved = heartbeat(sidecar)
   await recordedByThree(scene, sidecar, name)
   const own = new URL(scene.servers.at(0).url).host
-  await eventually('others know of later pulses', async () => {
+  await eventually('others know of later heartbeats', async () => {
     const noted = await Promise.all(
-      [1, 2, 3, 4].map((index) => admin(scene, index).hget(PULSE_KEY, `of:${own}`)),
+      [1, 2, 3, 4].map((index) => admin(scene, index).hget(HEARTBEAT_KEY, `of:${own}`)),
     )
-    return pulse(sidecar) > saved + 1_500 && noted.every((ms) => Number(ms) > saved + 1_500)
+    return heartbeat(sidecar) > saved + 1_500 && noted.every((ms) => Number(ms) > saved + 1_500)
   })
   await meanwhile()
   // The process goes on, as that of a virtual machine does which is restored with its memory.
@@ -301,7 +301,7 @@ async function setBack(
 
 const DEBUGGED = 'enable-debug-command yes'
 
-test('a node whose data are set back within its run is enrolled anew', async () => {
+test('a node whose data are set back within its run rejoins', async () => {
   const scene = await start(DEBUGGED)
   const sidecar = await join(scene, { inspectEveryMs: 200 })
   await sidecar.votes(NODES)
@@ -319,7 +319,7 @@ test('a sidecar that starts later learns from other nodes that the data of one w
   await before.votes(NODES)
   await setBack(scene, before, 'payment', async () => before[Symbol.asyncDispose]())
   const after = await join(scene, { inspectEveryMs: 200 })
-  await eventually('it is enrolled again', () => after.kinds().includes('node_enrolled'))
+  await eventually('it rejoins', () => after.kinds().includes('node_joined'))
   await after.votes(NODES)
   expect(await admin(scene, 0).exists(keyOf('payment'))).toBe(1)
   await isRememberedWith(after, scene, 'payment')
@@ -344,11 +344,11 @@ async function setBackToItsQuarantine(
   await admin(scene, 0).hset(QUARANTINE_KEY, 'done', (await Promise.all(runs)).join(','))
   await admin(scene, 0).save()
   await sidecar.votes(NODES)
-  await eventually('others know of its pulses', async () => {
+  await eventually('others know of its heartbeats', async () => {
     const own = new URL(scene.servers.at(0).url).host
     const epoch = await admin(scene, 0).get(EPOCH_KEY)
     const noted = await Promise.all(
-      [1, 2, 3, 4].map((index) => admin(scene, index).hget(PULSE_KEY, `beat:${own}`)),
+      [1, 2, 3, 4].map((index) => admin(scene, index).hget(HEARTBEAT_KEY, `counter:${own}`)),
     )
     return noted.every((note) => note !== null && epoch?.split(':')[2] === note.split(':')[0])
   })
@@ -385,7 +385,7 @@ test('a node that waits, and whose data are set back behind what was copied to i
   const evalsha = client.evalsha.bind(client) as (...args: readonly unknown[]) => Promise<unknown>
   let setBack = false
   const whenCopied = async (...args: readonly unknown[]) => {
-    if (args.includes('enrol') && !setBack) {
+    if (args.includes('join') && !setBack) {
       setBack = true
       expect(await admin(scene, 0).exists(keyOf('payment'))).toBe(1)
       await admin(scene, 0).call('DEBUG', 'RELOAD', 'NOSAVE')

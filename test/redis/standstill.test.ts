@@ -15,8 +15,8 @@ test('while nodes come back by their own data the status demands no declared los
   onTestFinished(() => before[Symbol.asyncDispose]())
   await before.votes(3)
   await before.carryOut('kept')
-  await eventually('all nodes have pulses', () =>
-    before.nodes.members.every(({ state }) => 'facts' in state && state.facts.pulse?.others.size === 2),
+  await eventually('all nodes have heartbeats', () =>
+    before.nodes.members.every(({ state }) => 'facts' in state && state.facts.heartbeat?.others.size === 2),
   )
   await before[Symbol.asyncDispose]()
   await Promise.all([0, 1, 2].map((index) => servers.kill(index)))

@@ -2,7 +2,7 @@
 
 import { readFileSync } from 'node:fs'
 import { expect, onTestFinished, test } from 'vitest'
-import { DUPLICATE_BEATS } from '../../src/core/nodes/hearsay.ts'
+import { DUPLICATE_HEARTBEATS } from '../../src/core/nodes/hearsay.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster, type Sidecar } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
@@ -32,9 +32,9 @@ function whyNot(sidecar: Sidecar): string {
   return state?.kind === 'quarantined' ? state.reason : ''
 }
 
-// Bug: it was enrolled after its quarantine, and both servers voted in one name: what a majority with the one had
+// Bug: it joined after its quarantine, and both servers voted in one name: what a majority with the one had
 // recorded was executed again by a majority with the other.
-test('a server in the place of a node that others still use is not enrolled before that one has gone', async () => {
+test('a server in the place of a node that others still use does not join before that one has gone', async () => {
   const quarantineMs = 12_000
   const scene = await start()
   const before = await scene.withOld(quarantineMs)
@@ -43,14 +43,14 @@ test('a server in the place of a node that others still use is not enrolled befo
   await eventually('it says why it waits', () => whyNot(after).includes(TWO_SERVERS), { withinMs: 20_000 })
   expect(before.states()).toEqual(['voting', 'voting', 'voting'])
   await eventually('the log says so, too', () =>
-    after.events.some((event) => event.kind === 'enrolment_stumbled' && event.reason.includes(TWO_SERVERS)),
+    after.events.some((event) => event.kind === 'rejoin_step_failed' && event.reason.includes(TWO_SERVERS)),
   )
 
-  const enrolled = () => after.kinds().includes('node_enrolled')
-  expect(enrolled()).toBe(false)
+  const joined = () => after.kinds().includes('node_joined')
+  expect(joined()).toBe(false)
   await scene.servers.stop(0)
   const stopped = performance.now()
-  await eventually('it is enrolled', enrolled, { withinMs: 60_000 })
+  await eventually('it has joined', joined, { withinMs: 60_000 })
   expect(performance.now() - stopped).toBeGreaterThan(quarantineMs)
   await after.votes(3)
 })
@@ -74,10 +74,10 @@ test('when the other server has gone, not every sidecar begins the quarantine an
   await scene.servers.stop(0)
   const begun = new Set<string>()
   await eventually(
-    'it is enrolled',
+    'it has joined',
     () => {
       for (const { state } of after.flatMap((one) => one.nodes.states().slice(0, 1)))
-        if (state.kind === 'quarantined' && state.facts.quarantine?.rival !== true)
+        if (state.kind === 'quarantined' && state.facts.quarantine?.duplicateServer !== true)
           begun.add(state.facts.quarantine?.nonce ?? '')
       return after.every((one) => one.states()[0] === 'voting')
     },
@@ -101,9 +101,9 @@ test('where two servers vote under one name, one of them loses its vote', async 
   expect([before.states()[0], after.states()[0]].toSorted()).toEqual(['quarantined', 'voting'])
 })
 
-test('the script writes what is behind by as many beats as prove another server', () => {
-  const script = readFileSync(new URL('../../src/redis/lua/pulse.lua', import.meta.url), 'utf8')
-  expect(script).toContain(`local BEHIND = ${DUPLICATE_BEATS}\n`)
+test('the script writes what is behind by as many heartbeats as prove another server', () => {
+  const script = readFileSync(new URL('../../src/redis/lua/heartbeat.lua', import.meta.url), 'utf8')
+  expect(script).toContain(`local BEHIND = ${DUPLICATE_HEARTBEATS}\n`)
 })
 
 // Bug: its epoch stood, so it voted at once, and lacked all that was recorded while the other server had its name. Sidecars
@@ -113,15 +113,15 @@ test('a server that has its name back has no vote before it was told what it mis
   const scene = await start()
   const first = await scene.withOld(quarantineMs)
   await first.votes(3)
-  await eventually('it has a pulse', async () => {
+  await eventually('it has a heartbeat', async () => {
     const state = first.nodes.states()[0]?.state
-    return state?.kind === 'voting' && state.facts.pulse !== undefined
+    return state?.kind === 'voting' && state.facts.heartbeat !== undefined
   })
   await first[Symbol.asyncDispose]()
   const second = await scene.withOther(quarantineMs)
   await second.votes(3)
   await second.carryOut('while the other server had the name')
-  await eventually('the other nodes had pulses since', async () => {
+  await eventually('the other nodes had heartbeats since', async () => {
     const states = second.nodes.states().map(({ state }) => state)
     return states.every((state) => state.kind === 'voting' && (state.facts.counters?.own ?? 0) > 8)
   })

@@ -147,7 +147,7 @@ function checkPair(history: History, earlier: Execution, later: Execution): void
     violated(history, 'S2', later.startedMs, `${later.id} ran while ${earlier.id} still held its lease`)
   }
   // Of two contents a node that forgot gets only the larger claim: the application still learns of the attempt.
-  if (earlier.fingerprint !== later.fingerprint && !history.seen.has('enrolled')) {
+  if (earlier.fingerprint !== later.fingerprint && !history.seen.has('joined')) {
     violated(
       history,
       'S10',

@@ -26,15 +26,15 @@ export type Drain = {
 /** No older answer counts, in these plans as in production; here too a fraction of the quarantine. */
 export const SIMULATED_ANSWER_MAX_AGE_MS = 200
 
-/** Between two pulses of a node. */
-export const SIMULATED_PULSE_MS = 100
+/** Between two heartbeats of a node. */
+export const SIMULATED_HEARTBEAT_MS = 100
 
 /** The most that a disk loses that does not sync each write. */
 const LOSES_MAX_MS = 400
 
 /**
- * A volume set back by less than a few pulses looks as if the lost writes never happened. A lost message costs a call its
- * deadline, as long as a pulse lasts: ten pulses allow for several of them.
+ * A volume set back by less than a few heartbeats looks as if the lost writes never happened. A lost message costs a call its
+ * deadline, as long as a heartbeat lasts: ten heartbeats allow for several of them.
  */
 const SET_BACK_MIN_MS = 1_000
 
@@ -93,7 +93,7 @@ function outcomeOfTheSmallestMajority(
     atMs += paceMs * (0.5 + dice.fraction())
   }
   if (dice.chance(0.15))
-    faults.push({ kind: 'enroller_crash', atMs: askedMs + workMs + dice.fraction() * 2_000 })
+    faults.push({ kind: 'rejoin_crash', atMs: askedMs + workMs + dice.fraction() * 2_000 })
   const operations: Operation[] = [request(askedMs, 0, workMs)]
   const seen = dice.pick(holders)
   const hidden = holders.filter((node) => node !== seen)

@@ -9,15 +9,15 @@ import type { CoreEvent } from '../../src/core/events.ts'
 import type { ForwardJump } from '../../src/core/nodes/clock-samples.ts'
 import { type LookListener, memberOf } from '../../src/core/nodes/member.ts'
 import { NodeDriver } from '../../src/core/nodes/node-driver.ts'
-import { SIMULATED_ANSWER_MAX_AGE_MS, SIMULATED_PULSE_MS } from './drains.ts'
-import { CLOCK_STEP_MS, CLUSTER, type NodePorts } from './enrolment-node.ts'
+import { SIMULATED_ANSWER_MAX_AGE_MS, SIMULATED_HEARTBEAT_MS } from './drains.ts'
 import type { Link } from './link.ts'
 import type { SimulatedNode } from './node.ts'
+import { CLOCK_STEP_MS, CLUSTER, type NodePorts } from './rejoining-node.ts'
 import { SimulatedLink } from './simulated-link.ts'
 
 const CONNECT_TIMEOUT_MS = 500
 /** Of production. */
-const PULSE_MS = 500
+const HEARTBEAT_MS = 500
 
 export type Membership = {
   /** The cluster that the process keeps to; undefined before any node has voted. */
@@ -39,12 +39,12 @@ export type MembershipPorts = NodePorts & {
 
 export function keepMembership(ports: MembershipPorts): Membership {
   const { process, nodes, links, dice, history, settled, drains, onLook } = ports
-  const pulseEveryMs = drains ? SIMULATED_PULSE_MS : PULSE_MS
+  const heartbeatEveryMs = drains ? SIMULATED_HEARTBEAT_MS : HEARTBEAT_MS
   const members = nodes.flatMap((node, index) => {
     const voter = links[index]
     return voter === undefined
       ? []
-      : [memberOf(voter, new SimulatedLink(node, { ...ports, pulseEveryMs }), node.name)]
+      : [memberOf(voter, new SimulatedLink(node, { ...ports, heartbeatEveryMs }), node.name)]
   })
   const publish = (event: CoreEvent) => {
     if (event.kind === 'node_state' && event.to === 'unfit') history.saw('cluster_refused')
@@ -57,8 +57,10 @@ export function keepMembership(ports: MembershipPorts): Membership {
     clock: process.clock,
     random: dice,
     events: { publish },
-    pulseEveryMs,
-    ...(drains ? { inspectEveryMs: SIMULATED_PULSE_MS, answerMaxAgeMs: SIMULATED_ANSWER_MAX_AGE_MS } : {}),
+    heartbeatEveryMs,
+    ...(drains
+      ? { inspectEveryMs: SIMULATED_HEARTBEAT_MS, answerMaxAgeMs: SIMULATED_ANSWER_MAX_AGE_MS }
+      : {}),
   })
   void driver.connect((...reading) => {
     const isWhole = members.every(({ state }) => state.kind === 'voting')

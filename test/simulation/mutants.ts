@@ -262,7 +262,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'no-quarantine',
     rule: 'a node that forgot waits until every lease that it may have granted is over',
-    file: 'src/core/nodes/enrolment-rules.ts',
+    file: 'src/core/nodes/rejoin-rules.ts',
     from: 'if (elapsedMs < quarantineMs) return',
     to: 'if (elapsedMs < 0) return',
     killedBy: ['S1', 'S2'],
@@ -270,7 +270,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'no-copying',
     rule: 'a node that forgot is told what a majority remembers before it votes',
-    file: 'src/core/nodes/enrolment-rules.ts',
+    file: 'src/core/nodes/rejoin-rules.ts',
     from: "if (heardEnough) return { kind: 'finish' }",
     to: "if (elapsedMs >= 0) return { kind: 'finish' }",
     killedBy: ['S5', 'S6', 'S2', 'S4'],
@@ -278,7 +278,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'copying-from-one-node',
     rule: 'what is copied is what a majority of voting nodes remembers',
-    file: 'src/core/nodes/enrolment-rules.ts',
+    file: 'src/core/nodes/rejoin-rules.ts',
     from: 'done.length >= required\n',
     to: 'done.length >= 0\n',
     killedBy: ['S5', 'S6', 'S2', 'S4'],
@@ -293,8 +293,8 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'nonce-not-checked',
-    rule: 'a node that forgot again while it was enrolled is not enrolled by what went before',
-    file: 'test/simulation/enrolment-node.ts',
+    rule: 'a node that forgot again while it rejoined does not rejoin by what went before',
+    file: 'test/simulation/rejoining-node.ts',
     from: 'return this.#stands(nonce) && (this.#node.quarantine?.told ?? 0) >= calls',
     to: 'return nonce !== undefined || calls > 0',
     killedBy: ['S1', 'S2', 'S5', 'S6', 'S4'],
@@ -308,8 +308,8 @@ export const MUTANTS: readonly Mutant[] = [
     killedBy: ['S1', 'S2', 'S5', 'S6'],
   },
   {
-    name: 'leapt-node-not-enrolled-again',
-    rule: 'a node whose clock leapt ahead has forgotten, and is enrolled again',
+    name: 'leapt-node-not-rejoined',
+    rule: 'a node whose clock leapt ahead has forgotten, and rejoins',
     file: NODE_CLOCKS,
     from: "if (verdict === 'own') this.#options",
     to: "if (verdict === 'own' && leap.aheadMs < 0) this.#options",
@@ -473,7 +473,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'set-back-while-it-waits',
     rule: 'a node that waits, and shows fewer calls that told it records than there were, was set back: it is told everything once more',
-    file: 'src/core/nodes/enrolment-rules.ts',
+    file: 'src/core/nodes/rejoin-rules.ts',
     from: 'this.#calls = Math.max(this.known(nonce), calls)',
     to: 'this.#calls = Math.min(0, calls)',
     killedBy: ['S1', 'S2', 'S4', 'S5', 'S6'],
@@ -482,7 +482,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'evicts-while-it-waits',
     rule: 'a node that waits, and has evicted keys since it began to, may lack what it was told: it is told everything once more',
-    file: 'src/core/nodes/enrolment-rules.ts',
+    file: 'src/core/nodes/rejoin-rules.ts',
     from: 'return now !== before && now > 0',
     to: 'return now < before && now > 0',
     killedBy: ['S1', 'S2', 'S4', 'S5', 'S6'],
@@ -490,9 +490,9 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'loss-window-ignored',
-    rule: 'a disk that syncs once in a while may have lost what was acknowledged since the pulse that survives',
+    rule: 'a disk that syncs once in a while may have lost what was acknowledged since the heartbeat that survives',
     file: CONTINUITY,
-    from: 'if (!sameRun || !pulse.durable || !node.durable) return false',
+    from: 'if (!sameRun || !heartbeat.durable || !node.durable) return false',
     to: 'if (!sameRun) return false',
     killedBy: ['S1', 'S2', 'S4', 'S5', 'S6'],
   },
@@ -507,14 +507,14 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'rollback-not-noticed',
-    rule: 'a node whose later pulse another one knows was set back, however its disk syncs',
+    rule: 'a node whose later heartbeat another one knows was set back, however its disk syncs',
     file: CONTINUITY,
-    from: 'const isLater = (known: number) => known > pulse.nodeMs',
-    to: 'const isLater = (known: number) => known > pulse.nodeMs + 86_400_000',
+    from: 'const isLater = (known: number) => known > heartbeat.nodeMs',
+    to: 'const isLater = (known: number) => known > heartbeat.nodeMs + 86_400_000',
     killedBy: ['S1', 'S2', 'S4', 'S5', 'S6'],
   },
   {
-    name: 'union-of-a-majority-only',
+    name: 'recovery-from-a-majority-only',
     rule: 'a node that is silent may be the only one that knows: a majority that answers is not all that there is to hear',
     file: CONTINUITY,
     from: "if (node.kind === 'silent' || !node.clockAgrees) return EVERYTHING",
@@ -577,7 +577,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'founding-without-a-window',
     rule: 'a cluster is founded when nobody has objected for a while',
-    file: 'src/core/nodes/enrolment-rules.ts',
+    file: 'src/core/nodes/rejoin-rules.ts',
     from: 'return Math.max(FOUNDING_WINDOW_MS, connectTimeoutMs + BESIDE_DIALLING_MS)',
     to: 'return 0 * connectTimeoutMs',
     killedBy: ['F1'],
@@ -586,7 +586,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'nobody-objects',
     rule: 'who knows the cluster of a node says so on it before it can be founded anew',
-    file: 'src/core/nodes/enrolment-rules.ts',
+    file: 'src/core/nodes/rejoin-rules.ts',
     from: 'const forgot = wasVoting || clusterIsKnown || knows',
     to: 'const forgot = (wasVoting && clusterIsKnown && knows)',
     killedBy: ['F1'],
@@ -630,9 +630,9 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'late-adoption',
-    rule: 'what a node is told for its enrolment counts only while it waits',
-    file: 'src/core/nodes/enrolment-rules.ts',
-    from: 'return !isEnrolled(member) && isQuarantined(member) && member.quarantine.nonce === nonce',
+    rule: 'what a node is told for its rejoin counts only while it waits',
+    file: 'src/core/nodes/rejoin-rules.ts',
+    from: 'return !hasJoined(member) && isQuarantined(member) && member.quarantine.nonce === nonce',
     to: 'return member !== undefined && nonce !== undefined',
     killedBy: ['S1', 'S2', 'S4', 'S10'],
     only: 'overtaken',

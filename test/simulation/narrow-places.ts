@@ -193,8 +193,8 @@ function completesTooLate(dice: Dice, nodeCount: number) {
   return { operations, faults }
 }
 
-/** A copy of an enrolment arrives only after its node votes again and has granted other claims. */
-function enrolmentOvertaken(dice: Dice) {
+/** A copy of a rejoin arrives only after its node votes again and has granted other claims. */
+function rejoinOvertaken(dice: Dice) {
   const [forgetful = 0, second = 1, third = 2] = shuffled(dice, 3)
   const flushMs = 200
   const copiedMs = flushMs + 1_567
@@ -318,7 +318,7 @@ export const NARROW_PLACES: Readonly<Record<string, Situation>> = {
   leftovers: takeoversGivenBack,
   takeovers: takeoversRace,
   refused: completesTooLate,
-  overtaken: enrolmentOvertaken,
+  overtaken: rejoinOvertaken,
   clocksApart: groupsWithClocksApart,
   wiped: wipedBesideARunningProcess,
   firstStart,

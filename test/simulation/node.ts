@@ -2,20 +2,20 @@
  * A simulated node: the embedded node of production, on a machine that can stop, die, forget and have its clock set.
  *
  * Owns the machine: its clock, the run of its process, its log (from which a restart remembers all, a part, or nothing),
- * the epoch that says that it is enrolled, and the nonce of an enrolment under way. What commands do to records is the
+ * the epoch that says that it has joined, and the nonce of a rejoin under way. What commands do to records is the
  * production code's business.
  */
 
-import type { Pulse } from '../../src/core/nodes/continuity.ts'
+import type { Heartbeat } from '../../src/core/nodes/continuity.ts'
+import { type Counters, splitNote } from '../../src/core/nodes/node-history.ts'
 import {
   type Cluster,
   epochFor,
-  isEnrolled,
+  hasJoined,
   type Lineage,
   NEVER_A_REPLICA,
   type Quarantine,
-} from '../../src/core/nodes/enrolment-rules.ts'
-import { type Counters, splitNote } from '../../src/core/nodes/node-history.ts'
+} from '../../src/core/nodes/rejoin-rules.ts'
 import type { NodeAnswer } from '../../src/core/ports.ts'
 import type { NodeRecord, RecordCommand } from '../../src/core/record/record.ts'
 import { applyCommand } from '../../src/core/record/record-rules.ts'
@@ -40,7 +40,7 @@ type Logged =
   | { readonly kind: 'cluster'; readonly cluster: Cluster }
   | { readonly kind: 'revoked' }
   | { readonly kind: 'quarantine'; readonly quarantine: Quarantine }
-  | { readonly kind: 'pulse'; readonly pulse: Pulse | undefined; readonly counters: Counters }
+  | { readonly kind: 'heartbeat'; readonly heartbeat: Heartbeat | undefined; readonly counters: Counters }
   | { readonly kind: 'evicted'; readonly keys: ReadonlySet<string> }
 
 /** One executed command, with the record before and after. */
@@ -64,7 +64,7 @@ export class SimulatedNode {
   up = true
   epoch: string | undefined
   quarantine: Quarantine | undefined
-  pulse: Pulse | undefined
+  heartbeat: Heartbeat | undefined
   /** Of its heartbeats, and as it notes those of others. */
   counters: Counters = NO_COUNTERS
   /** Called where the run of its process ends. */
@@ -117,7 +117,7 @@ export class SimulatedNode {
 
   /** Its epoch stands and names the process that runs now. */
   get voting(): boolean {
-    return isEnrolled({ runId: String(this.runId), epoch: this.epoch })
+    return hasJoined({ runId: String(this.runId), epoch: this.epoch })
   }
 
   get size(): number {
@@ -185,7 +185,7 @@ export class SimulatedNode {
     return Math.max(0, ...ends.map((endMs) => endMs - this.nodeMs))
   }
 
-  /** Stores a record as it is: the copy of an enrolment. */
+  /** Stores a record as it is: the copy of a rejoin. */
   put(key: string, record: NodeRecord, ttlMs: number, told: number): void {
     this.#embedded.put(key, record, ttlMs)
     this.#write({ kind: 'copy', key, record, ttlMs, nodeMs: this.nodeMs, told })
@@ -228,7 +228,7 @@ export class SimulatedNode {
     this.epoch = undefined
     this.#write({ kind: 'revoked' })
     if (!itLies) return
-    this.#keepPulse(undefined, NO_COUNTERS)
+    this.#keepHeartbeat(undefined, NO_COUNTERS)
     if (this.cluster !== undefined) this.#keepCluster({ ...this.cluster, quarantineMs: 0 })
   }
 
@@ -289,18 +289,18 @@ export class SimulatedNode {
   }
 
   /**
-   * @returns the pulse that stands; undefined where it does not vote under this epoch. As `lua/pulse.lua` has it: at most one in
+   * @returns the heartbeat that stands; undefined where it does not vote under this epoch. As `lua/heartbeat.lua` has it: at most one in
    * `everyMs`
    */
-  beat(
+  writeHeartbeat(
     epoch: string,
-    { name, durable, others: known }: Pick<Pulse, 'name' | 'durable' | 'others'>,
+    { name, durable, others: known }: Pick<Heartbeat, 'name' | 'durable' | 'others'>,
     noted: ReadonlyMap<string, string>,
     everyMs: number,
   ): number | undefined {
     if (!this.voting || this.epoch !== epoch) return undefined
     const runId = String(this.runId)
-    const [nodeMs, last] = [Math.floor(this.nodeMs), this.pulse]
+    const [nodeMs, last] = [Math.floor(this.nodeMs), this.heartbeat]
     if (
       last?.runId === runId &&
       last.name === name &&
@@ -310,23 +310,23 @@ export class SimulatedNode {
       return last.nodeMs
     const others = new Map(last?.others)
     for (const [other, ms] of known) if (ms > (others.get(other) ?? 0)) others.set(other, ms)
-    this.#keepPulse({ name, durable, others, nodeMs, runId }, this.#noting(noted, this.counters.own + 1))
+    this.#keepHeartbeat({ name, durable, others, nodeMs, runId }, this.#noting(noted, this.counters.own + 1))
     return nodeMs
   }
 
   /** What is known of the counters of others. */
   note(epoch: string, noted: ReadonlyMap<string, string>): void {
     if (this.voting && this.epoch === epoch)
-      this.#keepPulse(this.pulse, this.#noting(noted, this.counters.own))
+      this.#keepHeartbeat(this.heartbeat, this.#noting(noted, this.counters.own))
   }
 
-  #keepPulse(pulse: Pulse | undefined, counters: Counters): void {
-    this.pulse = pulse
+  #keepHeartbeat(heartbeat: Heartbeat | undefined, counters: Counters): void {
+    this.heartbeat = heartbeat
     this.counters = counters
-    this.#write({ kind: 'pulse', pulse, counters })
+    this.#write({ kind: 'heartbeat', heartbeat, counters })
   }
 
-  /** The counter of an earlier enrolment says nothing about a later one. */
+  /** The counter of an earlier rejoin says nothing about a later one. */
   #noting(noted: ReadonlyMap<string, string>, own: number): Counters {
     const others = new Map(this.counters.others)
     for (const [name, note] of noted) {
@@ -406,8 +406,8 @@ export class SimulatedNode {
       case 'quarantine':
         this.quarantine = entry.quarantine
         return
-      case 'pulse':
-        this.pulse = entry.pulse
+      case 'heartbeat':
+        this.heartbeat = entry.heartbeat
         this.counters = entry.counters
         return
       case 'evicted':
@@ -420,7 +420,7 @@ export class SimulatedNode {
     this.keys.clear()
     this.epoch = undefined
     this.quarantine = undefined
-    this.pulse = undefined
+    this.heartbeat = undefined
     this.counters = NO_COUNTERS
     this.cluster = undefined
     this.founder = undefined

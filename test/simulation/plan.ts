@@ -156,8 +156,8 @@ export type Fault =
       readonly node: number
       readonly ms: number
     }
-  /** The process that enrols dies; another takes over at once. */
-  | { readonly kind: 'enroller_crash'; readonly atMs: number }
+  /** The process that brings a node back dies; another takes over at once. */
+  | { readonly kind: 'rejoin_crash'; readonly atMs: number }
 
 export type Plan = {
   readonly seed: number
@@ -181,7 +181,7 @@ export type Plan = {
     /** Share of messages that arrive much later, so that others overtake them. */
     readonly lateRate: number
     readonly lateMs: number
-    /** The same for the copies of an enrolment; default: none. */
+    /** The same for the copies of a rejoin; default: none. */
     readonly lateCallRate?: number
   }
   readonly processes: readonly { readonly ratePpm: number; readonly wallOffsetMs: number }[]
@@ -197,7 +197,7 @@ export type Plan = {
   readonly whole: boolean
   /** Processes watch the clocks of the nodes, which jump ahead here. In the other plans the rules hold without. */
   readonly watched: boolean
-  /** Nodes keep pulses and restart with their data. In the other plans every restarted node has forgotten. */
+  /** Nodes keep heartbeats and restart with their data. In the other plans every restarted node has forgotten. */
   readonly drains?: Drains
   /** An elected process looks for orphans: `tells` writes dead letters, `asks` queries the application first. */
   readonly sweep: 'no' | 'tells' | 'asks'
@@ -481,5 +481,5 @@ function faultOf(
     const way = dice.chance(0.7) ? 'both' : 'replies'
     return { kind: 'partition', atMs, process, node, ms: dice.pick([20, 100, 800, 3_000]), way }
   }
-  return { kind: 'enroller_crash', atMs }
+  return { kind: 'rejoin_crash', atMs }
 }

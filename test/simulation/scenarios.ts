@@ -23,7 +23,7 @@ export const SCENARIO_PROCESSES = 3
 export const SCENARIOS: readonly Outline[] = [
   outcomeOnAMinority,
   claimInFlightWhileANodeForgets,
-  forgetsAgainWhileEnrolled,
+  forgetsAgainWhileRejoining,
   copiedOutcomeBelowALaterClaim,
   laterRoundWithASmallerToken,
   workWithoutAQuorum,
@@ -82,22 +82,22 @@ function claimInFlightWhileANodeForgets(dice: Dice, nodeCount: number): Scenario
 }
 
 /** An outcome has the smallest majority, and one of its nodes forgets, and forgets again just before it votes. */
-function forgetsAgainWhileEnrolled(dice: Dice, nodeCount: number): Scenario {
+function forgetsAgainWhileRejoining(dice: Dice, nodeCount: number): Scenario {
   const order = shuffled(dice, nodeCount)
   const needed = (nodeCount + 1) / 2
   const holders = order.slice(0, needed)
   const forgetful = holders[0] ?? 0
   const firstMs = 200
-  const enrolledMs = firstMs + 1_567
+  const joinedMs = firstMs + 1_567
   const faults: Fault[] = [
     ...cut(0, order.slice(needed), 30, 600),
     { kind: 'node_flush', atMs: firstMs, node: forgetful },
-    { kind: 'node_flush', atMs: enrolledMs + dice.fraction() * 60, node: forgetful },
-    ...cut(1, holders.slice(1), enrolledMs, 5_000),
+    { kind: 'node_flush', atMs: joinedMs + dice.fraction() * 60, node: forgetful },
+    ...cut(1, holders.slice(1), joinedMs, 5_000),
   ]
   const operations = [request(50, 0, 5)]
   for (let later = 0; later < 3; later += 1) {
-    operations.push(request(enrolledMs + 100 + dice.fraction() * 1_400, 1, 2))
+    operations.push(request(joinedMs + 100 + dice.fraction() * 1_400, 1, 2))
   }
   return { operations, faults }
 }
@@ -189,7 +189,7 @@ export function nodeOfAnOutcomeLeaps(dice: Dice, nodeCount: number): Scenario {
 
 /**
  * An outcome has the smallest majority of five; one of its nodes forgets, the clock of another jumps ahead just before
- * its records are copied to the first, and the third is suspended until both have been enrolled.
+ * its records are copied to the first, and the third is suspended until both have rejoined.
  */
 export function sourceOfCopyingLeaps(dice: Dice): Scenario {
   const [forgetful = 0, leaping = 1, still = 2, ...others] = shuffled(dice, 5)

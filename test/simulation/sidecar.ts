@@ -29,13 +29,13 @@ import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
 import { encodeOutcome } from '../support/encoded-outcome.ts'
 import { streamOf } from './dice.ts'
 import { SIMULATED_ANSWER_MAX_AGE_MS } from './drains.ts'
-import { CLOCK_STEP_MS, CLUSTER, type NodePorts } from './enrolment-node.ts'
 import { type Grant, type History, renewUntil, type Shown } from './history.ts'
 import { Link } from './link.ts'
 import { keepMembership, type Membership } from './membership.ts'
 import type { SimulatedNode } from './node.ts'
 import { MAX_TOKEN_AHEAD_MS, type Plan } from './plan.ts'
 import type { SimulatedProcess } from './process.ts'
+import { CLOCK_STEP_MS, CLUSTER, type NodePorts } from './rejoining-node.ts'
 import type { Scheduler } from './scheduler.ts'
 import type { Votes } from './votes.ts'
 
@@ -64,10 +64,7 @@ export type Sidecar = {
   readonly forgot: (node: number) => void
 }
 
-export type SidecarPorts = Pick<
-  NodePorts,
-  'scheduler' | 'history' | 'healed' | 'onFounded' | 'onEnrolled'
-> & {
+export type SidecarPorts = Pick<NodePorts, 'scheduler' | 'history' | 'healed' | 'onFounded' | 'onJoined'> & {
   readonly plan: Plan
   readonly nodes: readonly SimulatedNode[]
   readonly votes: Votes

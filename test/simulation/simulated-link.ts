@@ -7,14 +7,14 @@
 import { troubleOf } from '../../src/core/node-faults.ts'
 import type { NodeFacts } from '../../src/core/nodes/fitness.ts'
 import type { Dialled, Glance, MemberActs, NodeLink, SeenRun } from '../../src/core/nodes/member.ts'
-import { call, membershipOf, type NodePorts, SimulatedEnrolmentNode } from './enrolment-node.ts'
 import type { SimulatedNode } from './node.ts'
+import { call, membershipOf, type NodePorts, SimulatedRejoiningNode } from './rejoining-node.ts'
 
 /** At once where a connection was lost, and then again and again. */
 const DIAL_AT_ONCE_MS = 2
 const REDIAL_MS = 250
 
-export type LinkedPorts = NodePorts & { readonly pulseEveryMs: number }
+export type LinkedPorts = NodePorts & { readonly heartbeatEveryMs: number }
 
 export class SimulatedLink implements NodeLink {
   readonly #node: SimulatedNode
@@ -53,7 +53,7 @@ export class SimulatedLink implements NodeLink {
     const node = this.#node
     return this.#call(() => ({
       ...membershipOf(node),
-      pulse: node.pulse,
+      heartbeat: node.heartbeat,
       counters: node.counters,
       durable: node.durable,
       startedNodeMs: node.startedNodeMs,
@@ -75,15 +75,15 @@ export class SimulatedLink implements NodeLink {
       nodeMs: Math.floor(node.nodeMs),
       epoch: node.epoch,
       quarantineMs: node.cluster?.quarantineMs,
-      pulse: node.pulse,
+      heartbeat: node.heartbeat,
     }))
   }
 
-  writePulse(
-    ...[epoch, pulse, counters]: Parameters<NodeLink['writePulse']>
-  ): ReturnType<NodeLink['writePulse']> {
+  writeHeartbeat(
+    ...[epoch, heartbeat, counters]: Parameters<NodeLink['writeHeartbeat']>
+  ): ReturnType<NodeLink['writeHeartbeat']> {
     return this.#call(() => {
-      const ms = this.#node.beat(epoch, pulse, counters, this.#ports.pulseEveryMs)
+      const ms = this.#node.writeHeartbeat(epoch, heartbeat, counters, this.#ports.heartbeatEveryMs)
       return ms === undefined ? undefined : { ms, counter: this.#node.counters.own }
     })
   }
@@ -93,7 +93,7 @@ export class SimulatedLink implements NodeLink {
   }
 
   acts(seen: SeenRun): MemberActs {
-    return new SimulatedEnrolmentNode(this.#node, seen, this.#ports)
+    return new SimulatedRejoiningNode(this.#node, seen, this.#ports)
   }
 
   async #dial(): Promise<void> {

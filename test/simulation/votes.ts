@@ -36,7 +36,7 @@ export class Votes {
     if (voting && (answer.kind === 'granted' || answer.kind === 'renewed' || answer.kind === 'recorded')) {
       this.#vote(voteId(answer.kind, command), node)
     }
-    // Also a node that accepted it without a vote: enrolled with no larger promise, it counts for it.
+    // Also a node that accepted it without a vote: joined with no larger promise, it counts for it.
     if (voting && after?.state === 'completed' && after.copied === undefined) {
       const outcome = outcomeId(command.key, after.outcome)
       const ballot = `${after.acceptedToken} ${outcome}`

@@ -6,14 +6,13 @@
  * the plan is to overwhelm the cluster.
  */
 
-import { type Cluster, epochFor, isQuarantined } from '../../src/core/nodes/enrolment-rules.ts'
 import { memberList } from '../../src/core/nodes/fitness.ts'
+import { type Cluster, epochFor, isQuarantined } from '../../src/core/nodes/rejoin-rules.ts'
 import { majorityOf } from '../../src/core/units.ts'
 import { type ActorPorts, perform } from './actors.ts'
 import { Application } from './application.ts'
 import { checkRemembered } from './checks.ts'
 import { streamOf } from './dice.ts'
-import { CLUSTER, membershipOf } from './enrolment-node.ts'
 import { History, heldUntilMs } from './history.ts'
 import { SimulatedNode } from './node.ts'
 import {
@@ -26,6 +25,7 @@ import {
   RETENTION_MS,
 } from './plan.ts'
 import { SimulatedProcess } from './process.ts'
+import { CLUSTER, membershipOf } from './rejoining-node.ts'
 import { Scheduler } from './scheduler.ts'
 import { type Sidecar, startSidecar } from './sidecar.ts'
 import { campaignToSweep, checkOrphansTold } from './sweeping.ts'
@@ -35,7 +35,7 @@ import { Votes } from './votes.ts'
 const IDLE_MS = HEAL_MS + 8_000
 /** When no lease is held: the leader has finished its round of sweeping and resigned. */
 const LEFT_MS = IDLE_MS + 4_000
-/** Corrected clocks have jumped: their nodes have been enrolled again. */
+/** Corrected clocks have jumped: their nodes have rejoined. */
 const PROBE_MS = LEFT_MS + 5_000
 /** Every node was looked at once more after everything healed. */
 const SETTLED_MS = HEAL_MS + 2_500
@@ -129,7 +129,7 @@ export class World {
   /**
    * A lease that was over by a clock that ran ahead is not over by the corrected one. Where that happens to a majority
    * at once, the key of a dead holder is blocked until the lease is over again: for as long as the clocks had been
-   * wrong. On fewer nodes it blocks a key only together with copies on nodes that are enrolled meanwhile, because their
+   * wrong. On fewer nodes it blocks a key only together with copies on nodes that rejoin meanwhile, because their
    * clocks were corrected, too; no copy lasts longer than the longest lease.
    */
   #revivedLeasesMs(): number {
@@ -176,9 +176,8 @@ export class World {
       // Who no longer looks knows no clock well enough to take a lapsed lease over.
       settled: () => !plan.watched && scheduler.nowMs >= SETTLED_MS,
       onFounded: (_, cluster) => this.#founded(cluster),
-      onEnrolled: ({ index }) => {
-        if (this.#jumped.has(index) && this.#jumped.get(index) !== undefined)
-          history.saw('enrolled_after_leap')
+      onJoined: ({ index }) => {
+        if (this.#jumped.has(index) && this.#jumped.get(index) !== undefined) history.saw('joined_after_leap')
       },
     })
     if (this.#healed) for (const link of sidecar.links) link.heal()
@@ -291,19 +290,19 @@ export class World {
       case 'delay':
         this.#sidecar(fault.process).links[fault.node]?.delay(scheduler.nowMs + fault.ms)
         return
-      case 'enroller_crash':
-        this.#crashEnroller()
+      case 'rejoin_crash':
+        this.#crashRejoin()
     }
   }
 
-  /** The process that works on a node's enrolment, if any does. */
-  #crashEnroller(): void {
+  /** The process that works on a node's rejoin, if any does. */
+  #crashRejoin(): void {
     const workers = this.nodes.map((node) => (node.voting ? undefined : node.occupiedBy))
     const slot = this.#sidecars.findIndex(({ process }) => workers.includes(process.name))
     if (slot < 0) return
     this.#sidecar(slot).process.kill()
     this.#sidecars[slot] = this.#start(slot)
-    this.history.saw('enroller_crashed')
+    this.history.saw('rejoin_crashed')
   }
 
   /** A request of one process finds out at once that the node has forgotten. */

@@ -47,8 +47,8 @@ export async function faultRun(): Promise<FaultRun> {
   await sessions.phase('emptied', async () => {
     const before = all.map(({ events }) => events.length)
     await watched.admin(3, (client) => client.flushall())
-    const enrolled = () => all.every((sidecar, at) => sidecar.gotVote(3, before[at] ?? 0))
-    await eventually('it is enrolled again', enrolled)
+    const joined = () => all.every((sidecar, at) => sidecar.gotVote(3, before[at] ?? 0))
+    await eventually('it rejoins', joined)
     await vote()
   })
   await sessions.phase('restarted', async () => {

@@ -24,7 +24,7 @@ export type Search = {
 const TWO = ['SESSIONS=2', 'BALLOTS=2']
 const THREE = ['SESSIONS=3', 'BALLOTS=3', 'NO_TIES']
 const READING = [...TWO, 'NO_TIES', 'RACERS=1', 'LATE=0', 'READS']
-const FORGETTING = ['WIPES=1', 'ENROLLERS=1', 'NO_TIES']
+const FORGETTING = ['WIPES=1', 'REJOINS=1', 'NO_TIES']
 
 export const SEARCHES: readonly Search[] = [
   {
@@ -71,9 +71,9 @@ export const SEARCHES: readonly Search[] = [
     long: true,
   },
   {
-    name: 'two enrollers',
+    name: 'two rejoins',
     about: 'the same with two that bring the node back, beside each other',
-    defines: [...TWO, 'WIPES=1', 'ENROLLERS=2', 'NO_TIES', 'SYMMETRY', 'RACERS=1', 'LATE=0'],
+    defines: [...TWO, 'WIPES=1', 'REJOINS=2', 'NO_TIES', 'SYMMETRY', 'RACERS=1', 'LATE=0'],
     long: true,
   },
   {
@@ -96,19 +96,19 @@ export const SEARCHES: readonly Search[] = [
   {
     name: 'reads, amnesia',
     about: 'reads with different tokens, and a node that forgets everything and is brought back',
-    defines: [...READING, 'WIPES=1', 'ENROLLERS=1', 'SYMMETRY'],
+    defines: [...READING, 'WIPES=1', 'REJOINS=1', 'SYMMETRY'],
     long: true,
   },
   {
     name: 'a late telling counts',
-    about: 'what an enroller tells a node is carried out without a look at the nonce',
+    about: 'what a rejoin tells a node is carried out without a look at the nonce',
     defines: [
       ...THREE,
       'ASCENDING',
       'RACERS=1',
       'LATE=2',
       'WIPES=1',
-      'ENROLLERS=2',
+      'REJOINS=2',
       'CONTENTS=2',
       'NO_OUTCOMES',
       'NO_GIVING_UP',
@@ -165,7 +165,7 @@ export const SEARCHES: readonly Search[] = [
     name: 'seen is counted as kept',
     about:
       'a node that showed a read the outcome counts for it when the others have accepted it, also if it forgot it meanwhile',
-    defines: [...READING, 'WIPES=1', 'ENROLLERS=1', 'NO_ASKING_AGAIN'],
+    defines: [...READING, 'WIPES=1', 'REJOINS=1', 'NO_ASKING_AGAIN'],
     breaks: 'shown_is_chosen',
     depth: 60,
   },
@@ -179,7 +179,7 @@ export const SEARCHES: readonly Search[] = [
   {
     name: 'equal tokens and a node that forgot',
     about: 'two sessions with the same token: what a node is told gives the promise to the other one',
-    defines: [...TWO, 'WIPES=1', 'ENROLLERS=1', 'SYMMETRY', 'LATE=2'],
+    defines: [...TWO, 'WIPES=1', 'REJOINS=1', 'SYMMETRY', 'LATE=2'],
     breaks: 'tokens_increase',
     long: true,
   },

@@ -71,7 +71,7 @@ async function storyIn(
     .map((line) => line.trim())
     .filter(
       (line) =>
-        /^(node \d|session \d|a read|the read|enroller \d:|the (lease|quarantine))/.test(line) ||
+        /^(node \d|session \d|a read|the read|rejoin \d:|the (lease|quarantine))/.test(line) ||
         line.startsWith('(the'),
     )
   return { broken: { property, story } }

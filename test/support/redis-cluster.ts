@@ -30,7 +30,7 @@ export type Sidecar = AsyncDisposable & {
   name(index: number): string
   votes(count: number): Promise<void>
   /**
-   * Whether that node has got its vote since `sinceEvents`. `node_enrolled` alone is no sign of it: only the sidecar
+   * Whether that node has got its vote since `sinceEvents`. `node_joined` alone is no sign of it: only the sidecar
    * whose last step was answered in time publishes it, and a node with a busy disk executes that step and answers late.
    */
   gotVote(index: number, sinceEvents: number): boolean

@@ -1,4 +1,4 @@
-/** One `RedisNode` on one real server, enrolled by hand: for tests of the node itself, without a cluster. */
+/** One `RedisNode` on one real server, joined by hand: for tests of the node itself, without a cluster. */
 import type { Redis } from 'ioredis'
 import type { Clock } from '../../src/core/clock.ts'
 import { SILENT } from '../../src/core/events.ts'
@@ -22,12 +22,12 @@ const PATIENT_DEADLINE_MS = 5_000
 
 export async function openRedisNode(
   address: RedisAddress,
-  { deadlineMs = PATIENT_DEADLINE_MS, maxTokenAheadMs = 60_000, enrol = true, clock = systemClock } = {},
+  { deadlineMs = PATIENT_DEADLINE_MS, maxTokenAheadMs = 60_000, joins = true, clock = systemClock } = {},
 ): Promise<OpenNode> {
   const client = createRedisClient(address, { connectTimeoutMs: 2_000, random: systemRandom })
   client.on('error', () => {}) // A test that breaks the connection judges the answers.
   await client.connect()
-  if (enrol) await client.set(EPOCH_KEY, TEST_EPOCH)
+  if (joins) await client.set(EPOCH_KEY, TEST_EPOCH)
   const node = new RedisNode({
     name: 'redis-0',
     client,

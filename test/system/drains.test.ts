@@ -2,7 +2,7 @@
 
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
-import { PULSE_KEY } from '../../src/redis/keys.ts'
+import { HEARTBEAT_KEY } from '../../src/redis/keys.ts'
 import { eventually } from '../support/eventually.ts'
 import { postedJson } from '../support/post.ts'
 import { type RedisServers, startRedisServers } from '../support/redis-servers.ts'
@@ -24,9 +24,9 @@ async function allVote(sidecar: Sidecar): Promise<void> {
 async function noted({ urls }: RedisServers): Promise<void> {
   const clients = urls.map((url) => new Redis(url))
   try {
-    await eventually('each node knows the pulses of the others', async () => {
-      const pulses = await Promise.all(clients.map((client) => client.hgetall(PULSE_KEY)))
-      return pulses.every(
+    await eventually('each node knows the heartbeats of the others', async () => {
+      const heartbeats = await Promise.all(clients.map((client) => client.hgetall(HEARTBEAT_KEY)))
+      return heartbeats.every(
         (fields) => Object.keys(fields).filter((name) => name.startsWith('of:')).length === 4,
       )
     })

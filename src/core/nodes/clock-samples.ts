@@ -8,7 +8,7 @@
  */
 
 import { DRIFT_FACTOR, driftMs } from '../clock.ts'
-import { enrolledAtNodeMs } from './enrolment-rules.ts'
+import { joinedAtNodeMs } from './rejoin-rules.ts'
 
 /** One answer: the node read its clock at some moment between sending and receiving. */
 export type ClockSample = {
@@ -138,12 +138,12 @@ function isBeforeJump(nodeMs: number, jump: ForwardJump): boolean {
 
 /**
  * Whether the node forgot by this jump what it promised under an epoch. An epoch first seen after the jump counts as a
- * later one, because other sidecars may have enrolled it already, unless its own enrolment time contradicts that.
+ * later one, because other sidecars may have brought it back already, unless the time at which it joined contradicts that.
  */
 export function isForgotten(epoch: string, firstSeenMonoMs: number, jump: ForwardJump): boolean {
   if (firstSeenMonoMs < jump.untilMonoMs) return true
-  const enrolledNodeMs = enrolledAtNodeMs(epoch)
-  return enrolledNodeMs !== undefined && isBeforeJump(enrolledNodeMs, jump)
+  const joinedNodeMs = joinedAtNodeMs(epoch)
+  return joinedNodeMs !== undefined && isBeforeJump(joinedNodeMs, jump)
 }
 
 /*

@@ -9,14 +9,6 @@ import { driftMs } from '../clock.ts'
 import type { RecordSnapshot } from '../record/record-merge.ts'
 import { type Continuity, type ContinuityView, judgeContinuity, type NodeView } from './continuity.ts'
 import {
-  type Cluster,
-  type CopyProgress,
-  type EnrolmentNode,
-  FIRST_CURSOR,
-  NOTHING_COPIED,
-  type Quarantine,
-} from './enrolment-rules.ts'
-import {
   type CopyPorts,
   type CopyView,
   copyPages,
@@ -24,12 +16,20 @@ import {
   mergedKeys,
   type Source,
 } from './record-copying.ts'
+import {
+  type Cluster,
+  type CopyProgress,
+  FIRST_CURSOR,
+  NOTHING_COPIED,
+  type Quarantine,
+  type RejoiningNode,
+} from './rejoin-rules.ts'
 
 export type ContinuityTurn =
   | { readonly kind: 'wait'; readonly remainingMs: number }
   | { readonly kind: 'busy' | 'gone' }
   /** `told`: so many records were copied to it before; absent: it had forgotten nothing. */
-  | { readonly kind: 'enrolled'; readonly told?: number }
+  | { readonly kind: 'joined'; readonly told?: number }
   | { readonly kind: 'told'; readonly progress: CopyProgress }
 
 /** How the process that does it sees the nodes. */
@@ -39,10 +39,10 @@ export type Watcher = {
   /** Looks at all nodes again. */
   lookAgain(): Promise<unknown>
   /** The node of that index, as a source of records. */
-  sourceOf(index: number): UnionSource['node'] | undefined
+  sourceOf(index: number): PeerSource['node'] | undefined
 }
 
-export type ContinuingPorts = UnionPorts & {
+export type ContinuingPorts = PeerRecoveryPorts & {
   readonly watcher: Watcher
   /** Takes the work on this node; false: another sidecar has it. */
   readonly occupy: () => Promise<boolean>
@@ -50,7 +50,7 @@ export type ContinuingPorts = UnionPorts & {
 
 /** The progress of copying to each node, kept by the process that copies. */
 export class Continuing {
-  readonly #told = new Map<number, { readonly nonce: string; readonly progress: UnionProgress }>()
+  readonly #told = new Map<number, { readonly nonce: string; readonly progress: PeerRecoveryProgress }>()
 
   /**
    * The next step for a waiting node; undefined where its data do not suffice, and it goes through its quarantine.
@@ -59,7 +59,7 @@ export class Continuing {
    * @param observedForMs since this process first saw it wait
    */
   async turn(
-    target: EnrolmentNode,
+    target: RejoiningNode,
     index: number,
     quarantine: Quarantine,
     observedForMs: number,
@@ -69,14 +69,14 @@ export class Continuing {
     if (quarantine.declaredBy !== undefined) return undefined
     const { nonce } = quarantine
     const verdict = judgeAt(index, watcher.view())
-    if (verdict?.kind !== 'intact' && verdict?.kind !== 'union') return undefined
-    const enrol = () => target.enrol(nonce, cluster)
-    if (verdict.kind === 'intact') {
+    if (verdict?.kind !== 'no_loss' && verdict?.kind !== 'recover_from_peers') return undefined
+    const join = () => target.join(nonce, cluster)
+    if (verdict.kind === 'no_loss') {
       if (!(await occupy())) return { kind: 'busy' }
-      // The other nodes as they are now: one of them may know of a later pulse than at the last look.
+      // The other nodes as they are now: one of them may know of a later heartbeat than at the last look.
       await watcher.lookAgain()
-      if (judgeAt(index, watcher.view())?.kind !== 'intact') return undefined
-      return { kind: (await enrol()) ? 'enrolled' : 'gone' }
+      if (judgeAt(index, watcher.view())?.kind !== 'no_loss') return undefined
+      return { kind: (await join()) ? 'joined' : 'gone' }
     }
     const remainingMs = answersCountForMs(watcher.view()) - observedForMs
     if (remainingMs > 0) return { kind: 'wait', remainingMs }
@@ -86,17 +86,20 @@ export class Continuing {
     const before = known?.nonce === nonce ? known.progress : undefined
     const { quarantineMs } = cluster
     const terms = { quarantine, quarantineMs, required, slackMs: 2 * toleratedStepMs }
-    const progress = await takeUnionTurn(target, sourcesOf(watcher), before, terms, ports)
+    const progress = await takePeerRecoveryTurn(target, sourcesOf(watcher), before, terms, ports)
     this.#told.set(index, { nonce, progress })
     if (!hasHeard(progress, sourcesOf(watcher))) return { kind: 'told', progress: progress.copied }
     const leasesMs = progress.told.leasesUntilMonoMs - ports.monoMs()
     if (leasesMs > 0) return { kind: 'wait', remainingMs: leasesMs }
     // Each source as it is now: one that restarted or was flushed meanwhile is read again, and may be one too many.
     await watcher.lookAgain()
-    if (judgeAt(index, watcher.view())?.kind !== 'union' || !hasHeard(progress, sourcesOf(watcher)))
+    if (
+      judgeAt(index, watcher.view())?.kind !== 'recover_from_peers' ||
+      !hasHeard(progress, sourcesOf(watcher))
+    )
       return { kind: 'told', progress: progress.copied }
     this.#told.delete(index)
-    return (await enrol()) ? { kind: 'enrolled', told: progress.copied.copied } : { kind: 'gone' }
+    return (await join()) ? { kind: 'joined', told: progress.copied.copied } : { kind: 'gone' }
   }
 }
 
@@ -112,8 +115,8 @@ function answersCountForMs({ answerMaxAgeMs }: ContinuityView): number {
 }
 
 /** The sources that the rule counts as heard. */
-function sourcesOf(watcher: Watcher): readonly UnionSource[] {
-  return watcher.view().nodes.flatMap((its, index): UnionSource[] => {
+function sourcesOf(watcher: Watcher): readonly PeerSource[] {
+  return watcher.view().nodes.flatMap((its, index): PeerSource[] => {
     const node = watcher.sourceOf(index)
     if (node === undefined || its.kind === 'silent') return []
     if (its.kind === 'waiting' && !its.clockAgrees) return []
@@ -127,9 +130,9 @@ function sourcesOf(watcher: Watcher): readonly UnionSource[] {
  */
 
 /** `runId` is its present state: {@link heardAs}. */
-export type UnionSource = Source
+export type PeerSource = Source
 
-export type UnionProgress = {
+export type PeerRecoveryProgress = {
   /** The states of all of them when the records were copied. */
   readonly among: string
   readonly told: Told
@@ -146,7 +149,7 @@ type Told = {
   leasesUntilMonoMs: number
 }
 
-export type UnionPorts = Omit<CopyPorts, 'merged' | 'leases'> & { readonly monoMs: () => number }
+export type PeerRecoveryPorts = Omit<CopyPorts, 'merged' | 'leases'> & { readonly monoMs: () => number }
 
 /** The state in which a node is heard. */
 export function heardAs({ kind, membership }: Exclude<NodeView, { kind: 'silent' }>): string {
@@ -155,7 +158,10 @@ export function heardAs({ kind, membership }: Exclude<NodeView, { kind: 'silent'
 }
 
 /** Whether all these nodes have been read. */
-export function hasHeard(progress: UnionProgress | undefined, sources: readonly UnionSource[]): boolean {
+export function hasHeard(
+  progress: PeerRecoveryProgress | undefined,
+  sources: readonly PeerSource[],
+): boolean {
   return progress !== undefined && sources.every(({ runId }) => progress.copied.done.includes(runId))
 }
 
@@ -164,18 +170,18 @@ export function hasHeard(progress: UnionProgress | undefined, sources: readonly 
  *
  * @param slackMs how far the clock of a waiting node may differ from its earlier one: so much longer are its leases
  */
-export async function takeUnionTurn(
-  target: EnrolmentNode,
-  sources: readonly UnionSource[],
-  known: UnionProgress | undefined,
+export async function takePeerRecoveryTurn(
+  target: RejoiningNode,
+  sources: readonly PeerSource[],
+  known: PeerRecoveryProgress | undefined,
   {
     quarantine,
     quarantineMs,
     required,
     slackMs,
   }: Omit<CopyView, 'hearAtLeast'> & { readonly slackMs: number },
-  { monoMs, ...ports }: UnionPorts,
-): Promise<UnionProgress> {
+  { monoMs, ...ports }: PeerRecoveryPorts,
+): Promise<PeerRecoveryProgress> {
   const ids = sources.map(({ runId }) => runId).sort()
   const among = ids.join()
   const same = known !== undefined && known.among === among

@@ -1,53 +1,53 @@
 /**
  * What a node that restarted with its data can have forgotten, and whether the others know all of it.
  *
- * A voting node writes its *pulse* into its data. If a pulse survived, so did every write before it: the node can have forgotten only what
- * it did in its *loss window*, from that pulse to the start of the new process. It has none where every write reached the disk
- * before its answer, unless a later pulse is known. An empty node can have forgotten everything before its start.
+ * A voting node writes its *heartbeat* into its data. If a heartbeat survived, so did every write before it: the node can have forgotten only what
+ * it did in its *loss window*, from that heartbeat to the start of the new process. It has none where every write reached the disk
+ * before its answer, unless a later heartbeat is known. An empty node can have forgotten everything before its start.
  *
  * The rule, and why it is sound, stand in docs/internals/protocol.md ("Continuity"): if at every instant at most N − majority nodes are
  * silent or may have forgotten it, a node may adopt what ALL nodes that answer show, and votes again. It waits for every lease that it
  * did not keep (`record-copying.ts`). A node that has forgotten nothing keeps its leases itself, where its clock was seen to run on.
  *
- * A server that was a replica of a node, or was started with a copy of its files, has its epoch and pulses, while that node went on: it
- * may have forgotten what was done up to this moment. A pulse is written only while the epoch stands: a node that dies after half of
+ * A server that was a replica of a node, or was started with a copy of its files, has its epoch and heartbeats, while that node went on: it
+ * may have forgotten what was done up to this moment. A heartbeat is written only while the epoch stands: a node that dies after half of
  * the copying has the window of its first death.
  *
  * Owns these judgements, as pure functions of what nodes show. Times are those of nodes whose clocks agree within the tolerated step.
  */
 
 import { type ClockSample, isAmongMost, readingOf, stepBetween } from './clock-samples.ts'
+import { ANY, Hearsay } from './hearsay.ts'
 import {
-  enrolledAtNodeMs,
-  isEnrolled,
+  hasJoined,
   isQuarantined,
+  joinedAtNodeMs,
   type Lineage,
   lineageIn,
   type Membership,
   NEVER_A_REPLICA,
   wasReplicaSince,
-} from './enrolment-rules.ts'
-import { ANY, Hearsay } from './hearsay.ts'
+} from './rejoin-rules.ts'
 
 /** What a node keeps of its own life, and of that of the others. */
-export type Pulse = {
+export type Heartbeat = {
   /** The node that wrote it: a volume may move to another one. */
   readonly name: string
   readonly runId: string
   readonly nodeMs: number
   /** Every write reached the disk before its answer, as the node was configured then. */
   readonly durable: boolean
-  /** The newest pulses of other nodes, by their names. */
+  /** The newest heartbeats of other nodes, by their names. */
   readonly others: ReadonlyMap<string, number>
 }
 
-/** Between two pulses of a node, by its own clock, however many sidecars watch it. */
-export const PULSE_EVERY_MS = 500
+/** Between two heartbeats of a node, by its own clock, however many sidecars watch it. */
+export const HEARTBEAT_EVERY_MS = 500
 
 /** The start of a process is known to the second. */
 const START_GRANULARITY_MS = 1_000
 
-/** A witness that heard of a node longer ago than this before its newest surviving pulse can't exclude later pulses. */
+/** A witness that heard of a node longer ago than this before its newest surviving heartbeat can't exclude later heartbeats. */
 const WITNESS_LAG_MS = 10_000
 
 /** Ends included; a silent node may have forgotten everything. */
@@ -60,20 +60,20 @@ export type WaitingNode = {
   readonly kind: 'waiting'
   readonly name: string
   readonly membership: Membership
-  readonly pulse: Pulse | undefined
+  readonly heartbeat: Heartbeat | undefined
   /** As configured now. */
   readonly durable: boolean
   readonly startedNodeMs: number
-  /** It followed another server since the enrolment that its data show: they ended when it ceased to, which is not known. */
+  /** It followed another server since the rejoin that its data show: they ended when it ceased to, which is not known. */
   readonly wasReplica?: true
   /** Its clock agrees with those of a majority, itself included, within the tolerated step. */
   readonly clockAgrees: boolean
   /** This process saw its clock before the restart, and it has run on as ours did. */
   readonly clockRanOn: boolean
-  /** The newest pulse that this process itself saw there, while the node voted. */
-  readonly seenPulseMs: number | undefined
+  /** The newest heartbeat that this process itself saw there, while the node voted. */
+  readonly seenHeartbeatMs: number | undefined
   /** The newest one that this process has heard of from two nodes. */
-  readonly heardPulseMs: number | undefined
+  readonly heardHeartbeatMs: number | undefined
 }
 
 export type NodeView =
@@ -81,7 +81,7 @@ export type NodeView =
       readonly kind: 'voting'
       readonly name: string
       readonly membership: Membership
-      readonly pulse: Pulse | undefined
+      readonly heartbeat: Heartbeat | undefined
     }
   /** Or its answers do not count. */
   | { readonly kind: 'silent'; readonly name: string }
@@ -99,33 +99,36 @@ export type ContinuityView = {
 
 export type Continuity =
   /** It has forgotten nothing: it may go on voting. */
-  | { readonly kind: 'intact' }
+  | { readonly kind: 'no_loss' }
   /** The nodes that answer know whatever it may have forgotten. */
-  | { readonly kind: 'union' }
+  | { readonly kind: 'recover_from_peers' }
   /** It is another cluster's node, or an empty one: it waits like every node that forgot. */
   | { readonly kind: 'unknown'; readonly reason: string }
   /** At some instant too many may have forgotten. */
-  | { readonly kind: 'closed'; readonly reason: string }
+  | { readonly kind: 'blocked'; readonly reason: string }
 
 export function judgeContinuity(target: WaitingNode, view: ContinuityView): Continuity {
   if (rememberedUntilMs(target, view.clusterId) === undefined)
     return { kind: 'unknown', reason: 'its data do not say until when it had voted' }
   if (!target.clockAgrees)
-    return { kind: 'closed', reason: 'its clock does not agree with those of a majority' }
-  if (target.clockRanOn && lossWindowOf(target, view) === undefined) return { kind: 'intact' }
+    return { kind: 'blocked', reason: 'its clock does not agree with those of a majority' }
+  if (target.clockRanOn && lossWindowOf(target, view) === undefined) return { kind: 'no_loss' }
   const { at, among } = mostForgetful(view)
   return among.length <= view.nodes.length - view.required
-    ? { kind: 'union' }
-    : { kind: 'closed', reason: whyClosed(at, among, view) }
+    ? { kind: 'recover_from_peers' }
+    : { kind: 'blocked', reason: whyBlocked(at, among, view) }
 }
 
-/** Until when, by its own clock, all its writes surely survived; undefined where no pulse or epoch shows it. */
-function rememberedUntilMs({ name, membership, pulse }: WaitingNode, clusterId: string): number | undefined {
+/** Until when, by its own clock, all its writes surely survived; undefined where no heartbeat or epoch shows it. */
+function rememberedUntilMs(
+  { name, membership, heartbeat }: WaitingNode,
+  clusterId: string,
+): number | undefined {
   const { epoch, runId, cluster } = membership
   const [version, voted] = epoch?.split(':') ?? []
   if (epoch === undefined || version !== '1' || voted === undefined || voted === runId) return undefined
-  if (pulse === undefined || pulse.name !== name || cluster?.id !== clusterId) return undefined
-  const known = [enrolledAtNodeMs(epoch), ...(pulse.runId === voted ? [pulse.nodeMs] : [])]
+  if (heartbeat === undefined || heartbeat.name !== name || cluster?.id !== clusterId) return undefined
+  const known = [joinedAtNodeMs(epoch), ...(heartbeat.runId === voted ? [heartbeat.nodeMs] : [])]
   const times = known.filter((ms) => ms !== undefined && Number.isFinite(ms)) as number[]
   return times.length === 0 ? undefined : Math.max(...times)
 }
@@ -141,7 +144,7 @@ export function lossWindowOf(node: NodeView, view: ContinuityView): LossWindow |
   if (fromMs > untilMs + view.toleratedStepMs) return EVERYTHING
   if (node.startedNodeMs > node.membership.nodeMs + view.toleratedStepMs) return EVERYTHING
   if (isCopy(node, view)) return { fromMs, untilMs: Math.max(untilMs, node.membership.nodeMs) }
-  return isIntact(node, view) ? undefined : { fromMs, untilMs }
+  return hasNoLoss(node, view) ? undefined : { fromMs, untilMs }
 }
 
 /**
@@ -158,43 +161,43 @@ function forgotUntilMs({ membership, startedNodeMs }: WaitingNode): number {
 
 /**
  * The node whose data it has went on beside it, until this one took its place: it was its replica, or was started with a copy
- * of its files, and pulses are known from after that.
+ * of its files, and heartbeats are known from after that.
  */
 function isCopy(node: WaitingNode, view: ContinuityView): boolean {
   const startedMs = node.startedNodeMs + START_GRANULARITY_MS + view.toleratedStepMs
-  return node.wasReplica === true || pulsesKnownOf(node, view).some((known) => known > startedMs)
+  return node.wasReplica === true || heartbeatsKnownOf(node, view).some((known) => known > startedMs)
 }
 
-/** Every write was durable, and witnesses that would know of a later pulse than the surviving one know none. */
-function isIntact(node: WaitingNode, view: ContinuityView): boolean {
-  const { pulse, membership, seenPulseMs } = node
-  if (pulse === undefined || rememberedUntilMs(node, view.clusterId) === undefined) return false
-  const sameRun = membership.epoch?.split(':')[1] === pulse.runId
-  if (!sameRun || !pulse.durable || !node.durable) return false
-  const isLater = (known: number) => known > pulse.nodeMs
-  if (pulsesKnownOf(node, view).some(isLater)) return false
+/** Every write was durable, and witnesses that would know of a later heartbeat than the surviving one know none. */
+function hasNoLoss(node: WaitingNode, view: ContinuityView): boolean {
+  const { heartbeat, membership, seenHeartbeatMs } = node
+  if (heartbeat === undefined || rememberedUntilMs(node, view.clusterId) === undefined) return false
+  const sameRun = membership.epoch?.split(':')[1] === heartbeat.runId
+  if (!sameRun || !heartbeat.durable || !node.durable) return false
+  const isLater = (known: number) => known > heartbeat.nodeMs
+  if (heartbeatsKnownOf(node, view).some(isLater)) return false
   const notes = notesOf(node, view)
-  const lately = (known: number) => known >= pulse.nodeMs - WITNESS_LAG_MS && !isLater(known)
+  const lately = (known: number) => known >= heartbeat.nodeMs - WITNESS_LAG_MS && !isLater(known)
   // Among so many witnesses at least one volume was not set back as well, or more failed than may at once. One that contradicts them lies.
   if (notes.filter(lately).length >= view.nodes.length - view.required) return true
-  return seenPulseMs !== undefined && lately(seenPulseMs) && !notes.some(isLater)
+  return seenHeartbeatMs !== undefined && lately(seenHeartbeatMs) && !notes.some(isLater)
 }
 
-/** The newest pulses of the node that the others keep; one of a time to come is none. */
+/** The newest heartbeats of the node that the others keep; one of a time to come is none. */
 function notesOf(node: WaitingNode, view: ContinuityView): readonly number[] {
   return view.nodes.flatMap((other) => {
     if (other === node || other.kind === 'silent') return []
     if (other.kind === 'waiting' && rememberedUntilMs(other, view.clusterId) === undefined) return []
-    const noted = other.pulse?.others.get(node.name)
+    const noted = other.heartbeat?.others.get(node.name)
     const futureMs = node.membership.nodeMs + 2 * view.toleratedStepMs
     return noted === undefined || !(noted <= futureMs) ? [] : [noted]
   })
 }
 
 /** By this process alone, or by two nodes that say at least as much. */
-function pulsesKnownOf(node: WaitingNode, view: ContinuityView): readonly number[] {
+function heartbeatsKnownOf(node: WaitingNode, view: ContinuityView): readonly number[] {
   const [, second = 0] = [...notesOf(node, view)].sort((a, b) => b - a)
-  return [second, node.seenPulseMs ?? 0, node.heardPulseMs ?? 0]
+  return [second, node.seenHeartbeatMs ?? 0, node.heardHeartbeatMs ?? 0]
 }
 
 /** The instant at which most nodes may have forgotten what they did, and these nodes. */
@@ -217,7 +220,7 @@ function mostForgetful(view: ContinuityView): { readonly at: number; readonly am
   return most
 }
 
-function whyClosed(at: number, among: readonly NodeView[], { nodes, required }: ContinuityView): string {
+function whyBlocked(at: number, among: readonly NodeView[], { nodes, required }: ContinuityView): string {
   const when = Number.isFinite(at) ? new Date(at).toISOString() : 'long ago'
   const names = among.map((node) => (node.kind === 'silent' ? `${node.name} (silent)` : node.name)).join(', ')
   const unsynced = among.filter(lacksLastWrites).map(({ name }) => name)
@@ -231,7 +234,7 @@ function whyClosed(at: number, among: readonly NodeView[], { nodes, required }: 
  * none of the others has, and its duplicate would be executed again however many leases were waited for.
  */
 export function lacksLastWrites(node: NodeView): boolean {
-  return node.kind === 'waiting' && node.pulse !== undefined && !(node.pulse.durable && node.durable)
+  return node.kind === 'waiting' && node.heartbeat !== undefined && !(node.heartbeat.durable && node.durable)
 }
 
 /** @param names of such nodes */
@@ -239,11 +242,11 @@ export function whyLastWritesLack(names: readonly string[]): string {
   return `${names.join(', ')} came back with the data and without the last writes before the end, for \`appendfsync\` is not \`always\` there`
 }
 
-// What one process remembers of the nodes for these judgements: their pulses and clocks while they voted.
+// What one process remembers of the nodes for these judgements: their heartbeats and clocks while they voted.
 
 /** What a node reports of itself. */
 export type ContinuityFacts = Membership & {
-  readonly pulse: Pulse | undefined
+  readonly heartbeat: Heartbeat | undefined
   readonly durable: boolean
   readonly startedNodeMs: number
   /** Default: it never was a replica. */
@@ -263,14 +266,14 @@ type Seen = {
   readonly voted: { readonly runId: string; readonly sample: ClockSample } | undefined
   /** Of this run: the clock ran on as ours did since it last voted. */
   readonly ranOn: { readonly runId: string; readonly is: boolean }
-  readonly pulseMs: number | undefined
+  readonly heartbeatMs: number | undefined
 }
 
 export class ContinuityMemory {
   readonly terms: ContinuityTerms
   readonly #names: readonly string[]
   readonly #seen = new Map<number, Seen>()
-  /** The newest pulses of nodes, as others note them. */
+  /** The newest heartbeats of nodes, as others note them. */
   readonly heartbeats = new Hearsay()
 
   /** @param names as all processes call the nodes, in any order */
@@ -281,25 +284,25 @@ export class ContinuityMemory {
 
   /** A node was inspected. @param counts whether its votes count now, as far as its clock goes */
   saw(index: number, facts: ContinuityFacts, sample: ClockSample, counts: boolean): void {
-    const { runId, epoch, pulse } = facts
-    const enrolled = isEnrolled(facts)
+    const { runId, epoch, heartbeat } = facts
+    const joined = hasJoined(facts)
     const before = this.#seen.get(index)
-    const pulseMs = enrolled && pulse?.runId === runId ? pulse.nodeMs : undefined
+    const heartbeatMs = joined && heartbeat?.runId === runId ? heartbeat.nodeMs : undefined
     this.#seen.set(index, {
       sample,
       counts,
-      voted: enrolled ? { runId, sample } : before?.voted,
+      voted: joined ? { runId, sample } : before?.voted,
       ranOn:
         before?.ranOn.runId === runId ? before.ranOn : { runId, is: hasRunOn(epoch, sample, before?.voted) },
-      pulseMs: newest(before?.pulseMs, pulseMs),
+      heartbeatMs: newest(before?.heartbeatMs, heartbeatMs),
     })
     const name = this.#names[index]
-    for (const [other, ms] of pulse?.others ?? [])
+    for (const [other, ms] of heartbeat?.others ?? [])
       if (name !== undefined) this.heartbeats.heard(name, other, ANY, ms, sample.receivedMonoMs)
   }
 
-  /** A node was seen to vote on, as the same process under the same epoch. @param pulseMs of that process */
-  glanced(index: number, pulseMs: number, sample: ClockSample, counts: boolean): void {
+  /** A node was seen to vote on, as the same process under the same epoch. @param heartbeatMs of that process */
+  glanced(index: number, heartbeatMs: number, sample: ClockSample, counts: boolean): void {
     const before = this.#seen.get(index)
     if (before?.voted === undefined) return
     const { runId } = before.voted
@@ -308,36 +311,38 @@ export class ContinuityMemory {
       sample,
       counts,
       voted: { runId, sample },
-      pulseMs: newest(before.pulseMs, pulseMs),
+      heartbeatMs: newest(before.heartbeatMs, heartbeatMs),
     })
   }
 
-  /** The pulse to write into the data of a voting node; undefined where none is due. */
-  pulseDue(
+  /** The heartbeat to write into the data of a voting node; undefined where none is due. */
+  heartbeatDue(
     index: number,
-    { pulse, nodeMs, durable, runId }: ContinuityFacts,
+    { heartbeat, nodeMs, durable, runId }: ContinuityFacts,
     present: readonly Present[],
-    everyMs = PULSE_EVERY_MS,
-  ): Pick<Pulse, 'name' | 'durable' | 'others'> | undefined {
+    everyMs = HEARTBEAT_EVERY_MS,
+  ): Pick<Heartbeat, 'name' | 'durable' | 'others'> | undefined {
     const name = this.#names[index]
     if (name === undefined) return undefined
-    const fresh = pulse !== undefined && Math.abs(nodeMs - pulse.nodeMs) < everyMs
-    if (fresh && pulse.runId === runId && pulse.durable === durable && pulse.name === name) return undefined
+    const fresh = heartbeat !== undefined && Math.abs(nodeMs - heartbeat.nodeMs) < everyMs
+    if (fresh && heartbeat.runId === runId && heartbeat.durable === durable && heartbeat.name === name)
+      return undefined
     // Its time would be compared with that of others.
     if (this.#seen.get(index)?.counts !== true || !this.#clockAgrees(index, present)) return undefined
     // What was seen here, or is believed: what a single node says is passed on to none, and nor is what is to come by this one's
     // clock. Who says that is called a liar (`node-history.ts`), and one clock that jumped would make liars of all others.
     const others = this.#names.flatMap((other, at) => {
-      const ms = other === name ? undefined : newest(this.#seen.get(at)?.pulseMs, this.#heard(other, nodeMs))
+      const ms =
+        other === name ? undefined : newest(this.#seen.get(at)?.heartbeatMs, this.#heard(other, nodeMs))
       return ms === undefined || ms > this.#untilMs(nodeMs) ? [] : [[other, ms] as const]
     })
     return { name, durable, others: new Map(others) }
   }
 
-  /** The node has this pulse now. */
+  /** The node has this heartbeat now. */
   wrote(index: number, ms: number): void {
     const seen = this.#seen.get(index)
-    if (seen !== undefined) this.#seen.set(index, { ...seen, pulseMs: newest(seen.pulseMs, ms) })
+    if (seen !== undefined) this.#seen.set(index, { ...seen, heartbeatMs: newest(seen.heartbeatMs, ms) })
   }
 
   view(present: readonly Present[], clusterId: string): ContinuityView {
@@ -352,19 +357,19 @@ export class ContinuityMemory {
     if (seen === undefined || its === undefined) return { kind: 'silent', name }
     const { facts } = its
     if (its.voting && !seen.counts) return { kind: 'silent', name }
-    if (its.voting) return { kind: 'voting', name, membership: facts, pulse: facts.pulse }
+    if (its.voting) return { kind: 'voting', name, membership: facts, heartbeat: facts.heartbeat }
     return {
       kind: 'waiting',
       name,
       membership: facts,
-      pulse: facts.pulse,
+      heartbeat: facts.heartbeat,
       durable: facts.durable,
       startedNodeMs: facts.startedNodeMs,
       ...(wasReplica(facts) ? { wasReplica: true } : {}),
       clockAgrees: this.#clockAgrees(index, present),
       clockRanOn: seen.ranOn.runId === facts.runId && seen.ranOn.is,
-      seenPulseMs: seen.pulseMs,
-      heardPulseMs: this.#heard(name, facts.nodeMs),
+      seenHeartbeatMs: seen.heartbeatMs,
+      heardHeartbeatMs: this.#heard(name, facts.nodeMs),
     }
   }
 

@@ -1,18 +1,18 @@
 /**
  * What a node must be to be usable: a master of its own that never forgets by itself, of this cluster and of no other.
  *
- * Owns what a look shows of a node, and the judgement of its fitness. Whether a fit node may vote is `enrolment-rules.ts`.
+ * Owns what a look shows of a node, and the judgement of its fitness. Whether a fit node may vote is `rejoin-rules.ts`.
  */
 
 import { type NodeFault, type Trouble, troubleOf } from '../node-faults.ts'
 import { majorityOf } from '../units.ts'
-import type { Pulse } from './continuity.ts'
-import { isEnrolled, type Membership } from './enrolment-rules.ts'
+import type { Heartbeat } from './continuity.ts'
 import type { Counters, EpochShown } from './node-history.ts'
 import type { NodeMemory } from './node-stats.ts'
+import { hasJoined, type Membership } from './rejoin-rules.ts'
 
 /** What a node's data say of its life. Undefined where it has none of it, or does not show it. */
-export type Life = { readonly pulse: Pulse | undefined; readonly counters: Counters | undefined }
+export type Life = { readonly heartbeat: Heartbeat | undefined; readonly counters: Counters | undefined }
 
 /** What a node reports of itself. */
 export type NodeFacts = Membership &
@@ -55,8 +55,13 @@ export type Other = { readonly name: string; readonly voting: boolean; readonly 
  * Whether the very process that answers is another node of the list to the sidecars that have used it. What nodes note of each
  * other goes by these names: to mix them up looks as if most of the nodes had forgotten.
  */
-export function isMisnamed({ pulse, runId }: NodeFacts, name: string, names: readonly string[]): boolean {
-  return pulse !== undefined && pulse.runId === runId && pulse.name !== name && names.includes(pulse.name)
+export function isMisnamed({ heartbeat, runId }: NodeFacts, name: string, names: readonly string[]): boolean {
+  return (
+    heartbeat !== undefined &&
+    heartbeat.runId === runId &&
+    heartbeat.name !== name &&
+    names.includes(heartbeat.name)
+  )
 }
 
 /**
@@ -81,14 +86,14 @@ export function whyForeign(
   if (names !== undefined && members !== undefined && !sameMembers(members, names))
     return membersDiffer(members, names)
   if (names !== undefined && name !== undefined && isMisnamed(facts, name, names))
-    return troubleOf('other_name', facts.pulse?.name ?? '', name)
+    return troubleOf('other_name', facts.heartbeat?.name ?? '', name)
   // With a single group the first sidecar writes the list; here others may place identities without these.
-  if (names !== undefined && members === undefined && markIn(names) !== undefined && isEnrolled(facts))
+  if (names !== undefined && members === undefined && markIn(names) !== undefined && hasJoined(facts))
     return troubleOf('no_groups', markIn(names)?.groups.join(', ') ?? '')
   const known = others.find(({ voting, facts: its }) => voting && its.cluster !== undefined)
   const theirs = known?.facts.cluster?.id
   const own = facts.cluster?.id
-  if (isEnrolled(facts) && own !== clusterId && theirs !== undefined && own !== undefined && own !== theirs)
+  if (hasJoined(facts) && own !== clusterId && theirs !== undefined && own !== undefined && own !== theirs)
     return troubleOf('two_clusters', own, known?.name ?? '', theirs)
   return undefined
 }
@@ -119,7 +124,7 @@ export function whyNewer({ epoch, format }: FormatShown): Trouble | undefined {
   return undefined
 }
 
-/** In front of an epoch (`enrolment-rules.ts`). */
+/** In front of an epoch (`rejoin-rules.ts`). */
 const EPOCH_VERSION = '1'
 
 /*
@@ -145,7 +150,7 @@ export function membersDiffer(known: readonly string[], own: readonly string[]):
 }
 
 /**
- * Whether every majority of `to` finds what `from` remembers, once the new nodes have been enrolled.
+ * Whether every majority of `to` finds what `from` remembers, once the new nodes have joined.
  *
  * The new nodes adopt what a majority of `to` among those that stay remembers; so that many must stay, and every such
  * majority must hold a node of each majority of `from`.

@@ -3,15 +3,15 @@
  *
  * - while any node does not vote: whoever brings it back must know all of the others;
  * - after commands of this process: fitness and memory must be known where votes count;
- * - by whoever wrote the pulse at the look before: most likely it does so again;
- * - where no pulses are kept: by commands that change nothing, and without names of the nodes.
+ * - by whoever wrote the heartbeat at the look before: most likely it does so again;
+ * - where no heartbeats are kept: by commands that change nothing, and without names of the nodes.
  */
 
 import type { Timer } from '../clock.ts'
-import { PULSE_EVERY_MS } from './continuity.ts'
-import type { Membership } from './enrolment-rules.ts'
+import { HEARTBEAT_EVERY_MS } from './continuity.ts'
 import type { ClusterNodes, Glance, LookListener, Member } from './member.ts'
 import type { NodeContinuity } from './node-continuity.ts'
+import type { Membership } from './rejoin-rules.ts'
 
 type Nodes = Pick<ClusterNodes, 'options' | 'members' | 'closed'>
 
@@ -19,7 +19,7 @@ type WholeLook = {
   readonly connection: number
   /** Calls with commands until then. */
   readonly calls: number
-  /** Another process kept the pulse. */
+  /** Another process kept the heartbeat. */
   readonly kept: boolean
   glances: number
 }
@@ -80,7 +80,7 @@ export class Glances {
    * The node was looked at, and votes.
    *
    * @param began what its connection was then, and how many calls with commands had been sent to it
-   * @param kept whether another process keeps the pulse
+   * @param kept whether another process keeps the heartbeat
    */
   looked(member: Member, began: Pick<WholeLook, 'connection' | 'calls'>, kept: boolean): void {
     this.#whole.set(member, { ...began, kept, glances: 0 })
@@ -101,15 +101,15 @@ export class Glances {
   async suffices(member: Member, onLook: LookListener): Promise<boolean> {
     const { state, connection, link } = member
     if (state.kind !== 'voting' || link.status !== 'ready' || !this.#mayGlance(member)) return false
-    const { clock, pulseEveryMs } = this.#nodes.options
+    const { clock, heartbeatEveryMs } = this.#nodes.options
     const [sentMonoMs, sentWallMs] = [clock.monoMs(), clock.wallMs()]
     // Why the node refuses it says the look that follows.
     const glance = await link.glance()
     if (this.#nodes.closed || member.connection !== connection || member.state !== state) return false
-    if (glance?.pulse === undefined || !suffices(glance, state.facts, pulseEveryMs)) return false
+    if (glance?.heartbeat === undefined || !suffices(glance, state.facts, heartbeatEveryMs)) return false
     const sample = { nodeMs: glance.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
     const counts = onLook(this.#nodes.members.indexOf(member), sample, sentWallMs)
-    this.#continuity.glanced(member, glance.pulse.nodeMs, sample, counts)
+    this.#continuity.glanced(member, glance.heartbeat.nodeMs, sample, counts)
     return true
   }
 
@@ -134,12 +134,12 @@ export class Glances {
 }
 
 /*
- * Whoever looks in the half second after a pulse was written need not look at everything: the process that wrote it has just done so, and
+ * Whoever looks in the half second after a heartbeat was written need not look at everything: the process that wrote it has just done so, and
  * writes none where it finds a node unfit. So of all processes at most two a second look at everything; where they find a reason not
- * to write, the others see the pulse grow old and look themselves.
+ * to write, the others see the heartbeat grow old and look themselves.
  */
 
-/** Of so many looks in a row at least one is at everything, whatever the pulse says. */
+/** Of so many looks in a row at least one is at everything, whatever the heartbeat says. */
 export const LOOKS_PER_WHOLE_ONE = 10
 
 /** Where glances are enough, looks are so much further apart: each wakes the node up. The watch over clocks allows gaps of 3 s (`node-clocks.ts`). */
@@ -157,11 +157,11 @@ export function nextLookMs(everyMs: number, glancesAreEnough: boolean, fraction:
 
 /** @param known what the last look at everything found, on the same connection */
 export function suffices(
-  { nodeMs, epoch, quarantineMs, pulse }: Glance,
+  { nodeMs, epoch, quarantineMs, heartbeat }: Glance,
   known: Pick<Membership, 'runId' | 'epoch' | 'cluster'>,
-  pulseEveryMs = PULSE_EVERY_MS,
+  heartbeatEveryMs = HEARTBEAT_EVERY_MS,
 ): boolean {
   if (epoch === undefined || epoch !== known.epoch || quarantineMs !== known.cluster?.quarantineMs)
     return false
-  return pulse?.runId === known.runId && Math.abs(nodeMs - pulse.nodeMs) < pulseEveryMs
+  return heartbeat?.runId === known.runId && Math.abs(nodeMs - heartbeat.nodeMs) < heartbeatEveryMs
 }

@@ -6,7 +6,7 @@
  * witness, and is not kept here.
  */
 
-import type { Membership } from './enrolment-rules.ts'
+import type { Membership } from './rejoin-rules.ts'
 
 export type Claim = {
   readonly value: number
@@ -79,26 +79,26 @@ export class Hearsay {
  * Two servers under the name of one node (DNS that was changed while the old one ran, a pod that was replaced while its machine was only
  * thought dead): each keeps its promises, and a majority with the one need not meet one with the other. Where two nodes' notes of a name
  * grow on under another incarnation than the one that is seen, the other server lives. History does not grow, and a sidecar that dies
- * or is late leaves a counter a few beats behind. Of two that vote one loses its epoch; one that waits is not enrolled meanwhile.
+ * or is late leaves a counter a few heartbeats behind. Of two that vote one loses its epoch; one that waits does not join meanwhile.
  */
 
-/** Notes of a node that was just enrolled, or just restarted, are still on their way. */
+/** Notes of a node that has just joined, or just restarted, are still on their way. */
 const SETTLED_AFTER_MS = 3_000
 
 /** So many more than were known: some three seconds of the other server's life, and more than anyone is late. */
-export const DUPLICATE_BEATS = 5
+export const DUPLICATE_HEARTBEATS = 5
 
-/** Twice what five beats take where a node has one a second. Who waits for a node looks every second. */
+/** Twice what five heartbeats take where a node has one a second. Who waits for a node looks every second. */
 const LIVES_FOR_MS = 10_000
 
 /** How often the quarantine of a node begins anew while another server is used under its name. */
 export const RESTART_EVERY_MS = 5_000
 
-/** `agoMs`: since it was last seen to beat. `lives`: it has the name, or had it a moment ago. */
+/** `agoMs`: since it was last seen to have a heartbeat. `lives`: it has the name, or had it a moment ago. */
 export type DuplicateServer = { readonly nonce: string; readonly lives: boolean; readonly agoMs: number }
 
 export class DuplicateServers {
-  /** By name: the nonce of the enrolment under which it votes, or the run that waits, and since when. */
+  /** By name: the nonce of the rejoin under which it votes, or the run that waits, and since when. */
   readonly #as = new Map<string, { readonly is: string; readonly sinceMonoMs: number }>()
   /** By nonce: the counter when it last proved something, or when it was first known; and when it did. */
   readonly #counters = new Hearsay()
@@ -112,13 +112,13 @@ export class DuplicateServers {
     this.#signs.forget(name)
   }
 
-  /** A node notes that the node of this name has beaten so often in that incarnation. */
+  /** A node notes that the node of this name has had so many heartbeats in that incarnation. */
   noted(by: string, name: string, nonce: string, counter: number, nowMonoMs: number): void {
     const as = this.#as.get(name)
     if (as === undefined || nonce === as.is) return
     const before = this.#counters.said(by, name, nonce)
     const isSettled = before !== undefined && nowMonoMs - as.sinceMonoMs >= SETTLED_AFTER_MS
-    if (isSettled && counter < before + DUPLICATE_BEATS) return
+    if (isSettled && counter < before + DUPLICATE_HEARTBEATS) return
     this.#counters.heard(by, name, nonce, counter, nowMonoMs)
     if (isSettled) this.#signs.heard(by, name, nonce, nowMonoMs, nowMonoMs)
   }
@@ -146,7 +146,7 @@ export class DuplicateServers {
 
 /** Whether sidecars saw the other server a moment ago, as a node that waits shows it to whoever has not watched. */
 export function showsDuplicate({ quarantine, nodeMs }: Pick<Membership, 'quarantine' | 'nodeMs'>): boolean {
-  return quarantine?.rival === true && nodeMs - quarantine.sinceNodeMs < LIVES_FOR_MS
+  return quarantine?.duplicateServer === true && nodeMs - quarantine.sinceNodeMs < LIVES_FOR_MS
 }
 
 /**

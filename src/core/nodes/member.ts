@@ -6,27 +6,27 @@ import { type Trouble, told, troubleOf } from '../node-faults.ts'
 import { placeOf } from '../node-status.ts'
 import { majorityOf } from '../units.ts'
 import type { ClockSample } from './clock-samples.ts'
-import type { Pulse } from './continuity.ts'
-import {
-  CatchUpCounter,
-  type Cluster,
-  type EnrolmentNode,
-  isEnrolled,
-  LONGEST_QUARANTINE_MS,
-  type Membership,
-} from './enrolment-rules.ts'
+import type { Heartbeat } from './continuity.ts'
 import { answerFault, type NodeFacts, sameMembers } from './fitness.ts'
 import { ANY, Hearsay } from './hearsay.ts'
 import type { Verdict } from './node-history.ts'
 import type { NodeMemory } from './node-stats.ts'
+import {
+  CatchUpCounter,
+  type Cluster,
+  hasJoined,
+  LONGEST_QUARANTINE_MS,
+  type Membership,
+  type RejoiningNode,
+} from './rejoin-rules.ts'
 
 export type NodeState =
   | ({ readonly kind: 'down' } & Trouble)
   /**
-   * `wasEnrolled`: it shows that a cluster was founded on it, so that another one is not awaited there. `byItsData`: the server would
+   * `hadJoined`: it shows that a cluster was founded on it, so that another one is not awaited there. `byItsData`: the server would
    * do, and what is written there says that it is not one of these nodes.
    */
-  | ({ readonly kind: 'unfit'; readonly wasEnrolled: boolean; readonly byItsData: boolean } & Trouble)
+  | ({ readonly kind: 'unfit'; readonly hadJoined: boolean; readonly byItsData: boolean } & Trouble)
   | { readonly kind: 'quarantined'; readonly facts: NodeFacts; readonly reason: string }
   /** `reason`: it refuses every write, so only reads count on it. */
   | ({ readonly kind: 'voting'; readonly facts: NodeFacts } & Partial<Trouble>)
@@ -53,7 +53,7 @@ export function tellChange(
   state: NodeState,
 ): void {
   if (before.kind !== state.kind || isExplained(before, state)) {
-    const reason = state.kind === 'voting' ? 'it is enrolled' : told(state)
+    const reason = state.kind === 'voting' ? 'it has joined' : told(state)
     events.publish({ kind: 'node_state', node, address, from: before.kind, to: state.kind, reason })
   }
   if (state.kind !== 'voting') return
@@ -121,18 +121,18 @@ export type DriverOptions = {
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
-  /** Only look: found and enrol no node. */
+  /** Only look: found no cluster and bring no node back. */
   readonly watchOnly?: boolean
   /** Of several groups: its own name. */
   readonly group?: string
   /** Whether a brand-new cluster may be founded now. Default: yes. */
   readonly mayFound?: () => boolean
-  /** How long a brand-new cluster waits for objections before it is founded. Default: see `enrolment-rules.ts`. */
+  /** How long a brand-new cluster waits for objections before it is founded. Default: see `rejoin-rules.ts`. */
   readonly foundingWindowMs?: number
   /** Mean time between looks at a node, where glances are not enough (`glances.ts`). Default: a second. */
   readonly inspectEveryMs?: number
-  /** Between two pulses of a node. Default: see `continuity.ts`. */
-  readonly pulseEveryMs?: number
+  /** Between two heartbeats of a node. Default: see `continuity.ts`. */
+  readonly heartbeatEveryMs?: number
   /** No older answer counts. Default: see `core/quorum/tally.ts`. */
   readonly answerMaxAgeMs?: number
 }
@@ -146,8 +146,8 @@ export type ClusterNodes = {
   inspect(member: Member): Promise<void>
   /** The cluster as its voting nodes know it, or else as any node does. */
   cluster(): Cluster
-  /** A node as enrolment sees it, on its current connection. */
-  enrolmentNode(member: Member, facts: NodeFacts): MemberActs
+  /** A node as a rejoin sees it, on its current connection. */
+  rejoiningNode(member: Member, facts: NodeFacts): MemberActs
 }
 
 // The port between `node-driver.ts` and a node of any kind: how it is dialled, looked at and written to.
@@ -181,9 +181,9 @@ export interface NodeLink {
   /** As `inspect`; undefined where the node refuses a part of it. */
   glance(): Promise<Glance | undefined>
   /** @returns the heartbeat after that, and its counter; undefined where the node does not vote under this epoch */
-  writePulse(
+  writeHeartbeat(
     epoch: string,
-    pulse: Pick<Pulse, 'name' | 'durable' | 'others'>,
+    heartbeat: Pick<Heartbeat, 'name' | 'durable' | 'others'>,
     counters: ReadonlyMap<string, string>,
   ): Promise<{ readonly ms: number; readonly counter: number } | undefined>
   /** What is known of other nodes' counters, and no heartbeat. */
@@ -210,9 +210,9 @@ export type SeenRun = {
 }
 
 /** Each on the run that was seen, or not at all. */
-export interface MemberActs extends EnrolmentNode {
+export interface MemberActs extends RejoiningNode {
   /**
-   * It forgot by itself, and what it forgot is unknown. Not executed where it has been enrolled anew since.
+   * It forgot by itself, and what it forgot is unknown. Not executed where it has rejoined since.
    *
    * @param itLies what it says of others is taken away, too
    */
@@ -283,7 +283,7 @@ export class KnownCluster {
     if (cluster !== undefined) this.#quarantines.heard(node, '', ANY, cluster.quarantineMs, 0)
     const isOther = this.#list !== undefined && !sameMembers(cluster?.members ?? this.#list, this.#list)
     // A node of another list says nothing of this cluster.
-    if (cluster === undefined || isOther || !isEnrolled({ runId, epoch })) this.#ids.delete(node)
+    if (cluster === undefined || isOther || !hasJoined({ runId, epoch })) this.#ids.delete(node)
     else this.#ids.set(node, cluster.id)
     const agreed = this.#agreed()
     if (agreed === undefined || this.#isCertain) return false
@@ -338,5 +338,5 @@ export type Glance = {
   readonly epoch: string | undefined
   /** The longest of the cluster: votes are suspended for as long, so a longer one must be known in time. */
   readonly quarantineMs: number | undefined
-  readonly pulse: { readonly runId: string; readonly nodeMs: number } | undefined
+  readonly heartbeat: { readonly runId: string; readonly nodeMs: number } | undefined
 }

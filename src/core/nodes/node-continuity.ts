@@ -1,5 +1,5 @@
 /**
- * The continuity of the nodes of one cluster: writes their pulses, and brings a node that comes back with its data back to voting.
+ * The continuity of the nodes of one cluster: writes their heartbeats, and brings a node that comes back with its data back to voting.
  *
  * Owns applying the rules of `continuity.ts`, and the reason why a node waits.
  */
@@ -9,16 +9,16 @@ import { majorityOf } from '../units.ts'
 import { type ClockSample, type ForwardJump, isForgotten } from './clock-samples.ts'
 import { Continuing, type ContinuityTurn, judgeAt, type Watcher } from './continuing.ts'
 import { type Continuity, ContinuityMemory, lacksLastWrites, type Present } from './continuity.ts'
-import { type Cluster, type EnrolmentNode, isQuarantined } from './enrolment-rules.ts'
 import { isMisnamed, type NodeFacts } from './fitness.ts'
 import { type DuplicateServer, showsDuplicate } from './hearsay.ts'
 import type { ClusterNodes, Member, NodeState } from './member.ts'
 import { DOUBTS, NodeHistory, type Verdict } from './node-history.ts'
 import type { CopyPorts } from './record-copying.ts'
+import { type Cluster, isQuarantined, type RejoiningNode } from './rejoin-rules.ts'
 
 const WHY = {
-  intact: 'it has forgotten nothing, and votes in a moment',
-  union: 'it is told what the others remember, and votes then',
+  no_loss: 'it has forgotten nothing, and votes in a moment',
+  recover_from_peers: 'it is told what the others remember, and votes then',
 }
 
 export class NodeContinuity {
@@ -30,21 +30,21 @@ export class NodeContinuity {
 
   constructor(nodes: ClusterNodes) {
     this.#nodes = nodes
-    const { names = [], clockStepMs, pulseEveryMs, answerMaxAgeMs = ANSWER_MAX_AGE_MS } = nodes.options
+    const { names = [], clockStepMs, heartbeatEveryMs, answerMaxAgeMs = ANSWER_MAX_AGE_MS } = nodes.options
     const required = majorityOf(nodes.members.length)
     this.#memory = new ContinuityMemory(names, {
       required,
       toleratedStepMs: clockStepMs,
       answerMaxAgeMs,
     })
-    this.history = new NodeHistory(clockStepMs, this.#memory.heartbeats, pulseEveryMs)
+    this.history = new NodeHistory(clockStepMs, this.#memory.heartbeats, heartbeatEveryMs)
     this.#watcher = {
       view: () => this.#memory.view(this.#present(), nodes.cluster().id),
       lookAgain: () => Promise.all(nodes.members.map((member) => nodes.inspect(member))),
       sourceOf: (index) => {
         const member = nodes.members[index]
         if (member === undefined || !('facts' in member.state)) return undefined
-        return nodes.enrolmentNode(member, member.state.facts)
+        return nodes.rejoiningNode(member, member.state.facts)
       },
     }
   }
@@ -53,7 +53,7 @@ export class NodeContinuity {
    * A node was looked at.
    *
    * @param counts whether its votes count now, as far as its clock goes
-   * @returns why it may have forgotten since it was enrolled, although its process is the same
+   * @returns why it may have forgotten since it joined, although its process is the same
    */
   saw(member: Member, facts: NodeFacts, sample: ClockSample, counts: boolean): Verdict | undefined {
     const { members, options } = this.#nodes
@@ -96,30 +96,30 @@ export class NodeContinuity {
   }
 
   /** A node that votes was glanced at, and the process that it was is still there. */
-  glanced(member: Member, pulseMs: number, sample: ClockSample, counts: boolean): void {
-    this.#memory.glanced(this.#indexOf(member), pulseMs, sample, counts)
+  glanced(member: Member, heartbeatMs: number, sample: ClockSample, counts: boolean): void {
+    this.#memory.glanced(this.#indexOf(member), heartbeatMs, sample, counts)
   }
 
-  /** Writes the pulse of a node that votes, where it is due. @returns whether another process keeps it at present */
-  async keepPulse(member: Member, facts: NodeFacts): Promise<boolean> {
-    const { watchOnly, clock, names, pulseEveryMs } = this.#nodes.options
+  /** Writes the heartbeat of a node that votes, where it is due. @returns whether another process keeps it at present */
+  async keepHeartbeat(member: Member, facts: NodeFacts): Promise<boolean> {
+    const { watchOnly, clock, names, heartbeatEveryMs } = this.#nodes.options
     if (watchOnly || names === undefined || facts.epoch === undefined) return false
     const index = this.#indexOf(member)
-    // A pulse would say that it was in use.
+    // A heartbeat would say that it was in use.
     if (this.history.isStale(member.node.name, facts)) return false
-    const pulse = this.#memory.pulseDue(index, facts, this.#present(), pulseEveryMs)
+    const heartbeat = this.#memory.heartbeatDue(index, facts, this.#present(), heartbeatEveryMs)
     const notes = this.#notesWithout(names[index] ?? '')
-    if (pulse === undefined) {
+    if (heartbeat === undefined) {
       const noted = facts.counters?.others
       if ([...notes.keys()].some((other) => this.history.isBehind(other, noted?.get(other))))
         await member.link.writeNotes(facts.epoch, notes).catch(() => {})
       return true
     }
     // A node that refuses it votes all the same: it is less certain what it remembers when it comes back.
-    const wrote = await member.link.writePulse(facts.epoch, pulse, notes).catch(() => undefined)
+    const wrote = await member.link.writeHeartbeat(facts.epoch, heartbeat, notes).catch(() => undefined)
     if (wrote === undefined) return false
     this.#memory.wrote(index, wrote.ms)
-    this.history.wrote(pulse.name, facts.epoch, wrote.counter, clock.monoMs())
+    this.history.wrote(heartbeat.name, facts.epoch, wrote.counter, clock.monoMs())
     return false
   }
 
@@ -143,14 +143,14 @@ export class NodeContinuity {
       return { ...state, reason: DOUBTS.duplicate_server }
     const verdict = this.#verdictOn(member)
     if (state.kind !== 'quarantined' || verdict === undefined || verdict.kind === 'unknown') return state
-    const why = verdict.kind === 'closed' ? verdict.reason : WHY[verdict.kind]
+    const why = verdict.kind === 'blocked' ? verdict.reason : WHY[verdict.kind]
     return { ...state, reason: `it was started again: ${why}` }
   }
 
   /** Its data suffice: it votes again by itself, however many others wait. */
   isComingBack(member: Member): boolean {
     const kind = this.#verdictOn(member)?.kind
-    return kind === 'intact' || kind === 'union'
+    return kind === 'no_loss' || kind === 'recover_from_peers'
   }
 
   /** Nodes that came back with their data, and lack their last writes. */
@@ -180,7 +180,7 @@ export class NodeContinuity {
       target,
       ...ports
     }: Omit<CopyPorts, 'merged'> & {
-      readonly target: EnrolmentNode
+      readonly target: RejoiningNode
       readonly occupy: () => Promise<boolean>
     },
   ): Promise<ContinuityTurn | undefined> {

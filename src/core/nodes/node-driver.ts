@@ -9,8 +9,6 @@
 
 import type { Trouble } from '../node-faults.ts'
 import type { ForwardJump } from './clock-samples.ts'
-import { Enroller } from './enroller.ts'
-import { type Cluster, isEnrolled, looksNew, waitOf } from './enrolment-rules.ts'
 import { answerFault, hasEvicted, memberList, type NodeFacts, unfitnessOf, whyForeign } from './fitness.ts'
 import { Glances } from './glances.ts'
 import {
@@ -28,6 +26,8 @@ import {
   whyNotStart,
 } from './member.ts'
 import { NodeContinuity } from './node-continuity.ts'
+import { Rejoin } from './rejoin.ts'
+import { type Cluster, hasJoined, looksNew, waitOf } from './rejoin-rules.ts'
 
 /** How often a connection may be unready before it is redialled: two seconds, far above loading's own "not yet". */
 const UNREADY_LOOKS_MAX = 3
@@ -38,7 +38,7 @@ const ALL_BELIEVED: LookListener = () => true
 export class NodeDriver implements ClusterNodes, AsyncDisposable {
   readonly members: readonly Member[]
   readonly options: DriverOptions
-  readonly enroller: Enroller
+  readonly rejoin: Rejoin
   readonly continuity: NodeContinuity
   readonly #inspections = new Map<Member, Promise<void>>()
   readonly #glances: Glances
@@ -55,7 +55,7 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
     this.#known = new KnownCluster(options.events, options.quarantineMs, this.#list)
     this.continuity = new NodeContinuity(this)
     this.#glances = new Glances(this, this.continuity, (member) => this.#lookOn(member))
-    this.enroller = new Enroller(this, this.continuity)
+    this.rejoin = new Rejoin(this, this.continuity)
   }
 
   /** What is known of each node now, in the order of the addresses. */
@@ -91,7 +91,7 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
         this.#glances.add(member)
       }),
     )
-    await this.enroller.foundIfNew()
+    await this.rejoin.foundIfNew()
     return whyNotStart(this.members)
   }
 
@@ -118,19 +118,19 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
     return this.#known.clusterOf(this.members)
   }
 
-  /** A node as enrolment sees it, on its current connection. */
-  enrolmentNode(member: Member, facts: NodeFacts): MemberActs {
+  /** A node as a rejoin sees it, on its current connection. */
+  rejoiningNode(member: Member, facts: NodeFacts): MemberActs {
     const { connection, link, told } = member
     return link.acts({
       runId: facts.runId,
-      epoch: isEnrolled(facts) ? facts.epoch : undefined,
+      epoch: hasJoined(facts) ? facts.epoch : undefined,
       told,
       counts: (sample, wallMs) => this.#onLook(this.members.indexOf(member), sample, wallMs),
       sameConnection: () => member.connection === connection && link.status === 'ready',
     })
   }
 
-  /** A forward clock jump may have silently expired its promises: invalidates its epoch, and it is enrolled again. */
+  /** A forward clock jump may have silently expired its promises: invalidates its epoch, and it rejoins. */
   invalidateEpoch(index: number, reason: string, jump: ForwardJump): void {
     const member = this.members[index]
     const epoch = member && this.continuity.forgottenBy(member, jump)
@@ -185,21 +185,21 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
       if (!isCurrent()) return
       if (this.#refused(member, facts)) {
         if (facts.epoch !== undefined && hasEvicted(facts) && !this.options.watchOnly)
-          await this.enrolmentNode(member, facts).revoke(facts.epoch)
+          await this.rejoiningNode(member, facts).revoke(facts.epoch)
         return
       }
       if (facts.epoch !== undefined && facts.epoch === member.invalidated?.epoch) {
         const lies = member.invalidated.doubt === 'impossible_claim'
-        await this.enrolmentNode(member, facts).revoke(facts.epoch, lies)
+        await this.rejoiningNode(member, facts).revoke(facts.epoch, lies)
         facts = await this.#look(member)
         if (!isCurrent()) return
       }
-      if (!isEnrolled(facts)) return await this.#quarantine(member, facts, isCurrent)
+      if (!hasJoined(facts)) return await this.#quarantine(member, facts, isCurrent)
       const { quarantineMs, names, watchOnly } = this.options
       const unnamed = names !== undefined && facts.cluster?.members === undefined
       const incomplete = unnamed || facts.format === undefined
       if (watchOnly !== true && ((facts.cluster?.quarantineMs ?? 0) < quarantineMs || incomplete))
-        await this.enrolmentNode(member, facts).raise(this.cluster())
+        await this.rejoiningNode(member, facts).raise(this.cluster())
       // Judged again: its twin may have been looked at in the meantime.
       if (!isCurrent() || this.#refused(member, facts)) return
       // Another node's answer may meanwhile have settled that this one jumped.
@@ -209,7 +209,7 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
       member.invalidated = undefined
       member.node.useEpoch(facts.epoch)
       this.#become(member, votingState(facts))
-      const kept = await this.continuity.keepPulse(member, facts)
+      const kept = await this.continuity.keepHeartbeat(member, facts)
       this.#glances.looked(member, { connection, calls }, kept)
     } catch (cause) {
       if (!isCurrent()) return
@@ -265,9 +265,9 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
     return true
   }
 
-  #unfit(member: Member, trouble: Trouble, wasEnrolled = false, byItsData = false): void {
+  #unfit(member: Member, trouble: Trouble, hadJoined = false, byItsData = false): void {
     member.node.useEpoch(undefined)
-    this.#become(member, { kind: 'unfit', ...trouble, wasEnrolled, byItsData })
+    this.#become(member, { kind: 'unfit', ...trouble, hadJoined, byItsData })
   }
 
   /** Its commands are sent from now on, and its answers do not count. */
@@ -280,7 +280,7 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
     let known = facts
     if (!begun && !this.options.watchOnly) {
       const origin = forgot ? 'forgot' : 'new'
-      const node = this.enrolmentNode(member, facts)
+      const node = this.rejoiningNode(member, facts)
       const nonce = this.options.random.hex(16)
       // What was copied to it may be gone.
       if (quarantine !== undefined && emptied) await node.restart(quarantine.nonce, nonce, { forgot: true })
@@ -292,9 +292,9 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
     if (!isCurrent() || this.#refused(member, known)) return
     const reason = forgot
       ? (member.invalidated?.reason ?? 'it forgot what it had promised')
-      : 'it was never enrolled'
+      : 'it has never joined'
     this.#become(member, { kind: 'quarantined', facts: known, reason })
-    this.enroller.pursue(member)
+    this.rejoin.pursue(member)
   }
 
   #become(member: Member, state: NodeState): void {

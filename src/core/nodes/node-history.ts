@@ -14,26 +14,26 @@
  * Owns these judgements and the memory for them, of one process. `clock-samples.ts` judges jumps, `continuity.ts` restarts.
  */
 
-import { PULSE_EVERY_MS, type Pulse } from './continuity.ts'
+import { HEARTBEAT_EVERY_MS, type Heartbeat } from './continuity.ts'
 import {
-  enrolledAtNodeMs,
+  type Claim,
+  DUPLICATE_HEARTBEATS,
+  type DuplicateServer,
+  DuplicateServers,
+  Hearsay,
+  yieldsTo,
+} from './hearsay.ts'
+import {
   hasEvictedSince,
-  isEnrolled,
+  hasJoined,
+  joinedAtNodeMs,
   type Lineage,
   LONGEST_QUARANTINE_MS,
   lineageIn,
   type Membership,
   nonceIn,
   wasReplicaSince,
-} from './enrolment-rules.ts'
-import {
-  type Claim,
-  DUPLICATE_BEATS,
-  type DuplicateServer,
-  DuplicateServers,
-  Hearsay,
-  yieldsTo,
-} from './hearsay.ts'
+} from './rejoin-rules.ts'
 
 /** The write counters of heartbeats: each is counted with it, and under one epoch the counter only grows, whatever clocks do. */
 export type Counters = {
@@ -52,8 +52,8 @@ export type EpochShown = {
   readonly evictedKeys: number
 }
 
-type Heartbeat = { readonly pulse: Pick<Pulse, 'runId' | 'nodeMs' | 'others'> | undefined }
-export type Shown = Membership & EpochShown & Heartbeat & { readonly counters: Counters | undefined }
+type WithHeartbeat = { readonly heartbeat: Pick<Heartbeat, 'runId' | 'nodeMs' | 'others'> | undefined }
+export type Shown = Membership & EpochShown & WithHeartbeat & { readonly counters: Counters | undefined }
 
 /** Why a node may not go on voting under the epoch that it shows. */
 export type Doubt =
@@ -68,7 +68,7 @@ export type Doubt =
 
 export type Verdict = { readonly doubt: Doubt; readonly reason: string }
 
-/** In words. What ends it is that the node is enrolled anew, where they say nothing else. */
+/** In words. What ends it is that the node rejoins, where they say nothing else. */
 export const DOUBTS: Readonly<Record<Exclude<Doubt, 'clock_jump' | 'impossible_claim'>, string>> = {
   evicted: 'it has evicted keys',
   replica: 'it was a replica of another server, whose data may lack what it had promised',
@@ -79,11 +79,11 @@ export const DOUBTS: Readonly<Record<Exclude<Doubt, 'clock_jump' | 'impossible_c
     'its name leads to two servers: sidecars use another one under it as well. Stop the one that is not the node',
 }
 
-/** Notes of a node that was just enrolled are on their way for a second or two. */
+/** Notes of a node that has just joined are on their way for a second or two. */
 const NOTED_WITHIN_MS = 3_000
 
 /** Heartbeats beside those that are due, each for a name or a setting that was changed. */
-const BEATS_BESIDE = 100
+const HEARTBEATS_BESIDE = 100
 
 /** A note of a heartbeat that is further ahead than this, and than clocks may be apart, is of no clock of this cluster. */
 const FUTURE_MS = 10_000
@@ -103,7 +103,7 @@ type Incarnation = {
 
 type Own = {
   incarnation: Incarnation | undefined
-  /** Epochs that others have replaced, or that were taken away. Enrolments are few, as of all that follows. */
+  /** Epochs that others have replaced, or that were taken away. Rejoins are few, as of all that follows. */
   readonly past: Set<string>
   /** By nonce: the largest counter that was seen, and the newest heartbeat. */
   readonly counters: Map<string, Claim>
@@ -131,13 +131,13 @@ export class NodeHistory {
   readonly #used = new Hearsay()
   readonly #heartbeats: Hearsay
   readonly #duplicates = new DuplicateServers()
-  readonly #pulseEveryMs: number
+  readonly #heartbeatEveryMs: number
 
   /** @param heartbeats what nodes note of each other's newest ones (`continuity.ts`) */
-  constructor(toleratedStepMs: number, heartbeats = new Hearsay(), pulseEveryMs = PULSE_EVERY_MS) {
+  constructor(toleratedStepMs: number, heartbeats = new Hearsay(), heartbeatEveryMs = HEARTBEAT_EVERY_MS) {
     this.#toleratedStepMs = toleratedStepMs
     this.#heartbeats = heartbeats
-    this.#pulseEveryMs = pulseEveryMs
+    this.#heartbeatEveryMs = heartbeatEveryMs
   }
 
   /** The epoch at the last look, and since when it is known. */
@@ -165,7 +165,7 @@ export class NodeHistory {
     }
     if (epoch === undefined) return undefined
     // In this run, and it has not voted in it: what it had when it was started again is not what it shows.
-    if (!isEnrolled(shown)) return evictedKeys > 0 ? verdict('evicted') : undefined
+    if (!hasJoined(shown)) return evictedKeys > 0 ? verdict('evicted') : undefined
     if (role !== 'master' || wasReplicaSince(lineageIn(epoch) ?? first, lineage)) return verdict('replica')
     if (own.past.has(epoch)) return verdict('old_epoch')
     return hasEvictedSince(evictedBefore, evictedKeys) ? verdict('evicted') : undefined
@@ -175,12 +175,12 @@ export class NodeHistory {
   saw(name: string, shown: Shown, looked: Looked): Verdict | undefined {
     const forgot = this.sawEpoch(name, shown, looked.receivedMonoMs)
     const own = this.#of(name)
-    const nonce = isEnrolled(shown) && shown.epoch !== undefined ? nonceIn(shown.epoch) : undefined
+    const nonce = hasJoined(shown) && shown.epoch !== undefined ? nonceIn(shown.epoch) : undefined
     own.nonce = nonce
     this.#duplicates.saw(name, nonce ?? `waiting ${shown.runId}`, looked.receivedMonoMs)
-    const pulseMs = pulseOf(shown)
-    if (nonce !== undefined && pulseMs !== undefined && pulseMs <= this.#futureMs(shown))
-      raise(own.used, nonce, pulseMs)
+    const heartbeatMs = heartbeatOf(shown)
+    if (nonce !== undefined && heartbeatMs !== undefined && heartbeatMs <= this.#futureMs(shown))
+      raise(own.used, nonce, heartbeatMs)
     if (nonce !== undefined && own.unused?.nonce !== nonce)
       own.unused = { nonce, fromMs: lastUseMs(shown) ?? Number.POSITIVE_INFINITY, toMs: shown.nodeMs }
     const ownLie = this.#ownLie(own, shown, looked.receivedMonoMs)
@@ -209,7 +209,7 @@ export class NodeHistory {
     this.#count(this.#of(name), nonceIn(epoch), counter, nowMonoMs)
   }
 
-  /** What other nodes may note of it: what was seen here, or is believed. Undefined where nothing is known of its last enrolment. */
+  /** What other nodes may note of it: what was seen here, or is believed. Undefined where nothing is known of its last rejoin. */
   noteOf(name: string): string | undefined {
     const own = this.#own.get(name)
     if (own?.nonce === undefined) return undefined
@@ -226,7 +226,7 @@ export class NodeHistory {
     const note = this.noteOf(name)
     if (note === undefined) return false
     const [[nonce, counter], [itsNonce, itsCounter]] = [splitNote(note), splitNote(noted ?? '')]
-    return nonce !== itsNonce || !(itsCounter > counter - DUPLICATE_BEATS)
+    return nonce !== itsNonce || !(itsCounter > counter - DUPLICATE_HEARTBEATS)
   }
 
   /**
@@ -234,7 +234,7 @@ export class NodeHistory {
    * back while the first server still ran. That a note still stands says nothing: where the list of nodes is changed each node gets
    * another epoch, and the others note the one of before until a sidecar has seen both.
    */
-  isStale(name: string, shown: Membership & Heartbeat): boolean {
+  isStale(name: string, shown: Membership & WithHeartbeat): boolean {
     const lastMs = lastUseMs(shown)
     if (lastMs === undefined || shown.epoch === undefined) return false
     const nonce = nonceIn(shown.epoch)
@@ -261,10 +261,10 @@ export class NodeHistory {
   /** A node speaks of the others. @returns what of that is not possible, and only this node says */
   #hear(by: string, shown: Shown, nowMonoMs: number): string | undefined {
     const lies: string[] = []
-    const [futureMs, pulseMs] = [this.#futureMs(shown), pulseOf(shown)]
+    const [futureMs, heartbeatMs] = [this.#futureMs(shown), heartbeatOf(shown)]
     const { quarantineMs = 0 } = shown.cluster ?? {}
     if (!(quarantineMs <= LONGEST_QUARANTINE_MS)) lies.push(`a quarantine of ${quarantineMs} ms`)
-    for (const [about, ms] of shown.pulse?.others ?? [])
+    for (const [about, ms] of shown.heartbeat?.others ?? [])
       if (!(ms <= shown.nodeMs + NO_CLOCK_MS)) lies.push(`a heartbeat of ${about} that is to come`)
     for (const [about, note] of shown.counters?.others ?? []) {
       const [nonce, counter] = splitNote(note)
@@ -276,9 +276,9 @@ export class NodeHistory {
           lies.push(`${counter} heartbeats of ${about}`)
         continue
       }
-      const heardMs = shown.pulse?.others.get(about)
-      if (pulseMs !== undefined && heardMs !== undefined && Math.min(pulseMs, heardMs) <= futureMs)
-        this.#used.heard(by, about, nonce, Math.min(pulseMs, heardMs), nowMonoMs)
+      const heardMs = shown.heartbeat?.others.get(about)
+      if (heartbeatMs !== undefined && heardMs !== undefined && Math.min(heartbeatMs, heardMs) <= futureMs)
+        this.#used.heard(by, about, nonce, Math.min(heartbeatMs, heardMs), nowMonoMs)
       this.#duplicates.noted(by, about, nonce, counter, nowMonoMs)
     }
     return lies[0]
@@ -288,21 +288,25 @@ export class NodeHistory {
     return nodeMs + FUTURE_MS + 2 * this.#toleratedStepMs
   }
 
-  /** How many heartbeats an incarnation can have had: by what was seen of it here, or by the time since its enrolment. */
+  /** How many heartbeats an incarnation can have had: by what was seen of it here, or by the time since it joined. */
   #possible(own: Own | undefined, nonce: string, nodeMs: number, nowMonoMs: number): number {
     // None has had more than since 1970.
-    const ever = nodeMs / this.#pulseEveryMs
+    const ever = nodeMs / this.#heartbeatEveryMs
     if (own?.nonce !== nonce || own.incarnation?.epoch === undefined) return ever
-    const sinceMs = nodeMs - (enrolledAtNodeMs(own.incarnation.epoch) ?? 0)
-    const byTime = BEATS_BESIDE + (2 * Math.max(0, sinceMs)) / this.#pulseEveryMs
-    // All clocks may have been ahead when it was enrolled, and right now: then its own counter says more.
+    const sinceMs = nodeMs - (joinedAtNodeMs(own.incarnation.epoch) ?? 0)
+    const byTime = HEARTBEATS_BESIDE + (2 * Math.max(0, sinceMs)) / this.#heartbeatEveryMs
+    // All clocks may have been ahead when it joined, and right now: then its own counter says more.
     return Math.min(ever, Math.max(byTime, this.#grown(own.counters.get(nonce), nowMonoMs)))
   }
 
   /** Four times as fast as heartbeats are due: by a clock that is right. */
   #grown(claim: Claim | undefined, nowMonoMs: number): number {
     if (claim === undefined) return 0
-    return claim.value + BEATS_BESIDE + (4 * Math.max(0, nowMonoMs - claim.sinceMonoMs)) / this.#pulseEveryMs
+    return (
+      claim.value +
+      HEARTBEATS_BESIDE +
+      (4 * Math.max(0, nowMonoMs - claim.sinceMonoMs)) / this.#heartbeatEveryMs
+    )
   }
 
   /** What its own counter says that is not possible, since it was seen last. */
@@ -362,13 +366,13 @@ export function splitNote(note: string): readonly [nonce: string, counter: numbe
 }
 
 /** The newest heartbeat of the run that votes; undefined where it has none: nothing says when it was used. */
-export function pulseOf(shown: Membership & Heartbeat): number | undefined {
-  return isEnrolled(shown) && shown.pulse?.runId === shown.runId ? shown.pulse.nodeMs : undefined
+export function heartbeatOf(shown: Membership & WithHeartbeat): number | undefined {
+  return hasJoined(shown) && shown.heartbeat?.runId === shown.runId ? shown.heartbeat.nodeMs : undefined
 }
 
 /** When the incarnation that votes was last in use; undefined where nothing says so. */
-function lastUseMs(shown: Membership & Heartbeat): number | undefined {
-  const pulseMs = pulseOf(shown)
-  if (pulseMs === undefined || shown.epoch === undefined) return undefined
-  return Math.max(pulseMs, enrolledAtNodeMs(shown.epoch) ?? 0)
+function lastUseMs(shown: Membership & WithHeartbeat): number | undefined {
+  const heartbeatMs = heartbeatOf(shown)
+  if (heartbeatMs === undefined || shown.epoch === undefined) return undefined
+  return Math.max(heartbeatMs, joinedAtNodeMs(shown.epoch) ?? 0)
 }

@@ -18,13 +18,13 @@ import {
   type Adoption,
   advanced,
   type CopyProgress,
-  type EnrolmentNode,
-  type EnrolmentStep,
-  type EnrolmentView,
   FIRST_CURSOR,
   type Inspection,
   type Peer,
-} from './enrolment-rules.ts'
+  type RejoiningNode,
+  type RejoinStep,
+  type RejoinView,
+} from './rejoin-rules.ts'
 
 export type CopyPorts = {
   readonly events: Events
@@ -51,19 +51,19 @@ export function mergedKeys(): MergedKeys {
 }
 
 /** A node whose records are read. */
-export type Source = Omit<Peer, 'node'> & { readonly node: Pick<EnrolmentNode, 'name' | 'keys' | 'inspect'> }
+export type Source = Omit<Peer, 'node'> & { readonly node: Pick<RejoiningNode, 'name' | 'keys' | 'inspect'> }
 
-export type CopyView = Pick<EnrolmentView, 'quarantine' | 'quarantineMs' | 'required'> & {
+export type CopyView = Pick<RejoinView, 'quarantine' | 'quarantineMs' | 'required'> & {
   /** So many nodes must show each record; by default a majority of all. */
   readonly hearAtLeast?: number
 }
 
 /** Reads on through one source for as long as the turn lasts. After a failure only the copied keys are remembered. */
 export async function copyPages(
-  target: EnrolmentNode,
+  target: RejoiningNode,
   peers: readonly Source[],
   { quarantine, quarantineMs, required, hearAtLeast = required }: CopyView,
-  step: Extract<EnrolmentStep, { kind: 'copy' }>,
+  step: Extract<RejoinStep, { kind: 'copy' }>,
   { events, goOn, merged, leases }: CopyPorts,
 ): Promise<CopyProgress> {
   const lossDeclared = quarantine.declaredBy !== undefined
@@ -122,7 +122,7 @@ function chunked(keys: readonly string[]): readonly (readonly string[])[] {
 }
 
 type CopyRules = {
-  /** Of the enrolment that this is for. */
+  /** Of the rejoin that this is for. */
   readonly nonce: string
   readonly required: number
   readonly hearAtLeast: number
@@ -137,7 +137,7 @@ type CopyRules = {
  * @returns how many records were copied to the node
  */
 async function copyKeys(
-  target: EnrolmentNode,
+  target: RejoiningNode,
   keys: readonly string[],
   source: Source,
   witnesses: readonly Source[],
@@ -335,7 +335,7 @@ type Running = { readonly record: Extract<NodeRecord, { state: 'claimed' }>; rea
  * @param longestMs no lease is longer
  */
 export async function keepLeases(
-  target: EnrolmentNode,
+  target: RejoiningNode,
   keys: readonly string[],
   snapshots: readonly (readonly RecordSnapshot[])[],
   {

@@ -4,11 +4,11 @@ import { type NodeFault, troubleOf } from '../node-faults.ts'
 import type { NodeStatus } from '../node-status.ts'
 import { majorityOf } from '../units.ts'
 import { whyLastWritesLack } from './continuity.ts'
-import { enrolledAtNodeMs, isEnrolled, isQuarantined, looksNew } from './enrolment-rules.ts'
 import type { NodeFacts } from './fitness.ts'
 import type { Member, NodeState } from './member.ts'
 import type { NodeDriver } from './node-driver.ts'
 import { shareOfMemory } from './node-stats.ts'
+import { hasJoined, isQuarantined, joinedAtNodeMs, looksNew } from './rejoin-rules.ts'
 
 /** In the order of the setting. */
 export function statusesOf(nodes: NodeDriver): readonly NodeStatus[] {
@@ -51,7 +51,7 @@ function statusOf(
       return {
         ...of,
         state: state.kind,
-        sinceWallMs: timeIn(enrolledAtNodeMs(facts.epoch ?? '')),
+        sinceWallMs: timeIn(joinedAtNodeMs(facts.epoch ?? '')),
         ...known(facts),
         ...(fault === undefined ? {} : { fault, reason, remedy }),
       }
@@ -75,7 +75,7 @@ function known({ startedNodeMs, memory, runId, program, version }: NodeFacts) {
 }
 
 function waiting(facts: NodeFacts, quarantineMs: number): Pick<NodeStatus, 'quarantine'> {
-  if (isEnrolled(facts) || !isQuarantined(facts)) return {}
+  if (hasJoined(facts) || !isQuarantined(facts)) return {}
   const { sinceNodeMs, origin, progress } = facts.quarantine
   const forMs = facts.nodeMs - sinceNodeMs
   return {
@@ -89,11 +89,11 @@ function waiting(facts: NodeFacts, quarantineMs: number): Pick<NodeStatus, 'quar
   }
 }
 
-// More nodes forgot than a quorum survives, and an operator decides to go on with what is left. The rest follows from enrolment.
+// More nodes forgot than a quorum survives, and an operator decides to go on with what is left. The rest follows from rejoining.
 
 export type LossDeclared =
   | { readonly kind: 'declared'; readonly clusterId: string; readonly nodes: readonly string[] }
-  /** Enough nodes vote, or none waits: the others are enrolled by themselves. */
+  /** Enough nodes vote, or none waits: the others rejoin by themselves. */
   | { readonly kind: 'no_loss'; readonly voting: number; readonly required: number }
   /** Fewer than a majority answer: those that don't may remember everything. */
   | { readonly kind: 'too_few'; readonly answering: number; readonly required: number }
@@ -126,10 +126,10 @@ export async function declareLoss(
   if (confirmation !== expected)
     return { kind: 'not_confirmed', expected, isCertain: standstillOf(nodes) !== undefined }
 
-  // One name for all of them, or each would be enrolled into a cluster of its own.
+  // One name for all of them, or each would join a cluster of its own.
   const clusterId = id === '' ? options.random.hex(8) : id
   const answers = await Promise.allSettled(
-    waiting.map(({ member, facts }) => nodes.enrolmentNode(member, facts).declare(by, clusterId)),
+    waiting.map(({ member, facts }) => nodes.rejoiningNode(member, facts).declare(by, clusterId)),
   )
   const declared = waiting.flatMap(({ member }, at) => {
     const answer = answers[at]
@@ -154,12 +154,12 @@ function unfoundedOf({ members }: NodeDriver): string | undefined {
     state.kind === 'down' || state.kind === 'unfit' ? [] : [state],
   )
   const silent = members.filter(({ state }) => state.kind === 'down' || state.kind === 'unfit')
-  const wasFounded = silent.some(({ state }) => state.kind === 'unfit' && state.wasEnrolled)
+  const wasFounded = silent.some(({ state }) => state.kind === 'unfit' && state.hadJoined)
   const isNew =
     !wasFounded && answering.every((state) => state.kind === 'quarantined' && looksNew(state.facts))
   if (answering.length === 0 || silent.length === 0 || !isNew) return undefined
   const names = silent.map(({ node, state }) => `${node.name} (${state.kind})`).join(', ')
-  return `No node that answers was ever enrolled. A new cluster is founded only once all ${members.length} nodes answer and are fit, however long that takes: it waits for ${names}`
+  return `No node that answers has ever joined. A new cluster is founded only once all ${members.length} nodes answer and are fit, however long that takes: it waits for ${names}`
 }
 
 /**

@@ -116,7 +116,7 @@ function bestAt<T extends Accepted>(copies: readonly T[]): { best: T; holders: n
   if (first === undefined) return undefined
   // A retry at the same ballot may carry another completion time.
   const holdersOf = (one: T) => copies.filter(({ outcome }) => sameContent(outcome, one.outcome)).length
-  // A copy that a node adopted when it was enrolled can be returned, but never counts as a vote.
+  // A copy that a node adopted when it rejoined can be returned, but never counts as a vote.
   const copiedCount = copies.filter(({ copied }) => copied !== undefined).length
   if (holdersOf(first) === copies.length) return { best: first, holders: copies.length - copiedCount }
 

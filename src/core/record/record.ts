@@ -84,7 +84,7 @@ export type NodeRecord =
       /** An encoded outcome; opaque to the node. */
       readonly outcome: Buffer
       /**
-       * The node did not accept this outcome itself: it copied it when it was enrolled (`record-merge.ts`). A copied
+       * The node did not accept this outcome itself: it copied it when it rejoined (`record-merge.ts`). A copied
        * outcome can be adopted but never counts as a vote.
        */
       readonly copied?: true

@@ -1,5 +1,5 @@
 --[[
-standing: goes before the adoptions of a call, which are for one enrolment: they are carried out only where the quarantine of its
+standing: goes before the adoptions of a call, which are for one rejoin: they are carried out only where the quarantine of its
 nonce stands on this very process. A call that comes late, to a node that votes again, was gathered before what it has granted since.
 
 KEYS  the quarantine

@@ -2,15 +2,15 @@
 What a node says of its own membership, and the few acts that change it. Each is carried out on the process that the
 caller has looked at, or not at all: a connection may have been made again, to a process that forgot.
 
-KEYS  [1] epoch  [2] quarantine (hash)  [3] cluster (hash)  [4] claim of a founder  [5] enroller (who copies just now)
-      [6] nothing (see below)  [7] pulse (hash)
+KEYS  [1] epoch  [2] quarantine (hash)  [3] cluster (hash)  [4] claim of a founder  [5] rejoin (who copies just now)
+      [6] nothing (see below)  [7] heartbeat (hash)
 ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
   look
   begin      nonce, origin new|forgot
   restart    nonce, next nonce, 1 where another server is used under the node's name (else empty), 1 where it has not forgotten again:
              a declared loss stands (else empty)
   save       nonce, run_ids done (comma between), run_id of the source, cursor, records copied
-  enrol      nonce, cluster id, quarantine (ms), names of all nodes (comma between; empty: not given), calls that have told it records
+  join       nonce, cluster id, quarantine (ms), names of all nodes (comma between; empty: not given), calls that have told it records
              (`standing` of adopt.lua) as far as the caller knows (absent: 0)
   declare    who declares the loss, cluster id where none is known
   claim      nonce, lifetime of the claim (ms), nonce of the quarantine that was proposed
@@ -29,7 +29,7 @@ Answers
   RUN_CHANGED is an error: another process than the one that was meant
   NEWER is an error: a later version has raised the format, and no act of this one may change what stands there
 ]]
-local EPOCH, QUARANTINE, CLUSTER, FOUNDER, ENROLLER = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local EPOCH, QUARANTINE, CLUSTER, FOUNDER, REJOIN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local TIME = redis.call('TIME')
 local NOW = string.format('%.0f', tonumber(TIME[1]) * 1000 + math.floor(tonumber(TIME[2]) / 1000))
 local RUN = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
@@ -37,7 +37,7 @@ local act, meant, nonce = ARGV[1], ARGV[2], ARGV[3]
 -- Of all that stands here besides records: src/core/nodes/fitness.ts.
 local FORMAT = '1'
 
--- Where its data come from: `Lineage` in src/core/nodes/enrolment-rules.ts.
+-- Where its data come from: `Lineage` in src/core/nodes/rejoin-rules.ts.
 local function lineage()
   local info = redis.call('INFO', 'replication')
   if not string.find(string.match(info, 'master_replid2:(%x*)') or '', '[^0]') then return '0' end
@@ -90,11 +90,11 @@ end
 local function vote_from_now(id, quarantine_ms, members)
   raise(id, quarantine_ms, members)
   redis.call('SET', EPOCH, '1:' .. RUN .. ':' .. nonce .. ':' .. NOW .. ':' .. lineage())
-  redis.call('DEL', QUARANTINE, FOUNDER, ENROLLER)
+  redis.call('DEL', QUARANTINE, FOUNDER, REJOIN)
   return 1
 end
 
--- What requests, enrolment and the audit log need: src/redis/commands.ts, whose list stands here once this is sent. The node itself
+-- What requests, rejoins and the audit log need: src/redis/commands.ts, whose list stands here once this is sent. The node itself
 -- judges; one that can't is asked nothing.
 local COMMANDS = {}
 local function lacking()
@@ -142,13 +142,13 @@ if act == 'begin' then
 elseif act == 'restart' then
   if not is_meant() then return 0 end
   begin(ARGV[4], redis.call('HGET', QUARANTINE, 'origin'), ARGV[6] == '1')
-  if ARGV[5] == '1' then redis.call('HSET', QUARANTINE, 'rival', '1') end
+  if ARGV[5] == '1' then redis.call('HSET', QUARANTINE, 'duplicate_server', '1') end
   return 1
 elseif act == 'save' then
   if not stands() then return 0 end
   redis.call('HSET', QUARANTINE, 'done', ARGV[4], 'source', ARGV[5], 'cursor', ARGV[6], 'copied', ARGV[7])
   return 1
-elseif act == 'enrol' then
+elseif act == 'join' then
   if not stands() or tonumber(redis.call('HGET', QUARANTINE, 'told') or '0') < tonumber(ARGV[7] or '0') then return 0 end
   return vote_from_now(ARGV[4], ARGV[5], ARGV[6])
 elseif act == 'declare' then
@@ -191,6 +191,6 @@ elseif act == 'members' then
   end
   return 1
 elseif act == 'occupy' then
-  return take(ENROLLER, ARGV[3], ARGV[4])
+  return take(REJOIN, ARGV[3], ARGV[4])
 end
 return redis.error_reply('unknown act ' .. act)

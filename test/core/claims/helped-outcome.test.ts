@@ -45,7 +45,7 @@ async function readOf({ lost, reached }: { lost: boolean; reached: readonly numb
   let forgot = false
   const execute = async (at: number, command: RecordCommand) => {
     if (command.kind === 'read') return states[at]!.apply(command)
-    // Meanwhile it was enrolled again, with a copy of the records of the others.
+    // Meanwhile it rejoined, with a copy of the records of the others.
     if (lost && !forgot && remembered !== undefined) first.put(KEY, remembered.record, remembered.ttlMs)
     forgot = true
     return reached.includes(at) ? states[at]!.apply(command) : SILENCE

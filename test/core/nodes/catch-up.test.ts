@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { CatchUpCounter, NOTHING_COPIED, type Quarantine } from '../../../src/core/nodes/enrolment-rules.ts'
+import { CatchUpCounter, NOTHING_COPIED, type Quarantine } from '../../../src/core/nodes/rejoin-rules.ts'
 
 const shown = (nonce: string, told?: number): Quarantine => ({
   runId: 'run',

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest'
 import { isForgotten } from '../../../src/core/nodes/clock-samples.ts'
-import { epochFor } from '../../../src/core/nodes/enrolment-rules.ts'
+import { epochFor } from '../../../src/core/nodes/rejoin-rules.ts'
 
 /** Between two looks a second apart the node's clock advanced by 71 s, to 171,000. */
 const JUMP = { fromMonoMs: 5_000, untilMonoMs: 6_000, aheadMs: 70_000, nodeMs: 171_000 }
@@ -16,11 +16,11 @@ test.each([
   ['of a minute before the jump, first seen long after it', JUMP, 60_000, 40_000, true],
   ['of after the jump', JUMP, 6_000, 170_900, false],
   ['of the first moment after the jump', JUMP, 6_000, 170_000, false],
-  ['of a later enrolment', JUMP, 90_000, 250_000, false],
+  ['of a later rejoin', JUMP, 90_000, 250_000, false],
   ['of either side, where the gap is longer than the jump', LATE, 120_000, 200_000, false],
   ['of before anything that the gap can hide', LATE, 120_000, 160_000, true],
-])('an epoch %s', (_, jump, firstSeenMonoMs, enrolledNodeMs, forgotten) => {
-  expect(isForgotten(epochFor('run', 'nonce', enrolledNodeMs), firstSeenMonoMs, jump)).toBe(forgotten)
+])('an epoch %s', (_, jump, firstSeenMonoMs, joinedNodeMs, forgotten) => {
+  expect(isForgotten(epochFor('run', 'nonce', joinedNodeMs), firstSeenMonoMs, jump)).toBe(forgotten)
 })
 
 test('an epoch without a time counts as one of after the jump where it was first seen after it', () => {

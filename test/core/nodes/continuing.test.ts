@@ -2,11 +2,7 @@ import { expect, test } from 'vitest'
 import { SILENT } from '../../../src/core/events.ts'
 import { Continuing, type Watcher } from '../../../src/core/nodes/continuing.ts'
 import type { NodeView, WaitingNode } from '../../../src/core/nodes/continuity.ts'
-import {
-  type EnrolmentNode,
-  NOTHING_COPIED,
-  type Quarantine,
-} from '../../../src/core/nodes/enrolment-rules.ts'
+import { NOTHING_COPIED, type Quarantine, type RejoiningNode } from '../../../src/core/nodes/rejoin-rules.ts'
 
 const CLUSTER = { id: 'c1', quarantineMs: 60_000 }
 const QUARANTINE: Quarantine = {
@@ -18,7 +14,7 @@ const QUARANTINE: Quarantine = {
 }
 const others = (name: string) =>
   new Map(['a', 'b', 'c'].filter((one) => one !== name).map((one) => [one, 10_000]))
-const pulse = (name: string) => ({
+const heartbeat = (name: string) => ({
   name,
   runId: `${name}1`,
   nodeMs: 10_000,
@@ -36,27 +32,27 @@ const voting = (name: string): NodeView => ({
   kind: 'voting',
   name,
   membership: membership(name, `${name}1`),
-  pulse: pulse(name),
+  heartbeat: heartbeat(name),
 })
-/** It synced each write, and no later pulse of it is known. */
-const INTACT: WaitingNode = {
+/** It synced each write, and no later heartbeat of it is known. */
+const NO_LOSS: WaitingNode = {
   kind: 'waiting',
   name: 'a',
   membership: membership('a', 'a2'),
-  pulse: pulse('a'),
+  heartbeat: heartbeat('a'),
   durable: true,
   startedNodeMs: 20_000,
   clockAgrees: true,
   clockRanOn: true,
-  seenPulseMs: 10_000,
-  heardPulseMs: 10_000,
+  seenHeartbeatMs: 10_000,
+  heardHeartbeatMs: 10_000,
 }
 
 /** One turn for a node that is this now, and that when everybody was looked at again. */
 async function turn(now: WaitingNode, then: WaitingNode) {
   let seen = now
-  const enrolled: string[] = []
-  const target = { enrol: async (nonce: string) => enrolled.push(nonce) > 0 } as unknown as EnrolmentNode
+  const joined: string[] = []
+  const target = { join: async (nonce: string) => joined.push(nonce) > 0 } as unknown as RejoiningNode
   const watcher: Watcher = {
     view: () => ({
       nodes: [seen, voting('b'), voting('c')],
@@ -72,13 +68,16 @@ async function turn(now: WaitingNode, then: WaitingNode) {
   }
   const ports = { events: SILENT, monoMs: () => 0, watcher, occupy: async () => true }
   const kind = (await new Continuing().turn(target, 0, QUARANTINE, 0, CLUSTER, ports))?.kind
-  return { kind, enrolled }
+  return { kind, joined }
 }
 
 test('a node that has forgotten nothing votes at once', async () => {
-  expect(await turn(INTACT, INTACT)).toEqual({ kind: 'enrolled', enrolled: ['n'] })
+  expect(await turn(NO_LOSS, NO_LOSS)).toEqual({ kind: 'joined', joined: ['n'] })
 })
 
-test('a node of which a later pulse becomes known just before it would vote does not vote by its own data', async () => {
-  expect(await turn(INTACT, { ...INTACT, heardPulseMs: 11_000 })).toEqual({ kind: undefined, enrolled: [] })
+test('a node of which a later heartbeat becomes known just before it would vote does not vote by its own data', async () => {
+  expect(await turn(NO_LOSS, { ...NO_LOSS, heardHeartbeatMs: 11_000 })).toEqual({
+    kind: undefined,
+    joined: [],
+  })
 })

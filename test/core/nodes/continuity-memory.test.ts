@@ -9,7 +9,7 @@ test.for([
   ['0', 'b'.repeat(40), true],
   ['b'.repeat(40), 'b'.repeat(40), undefined],
 ] as const)(
-  'enrolled with the lineage %s and waiting with %s: was a replica: %s',
+  'joined with the lineage %s and waiting with %s: was a replica: %s',
   ([then, now, wasReplica]) => {
     const memory = new ContinuityMemory(['a', 'b', 'c'], TERMS)
     const facts = {
@@ -18,7 +18,7 @@ test.for([
       epoch: `1:run1:nonce:5000:${then}`,
       quarantine: undefined,
       cluster: { id: 'c1', quarantineMs: 60_000 },
-      pulse: undefined,
+      heartbeat: undefined,
       durable: true,
       startedNodeMs: 9_000,
       lineage: now,
@@ -40,19 +40,23 @@ function factsOf(name: string, nodeMs: number, run = `${name}1`) {
     epoch: `1:${name}1:nonce:5000:0`,
     quarantine: undefined,
     cluster: { id: 'c1', quarantineMs: 60_000 },
-    pulse: undefined,
+    heartbeat: undefined,
     durable: true,
     startedNodeMs: 1_000,
   }
 }
 
-test('a node whose votes do not count, because its clock may have jumped, gets no pulse and remembers nothing for others', () => {
+test('a node whose votes do not count, because its clock may have jumped, gets no heartbeat and remembers nothing for others', () => {
   const memory = new ContinuityMemory(NAMES, TERMS)
   const facts = NAMES.map((name) => factsOf(name, 10_000))
   const present = facts.map((its) => ({ voting: true, facts: its }))
   for (const [index, its] of facts.entries()) memory.saw(index, its, at(10_000, 0), index !== 0)
   expect(memory.view(present, 'c1').nodes.map(({ kind }) => kind)).toEqual(['silent', 'voting', 'voting'])
-  expect(facts.map((its, index) => memory.pulseDue(index, its, present)?.name)).toEqual([undefined, 'b', 'c'])
+  expect(facts.map((its, index) => memory.heartbeatDue(index, its, present)?.name)).toEqual([
+    undefined,
+    'b',
+    'c',
+  ])
 })
 
 test.each([
@@ -75,19 +79,19 @@ test.each([
   },
 )
 
-/** Bug: one node with a pulse of a time to come, by a clock that jumped or by a stranger's hand, made liars of all others. */
-test('a pulse that is to come is passed on to no other node', () => {
+/** Bug: one node with a heartbeat of a time to come, by a clock that jumped or by a stranger's hand, made liars of all others. */
+test('a heartbeat that is to come is passed on to no other node', () => {
   const memory = new ContinuityMemory(NAMES, TERMS)
   const runs = NAMES.map((name) => factsOf(name, 10_000))
   const facts = runs.map((its, index) => {
     const nodeMs = [10_000 + 3 * TERMS.toleratedStepMs, 9_000, 9_000][index] ?? 0
     return {
       ...its,
-      pulse: { name: NAMES[index] ?? '', runId: its.runId, nodeMs, durable: true, others: new Map() },
+      heartbeat: { name: NAMES[index] ?? '', runId: its.runId, nodeMs, durable: true, others: new Map() },
     }
   })
   for (const [index, its] of facts.entries()) memory.saw(index, its, at(10_000, 0), true)
-  const due = memory.pulseDue(
+  const due = memory.heartbeatDue(
     1,
     facts[1] ?? factsOf('b', 10_000),
     facts.map((its) => ({ voting: true, facts: its })),

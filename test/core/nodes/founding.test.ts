@@ -7,7 +7,7 @@ import {
   NOTHING_COPIED,
   proposedBy,
   type Quarantine,
-} from '../../../src/core/nodes/enrolment-rules.ts'
+} from '../../../src/core/nodes/rejoin-rules.ts'
 
 const waiting = (nonce: string, more: Partial<Quarantine> = {}): Membership => ({
   runId: 'run1',

@@ -1,7 +1,7 @@
-/** When a glance at a node that votes suffices: it is the same process, under the same epoch, and another process keeps its pulse. */
+/** When a glance at a node that votes suffices: it is the same process, under the same epoch, and another process keeps its heartbeat. */
 
 import { expect, test } from 'vitest'
-import { PULSE_EVERY_MS } from '../../../src/core/nodes/continuity.ts'
+import { HEARTBEAT_EVERY_MS } from '../../../src/core/nodes/continuity.ts'
 import { nextLookMs, suffices } from '../../../src/core/nodes/glances.ts'
 import type { Glance } from '../../../src/core/nodes/member.ts'
 
@@ -10,16 +10,20 @@ const FRESH: Glance = {
   nodeMs: 9_000,
   epoch: KNOWN.epoch,
   quarantineMs: 60_000,
-  pulse: { runId: 'a1', nodeMs: 8_900 },
+  heartbeat: { runId: 'a1', nodeMs: 8_900 },
 }
 
 test.each<[what: string, glance: Glance, is: boolean]>([
-  ['a fresh pulse', FRESH, true],
-  ['a pulse that is due', { ...FRESH, nodeMs: 8_900 + PULSE_EVERY_MS }, false],
-  ['a pulse of a time to come: its clock was set back', { ...FRESH, nodeMs: 8_900 - PULSE_EVERY_MS }, false],
-  ['a pulse of another process', { ...FRESH, pulse: { runId: 'b2', nodeMs: 8_900 } }, false],
-  ['a pulse without a time', { ...FRESH, pulse: { runId: 'a1', nodeMs: Number.NaN } }, false],
-  ['no pulse', { ...FRESH, pulse: undefined }, false],
+  ['a fresh heartbeat', FRESH, true],
+  ['a heartbeat that is due', { ...FRESH, nodeMs: 8_900 + HEARTBEAT_EVERY_MS }, false],
+  [
+    'a heartbeat of a time to come: its clock was set back',
+    { ...FRESH, nodeMs: 8_900 - HEARTBEAT_EVERY_MS },
+    false,
+  ],
+  ['a heartbeat of another process', { ...FRESH, heartbeat: { runId: 'b2', nodeMs: 8_900 } }, false],
+  ['a heartbeat without a time', { ...FRESH, heartbeat: { runId: 'a1', nodeMs: Number.NaN } }, false],
+  ['no heartbeat', { ...FRESH, heartbeat: undefined }, false],
   ['another epoch', { ...FRESH, epoch: '1:a1:m:7' }, false],
   ['a longer quarantine: a sidecar with longer leases joined', { ...FRESH, quarantineMs: 90_000 }, false],
   ['no epoch', { ...FRESH, epoch: undefined }, false],

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import type { EnrolmentNode } from '../../../src/core/nodes/enrolment-rules.ts'
 import { keepLeases } from '../../../src/core/nodes/record-copying.ts'
+import type { RejoiningNode } from '../../../src/core/nodes/rejoin-rules.ts'
 import { NO_OWNER, type NodeRecord } from '../../../src/core/record/record.ts'
 import type { RecordSnapshot } from '../../../src/core/record/record-merge.ts'
 
@@ -52,7 +52,7 @@ async function owedMs(
       monoMs = elapsedMs
       return { voting: false, snapshots: [own] }
     },
-  } as unknown as EnrolmentNode
+  } as unknown as RejoiningNode
   await keepLeases(
     target,
     ['key'],

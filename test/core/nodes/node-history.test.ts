@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest'
-import { DUPLICATE_BEATS, Hearsay, hasOutlived } from '../../../src/core/nodes/hearsay.ts'
+import { DUPLICATE_HEARTBEATS, Hearsay, hasOutlived } from '../../../src/core/nodes/hearsay.ts'
 import { NodeHistory, type Shown } from '../../../src/core/nodes/node-history.ts'
 
-/** Nodes were enrolled a day before the looks begin. */
-const ENROLLED_MS = 1_790_000_000_000
-const BEGAN_MS = ENROLLED_MS + 86_400_000
-const EPOCH = `1:run:n1:${ENROLLED_MS}:0`
+/** Nodes joined a day before the looks begin. */
+const JOINED_MS = 1_790_000_000_000
+const BEGAN_MS = JOINED_MS + 86_400_000
+const EPOCH = `1:run:n1:${JOINED_MS}:0`
 
 type Look = Partial<Omit<Shown, 'counters'>> & {
   readonly own?: number
@@ -39,7 +39,7 @@ function watch() {
       role: 'master',
       lineage: '0',
       evictedKeys: 0,
-      pulse: of === undefined ? undefined : { runId: 'run', nodeMs, others },
+      heartbeat: of === undefined ? undefined : { runId: 'run', nodeMs, others },
       counters: { own, others: new Map(Object.entries(notes)) },
       ...more,
     }
@@ -50,7 +50,7 @@ function watch() {
 
 describe('the incarnation of a node', () => {
   const PROMOTED = 'c0ffee'
-  const LATER = { epoch: `1:run:n2:${ENROLLED_MS + 1}:0` }
+  const LATER = { epoch: `1:run:n2:${JOINED_MS + 1}:0` }
   const OLDER = { epoch: '1:run:n1:1000' }
 
   test.each<[what: string, looks: readonly Look[], why: readonly unknown[]]>([
@@ -58,11 +58,7 @@ describe('the incarnation of a node', () => {
     ['that is a replica', [{}, { role: 'slave' }], [undefined, 'replica']],
     ['that was a replica between two looks', [{}, { lineage: PROMOTED }], [undefined, 'replica']],
     ['that was a replica before the first look', [{ lineage: PROMOTED }], ['replica']],
-    [
-      'that was one before its enrolment',
-      [{ epoch: `1:run:n1:1:${PROMOTED}`, lineage: PROMOTED }],
-      [undefined],
-    ],
+    ['that was one before its rejoin', [{ epoch: `1:run:n1:1:${PROMOTED}`, lineage: PROMOTED }], [undefined]],
     ['that has freed what it kept for replicas', [{ epoch: `1:run:n1:1:${PROMOTED}` }], [undefined]],
     ['that was a replica once more', [{ epoch: '1:run:n1:1:beef', lineage: PROMOTED }], ['replica']],
     ['whose epoch does not say its lineage', [{ ...OLDER, lineage: PROMOTED }], [undefined]],
@@ -71,7 +67,7 @@ describe('the incarnation of a node', () => {
       [OLDER, { ...OLDER, lineage: PROMOTED }, { ...OLDER, lineage: PROMOTED }],
       [undefined, 'replica', 'replica'],
     ],
-    ['that is enrolled anew', [{}, { epoch: undefined }, LATER], [undefined, undefined, undefined]],
+    ['that rejoins', [{}, { epoch: undefined }, LATER], [undefined, undefined, undefined]],
     ['that shows the epoch of before again', [{}, LATER, {}], [undefined, undefined, 'old_epoch']],
     [
       'that shows one again that was taken away',
@@ -157,7 +153,7 @@ describe('the write counter of a node', () => {
 
   test('counters of another incarnation, and of another node under the same nonce, prove nothing', () => {
     const { look } = watch()
-    const next = { epoch: `1:run:n2:${ENROLLED_MS + 1}:0` }
+    const next = { epoch: `1:run:n2:${JOINED_MS + 1}:0` }
     expect([look('a', { own: 9 }), look('b', { own: 1 }), look('a', { own: 1, ...next })]).toEqual([
       undefined,
       undefined,
@@ -182,7 +178,7 @@ describe('the write counter of a node', () => {
       true,
       true,
     ])
-    look('a', { own: 5, epoch: `1:run:n2:${ENROLLED_MS + 1}:0` })
+    look('a', { own: 5, epoch: `1:run:n2:${JOINED_MS + 1}:0` })
     expect(history.noteOf('a')).toBe('n2:5')
   })
 })
@@ -221,7 +217,7 @@ describe('a node that says what is not possible', () => {
 
   test('what two nodes say, or this process has seen, is no lie, whatever clocks show', () => {
     const { look } = watch()
-    // All clocks were ahead when it was enrolled.
+    // All clocks were ahead when it rejoined.
     const ahead = { epoch: `1:run:n1:${BEGAN_MS + 3_600_000}:0` }
     expect([
       look('a', { own: 5_000, ...ahead }),
@@ -262,19 +258,19 @@ describe('a server under the name of another', () => {
     expect(noted(['b', 'c'], ...counts(70, 20, 5, 'n1')).other()).toBeUndefined()
   })
 
-  test('notes of a node that was just enrolled are still on their way', () => {
-    const last = { n2: 500 + DUPLICATE_BEATS - 1 }
+  test('notes of a node that has just joined are still on their way', () => {
+    const last = { n2: 500 + DUPLICATE_HEARTBEATS - 1 }
     expect(noted(['b', 'c'], { n2: 1 }, { n2: 500 }, {}, {}, {}, last).other()).toBeUndefined()
   })
 
-  // A node whose data are of last year knows the count of then, and one of last month another: both of an enrolment that has ended.
+  // A node whose data are of last year knows the count of then, and one of last month another: both of a rejoin that has ended.
   test('what nodes noted at different times is no growth', () => {
     const { history, look } = noted([], {}, {}, {}, {})
     look('b', { notes: { a: 'n2:100' }, atMs: 10_000 })
     look('c', { notes: { a: 'n2:90000' }, atMs: 20_000 })
     expect(history.duplicateOf('a', 20_000)).toBeUndefined()
-    look('b', { notes: { a: `n2:${100 + DUPLICATE_BEATS}` }, atMs: 21_000 })
-    look('c', { notes: { a: `n2:${90_000 + DUPLICATE_BEATS}` }, atMs: 21_000 })
+    look('b', { notes: { a: `n2:${100 + DUPLICATE_HEARTBEATS}` }, atMs: 21_000 })
+    look('c', { notes: { a: `n2:${90_000 + DUPLICATE_HEARTBEATS}` }, atMs: 21_000 })
     expect(history.duplicateOf('a', 21_000)).toMatchObject({ nonce: 'n2', lives: true })
   })
 
@@ -285,10 +281,10 @@ describe('a server under the name of another', () => {
     expect(history.duplicateOf('a', 60_000)).toBeUndefined()
   })
 
-  test('what is known of another node, or of the time before an enrolment, says nothing', () => {
+  test('what is known of another node, or of the time before a rejoin, says nothing', () => {
     const { history, look } = noted(['b', 'c'], ...counts(70, 10, 1))
     expect(history.duplicateOf('b', 9_000)).toBeUndefined()
-    look('a', { epoch: `1:run:n3:${ENROLLED_MS}:0`, atMs: 9_000 })
+    look('a', { epoch: `1:run:n3:${JOINED_MS}:0`, atMs: 9_000 })
     expect(history.duplicateOf('a', 9_000)).toBeUndefined()
   })
 
@@ -298,7 +294,7 @@ describe('a server under the name of another', () => {
       ['n2', 'n1'],
     ].map(([own, other]) => {
       const { look } = watch()
-      const epoch = { epoch: `1:run:${own}:${ENROLLED_MS}:0` }
+      const epoch = { epoch: `1:run:${own}:${JOINED_MS}:0` }
       look('a', { own: 1, ...epoch, atMs: 0 })
       for (let second = 0; second < 12; second += 1)
         for (const node of ['b', 'c'])
@@ -325,7 +321,7 @@ describe('a server that is used again after another one had its name', () => {
   type Case = [
     what: string,
     noted: readonly (readonly [by: string, note: string, heardMs: number])[],
-    pulseMs: number | undefined,
+    heartbeatMs: number | undefined,
     stale: boolean,
   ]
 
@@ -376,13 +372,14 @@ describe('a server that is used again after another one had its name', () => {
       undefined,
       false,
     ],
-  ])('a node that %s', (_, noted, pulseMs, stale) => {
+  ])('a node that %s', (_, noted, heartbeatMs, stale) => {
     const { history, look } = watch()
     for (const [by, note, heardMs] of noted) look(by, { notes: { a: note }, of: { a: heardMs } })
-    const pulse = pulseMs === undefined ? undefined : { runId: 'run', nodeMs: pulseMs, others: new Map() }
-    const shown = { ...(pulse && { pulse }), own: 9 }
+    const heartbeat =
+      heartbeatMs === undefined ? undefined : { runId: 'run', nodeMs: heartbeatMs, others: new Map() }
+    const shown = { ...(heartbeat && { heartbeat }), own: 9 }
     expect(look('a', shown)).toBe(stale ? 'stale_incarnation' : undefined)
-    // Its next enrolment is judged by what is seen from then on.
+    // Its next rejoin is judged by what is seen from then on.
     expect(look('a', shown)).toBeUndefined()
     expect(look('z', shown)).toBeUndefined()
     expect(history.duplicateOf('a', 0)).toBeUndefined()
@@ -390,26 +387,26 @@ describe('a server that is used again after another one had its name', () => {
 
   test('what this process saw itself counts alone', () => {
     const { look } = watch()
-    const pulse = (s: number, runId = 'run') => ({ runId, nodeMs: ago(s), others: new Map() })
-    look('a', { epoch: `1:new:n2:${ENROLLED_MS}:0`, runId: 'new', pulse: pulse(10, 'new') })
-    expect(look('a', { pulse: pulse(60) })).toBe('stale_incarnation')
+    const heartbeat = (s: number, runId = 'run') => ({ runId, nodeMs: ago(s), others: new Map() })
+    look('a', { epoch: `1:new:n2:${JOINED_MS}:0`, runId: 'new', heartbeat: heartbeat(10, 'new') })
+    expect(look('a', { heartbeat: heartbeat(60) })).toBe('stale_incarnation')
   })
 
   // Bug: a process that wrote to it before it had heard the second witness took its own heartbeat for one of then.
   test('what this process has written to it since proves no use of then', () => {
     const { look } = watch()
-    const pulse = (nodeMs: number) => ({ runId: 'run', nodeMs, others: new Map() })
-    expect(look('a', { pulse: pulse(ago(60)), atMs: 0 })).toBeUndefined()
+    const heartbeat = (nodeMs: number) => ({ runId: 'run', nodeMs, others: new Map() })
+    expect(look('a', { heartbeat: heartbeat(ago(60)), atMs: 0 })).toBeUndefined()
     look('b', { notes: { a: 'n2:9' }, of: { a: ago(10) }, atMs: 10 })
-    expect(look('a', { pulse: pulse(BEGAN_MS + 20), atMs: 20 })).toBeUndefined()
+    expect(look('a', { heartbeat: heartbeat(BEGAN_MS + 20), atMs: 20 })).toBeUndefined()
     look('c', { notes: { a: 'n2:9' }, of: { a: ago(10) }, atMs: 30 })
-    expect(look('a', { pulse: pulse(BEGAN_MS + 520), atMs: 530 })).toBe('stale_incarnation')
+    expect(look('a', { heartbeat: heartbeat(BEGAN_MS + 520), atMs: 530 })).toBe('stale_incarnation')
   })
 
-  test('notes of the enrolment before are on their way out', () => {
+  test('notes of the rejoin before are on their way out', () => {
     const { look } = watch()
     for (const by of ['b', 'c']) look(by, { notes: { a: 'n0:9' }, of: { a: ago(55) } })
-    const pulse = { runId: 'run', nodeMs: ago(60), others: new Map() }
-    expect(look('a', { epoch: `1:run:n1:${ago(57)}:0`, pulse })).toBeUndefined()
+    const heartbeat = { runId: 'run', nodeMs: ago(60), others: new Map() }
+    expect(look('a', { epoch: `1:run:n1:${ago(57)}:0`, heartbeat })).toBeUndefined()
   })
 })

@@ -1,14 +1,14 @@
 /** What a node that forgot is told of outcomes that say when they end. */
 
 import { expect, test } from 'vitest'
-import {
-  type Adoption,
-  type EnrolmentNode,
-  FIRST_CURSOR,
-  NOTHING_COPIED,
-} from '../../../src/core/nodes/enrolment-rules.ts'
 import { parseKeyRing, seal } from '../../../src/core/nodes/key-ring.ts'
 import { copyPages, type Source } from '../../../src/core/nodes/record-copying.ts'
+import {
+  type Adoption,
+  FIRST_CURSOR,
+  NOTHING_COPIED,
+  type RejoiningNode,
+} from '../../../src/core/nodes/rejoin-rules.ts'
 import type { NodeRecord } from '../../../src/core/record/record.ts'
 import { encodeOutcome, SHOWN_BYTES } from '../../../src/core/record/stored-outcome.ts'
 
@@ -76,7 +76,7 @@ async function told(first: Shown, second: Shown) {
       snapshots: keys.map(() => undefined),
     }),
     adopt: async (_nonce: string, adoptions: readonly Adoption[]) => void adopted.push(...adoptions),
-  } as unknown as EnrolmentNode
+  } as unknown as RejoiningNode
   const quarantine = {
     runId: 'c',
     nonce: 'n',

@@ -30,7 +30,7 @@ const LETTERS: Record<string, NodeAnswer | undefined> = {
   F: { kind: 'fenced', fence: 20, nodeMs },
   /** Offered at this very token before, at another moment. */
   E: completed(10, { outcome: outcomeOf('paid', 7) }),
-  /** The same, copied when the node was enrolled. */
+  /** The same, copied when the node rejoined. */
   H: completed(10, { copied: true }),
   /** Adopted by a later claimant. */
   A: completed(20, { outcome: outcomeOf('paid', 7) }),

@@ -2,7 +2,7 @@
  * When a node may vote, and what must happen before it may again.
  *
  *   founded ──────────────────────────────────────────────┐
- *   forgot → quarantined → copying(source, cursor) → … → enrolled
+ *   forgot → quarantined → copying(source, cursor) → … → joined
  *               ↑ another crash: a new nonce ↓
  *               └────────────────────────────┘
  *
@@ -26,7 +26,7 @@ export type CopyProgress = {
   readonly copied: number
 }
 
-/** The state of a node that is not enrolled; all sidecars read it, any may go on with it. */
+/** The state of a node that has not joined; all sidecars read it, any may go on with it. */
 export type Quarantine = {
   /** The process that it was written for. */
   readonly runId: string
@@ -44,7 +44,7 @@ export type Quarantine = {
   /** Calls that have told it records since it began; absent where there was none. */
   readonly told?: number
   /** It began anew because another server is used under the node's name (`hearsay.ts`). */
-  readonly rival?: true
+  readonly duplicateServer?: true
   readonly progress: CopyProgress
 }
 
@@ -102,32 +102,32 @@ export function hasEvictedSince(before: number, now: number): boolean {
   return now !== before && now > 0
 }
 
-/** The node's lineage at its enrolment; undefined in an epoch of a version that did not write it. */
+/** The node's lineage when it joined; undefined in an epoch of a version that did not write it. */
 export function lineageIn(epoch: string): Lineage | undefined {
   return epoch.split(':')[4]
 }
 
-/** Distinguishes the enrolments of one node. */
+/** Distinguishes the incarnations of one node. */
 export function nonceIn(epoch: string): string {
   return epoch.split(':')[2] ?? ''
 }
 
 /**
- * The epoch of one run of a node's process. The nonce distinguishes two enrolments of the same run; the node's own time
- * shows whether it was enrolled before or after its clock jumped. On Redis its {@link Lineage} comes last.
+ * The epoch of one run of a node's process. The nonce distinguishes two rejoins in the same run; the node's own time
+ * shows whether it joined before or after its clock jumped. On Redis its {@link Lineage} comes last.
  */
 export function epochFor(runId: string, nonce: string, nodeMs: number): string {
   return `1:${runId}:${nonce}:${nodeMs}`
 }
 
-/** The node's time at its enrolment; undefined in an epoch of a version that did not write it. */
-export function enrolledAtNodeMs(epoch: string): number | undefined {
+/** The node's time when it joined; undefined in an epoch of a version that did not write it. */
+export function joinedAtNodeMs(epoch: string): number | undefined {
   const [, , , nodeMs] = epoch.split(':')
   return nodeMs === undefined ? undefined : Number(nodeMs)
 }
 
 /** Whether the epoch on the node was written for the process that runs there now. */
-export function isEnrolled(member: Pick<Membership, 'runId' | 'epoch'>): boolean {
+export function hasJoined(member: Pick<Membership, 'runId' | 'epoch'>): boolean {
   return member.epoch?.startsWith(`1:${member.runId}:`) ?? false
 }
 
@@ -139,14 +139,14 @@ export function isQuarantined(
 }
 
 /**
- * Whether a node may adopt records for this enrolment: checked in the very step that would write them. Records that
+ * Whether a node may adopt records for this rejoin: checked in the very step that would write them. Records that
  * arrive late, at a node that votes again, are older than its new promises and would replace them.
  */
 export function mayBeTold(member: Membership, nonce: string): boolean {
-  return !isEnrolled(member) && isQuarantined(member) && member.quarantine.nonce === nonce
+  return !hasJoined(member) && isQuarantined(member) && member.quarantine.nonce === nonce
 }
 
-export type EnrolmentStep =
+export type RejoinStep =
   | { readonly kind: 'wait'; readonly remainingMs: number }
   /** The node's clock ran ahead of ours during the quarantine, or was set back: its `since` is meaningless. */
   | { readonly kind: 'wait_anew' }
@@ -155,7 +155,7 @@ export type EnrolmentStep =
   | { readonly kind: 'copy'; readonly sourceRunId: string; readonly cursor: string }
   | { readonly kind: 'finish' }
 
-export type EnrolmentView = {
+export type RejoinView = {
   readonly quarantine: Quarantine
   /** The node's clock now. */
   readonly nodeMs: number
@@ -173,7 +173,7 @@ export type EnrolmentView = {
 }
 
 /** The next act for a node in quarantine. */
-export function nextEnrolmentStep(view: EnrolmentView): EnrolmentStep {
+export function nextRejoinStep(view: RejoinView): RejoinStep {
   const { quarantine, nodeMs, quarantineMs, voting, required } = view
   const aheadMs = nodeMs - view.firstSeenNodeMs - view.observedForMs
   if (aheadMs > view.toleratedStepMs + driftMs(view.observedForMs)) return { kind: 'wait_anew' }
@@ -246,7 +246,7 @@ export function mayBeFounded(members: readonly (Membership | undefined)[]): bool
   return noncesOfNew(members) !== undefined
 }
 
-/** Whether nothing on a node says that it was ever enrolled; also before a sidecar has proposed anything there. */
+/** Whether nothing on a node says that it ever joined; also before a sidecar has proposed anything there. */
 export function looksNew({ epoch, cluster, quarantine }: Membership): boolean {
   return epoch === undefined && cluster === undefined && quarantine?.origin !== 'forgot'
 }
@@ -349,11 +349,11 @@ export function waitOf(
   return { forgot, quarantine, emptied, begun }
 }
 
-/* A node as enrolment sees it: the port between the rules and any kind of node. */
+/* A node as a rejoin sees it: the port between the rules and any kind of node. */
 
 /** A node's snapshots of some records. */
 export type Inspection = {
-  /** It was enrolled when it answered: a record that it does not show it never knew. */
+  /** It had joined when it answered: a record that it does not show it never knew. */
   readonly voting: boolean
   /** Its clock at that moment. */
   readonly nodeMs: number
@@ -366,8 +366,8 @@ export type SizedSnapshot = RecordSnapshot & { readonly sizeBytes?: number }
 
 export type Adoption = { readonly key: string; readonly merged: Merged }
 
-/** A node as enrolment sees it. Every call may reject; none may be executed on another run of the node's process. */
-export interface EnrolmentNode {
+/** A node as a rejoin sees it. Every call may reject; none may be executed on another run of the node's process. */
+export interface RejoiningNode {
   readonly name: string
   /** Begins the quarantine, where none stands for this run of the node, or one of a node that was taken for a new one. */
   begin(nonce: string, origin: Origin): Promise<void>
@@ -376,7 +376,7 @@ export interface EnrolmentNode {
   /** False where the nonce is no longer current. */
   save(nonce: string, progress: CopyProgress): Promise<boolean>
   /** Sets the epoch, where the nonce is still current. */
-  enrol(nonce: string, cluster: Cluster): Promise<boolean>
+  join(nonce: string, cluster: Cluster): Promise<boolean>
   /** Some of its keys, and the next cursor; `FIRST_CURSOR` at the end. A key that stays is returned at least once. */
   keys(cursor: string): Promise<{ readonly keys: readonly string[]; readonly cursor: string }>
   /** @param whole with outcomes; else a record shows the first bytes of its own, which say when it ends */
@@ -395,9 +395,9 @@ export interface EnrolmentNode {
 
 export type WhyAnew = {
   /** Another server is used under its name: who looks at the node later sees it. */
-  readonly rival?: boolean
+  readonly duplicateServer?: boolean
   /** It has forgotten once more: a loss that was declared before does not cover that. */
   readonly forgot?: boolean
 }
 
-export type Peer = { readonly node: EnrolmentNode; readonly runId: string; readonly voting: boolean }
+export type Peer = { readonly node: RejoiningNode; readonly runId: string; readonly voting: boolean }

@@ -1,9 +1,10 @@
 /**
- * A simulated node as enrolment sees it, over a network that loses messages: what `src/redis/lua/membership.lua` decides on a node.
+ * A simulated node as a rejoin sees it, over a network that loses messages: what `src/redis/lua/membership.lua` decides on a node.
  *
  * Owns the acts on the node, and their way there. Which act is taken when is production code (`core/nodes/`).
  */
 
+import { INSPECT_DEADLINE_MS, type MemberActs, type SeenRun } from '../../src/core/nodes/member.ts'
 import {
   type Adoption,
   type Cluster,
@@ -17,8 +18,7 @@ import {
   type Origin,
   quarantineMsFor,
   type WhyAnew,
-} from '../../src/core/nodes/enrolment-rules.ts'
-import { INSPECT_DEADLINE_MS, type MemberActs, type SeenRun } from '../../src/core/nodes/member.ts'
+} from '../../src/core/nodes/rejoin-rules.ts'
 import { adoptRecord, type RecordSnapshot } from '../../src/core/record/record-merge.ts'
 import { SHOWN_BYTES } from '../../src/core/record/stored-outcome.ts'
 import type { Dice } from './dice.ts'
@@ -56,7 +56,7 @@ export type NodePorts = Way & {
   /** It is about to get the first epoch of a new cluster. */
   readonly onFounded: (node: SimulatedNode, cluster: Cluster) => void
   /** It votes again. */
-  readonly onEnrolled: (node: SimulatedNode) => void
+  readonly onJoined: (node: SimulatedNode) => void
 }
 
 /** What a look shows. */
@@ -77,7 +77,7 @@ function runIdOf(node: SimulatedNode): string {
   return String(node.runId)
 }
 
-export class SimulatedEnrolmentNode implements MemberActs {
+export class SimulatedRejoiningNode implements MemberActs {
   readonly name: string
   readonly #node: SimulatedNode
   readonly #seen: SeenRun
@@ -130,19 +130,19 @@ export class SimulatedEnrolmentNode implements MemberActs {
     })
   }
 
-  enrol(nonce: string, cluster: Cluster): Promise<boolean> {
+  join(nonce: string, cluster: Cluster): Promise<boolean> {
     const known = this.#seen.told.known(nonce)
     return this.#call(() => {
-      const { history, onEnrolled } = this.#ports
+      const { history, onJoined } = this.#ports
       if (!this.#hasAllThatItWasTold(nonce, known)) {
-        history.saw('enrolment_superseded')
+        history.saw('rejoin_superseded')
         return false
       }
       const { quarantine, nodeMs } = this.#node
       const early = nodeMs - (quarantine?.sinceNodeMs ?? 0) < cluster.quarantineMs
-      history.saw(!early ? 'enrolled' : quarantine?.told === undefined ? 'continued' : 'told_by_all')
+      history.saw(!early ? 'joined' : quarantine?.told === undefined ? 'continued' : 'told_by_all')
       this.#voteFromNow(nonce, cluster)
-      onEnrolled(this.#node)
+      onJoined(this.#node)
       return true
     })
   }
@@ -187,9 +187,9 @@ export class SimulatedEnrolmentNode implements MemberActs {
       const calls = (this.#node.quarantine?.told ?? 0) + 1
       for (const { key, merged } of adoptions) {
         const own = this.#node.kept(key)
-        if (merged.record.state === 'completed') this.#ports.history.saw('enrolment_copied_outcome')
+        if (merged.record.state === 'completed') this.#ports.history.saw('rejoin_copied_outcome')
         if (merged.record.state === 'completed' && merged.record.copied === true)
-          this.#ports.history.saw('enrolment_copied_sighting')
+          this.#ports.history.saw('rejoin_copied_sighting')
         const { record, ttlMs } = adoptRecord(own, merged, Math.floor(this.#node.nodeMs))
         this.#node.put(key, record, ttlMs, calls)
       }

@@ -1,10 +1,6 @@
 import { expect, test } from 'vitest'
-import { takeUnionTurn, type UnionSource } from '../../../src/core/nodes/continuing.ts'
-import {
-  type EnrolmentNode,
-  NOTHING_COPIED,
-  type Quarantine,
-} from '../../../src/core/nodes/enrolment-rules.ts'
+import { type PeerSource, takePeerRecoveryTurn } from '../../../src/core/nodes/continuing.ts'
+import { NOTHING_COPIED, type Quarantine, type RejoiningNode } from '../../../src/core/nodes/rejoin-rules.ts'
 import type { NodeRecord } from '../../../src/core/record/record.ts'
 
 const NODE_MS = 1_000_000
@@ -21,7 +17,7 @@ const claimed = (owner: string, fence: number): NodeRecord => ({
 })
 
 /** A voting node with these records. @param answers called before each look without a key, which ends a turn */
-function voter(name: string, records: ReadonlyMap<string, NodeRecord>, answers = () => true): UnionSource {
+function voter(name: string, records: ReadonlyMap<string, NodeRecord>, answers = () => true): PeerSource {
   const node = {
     name,
     keys: async () => ({ keys: [...records.keys()], cursor: '0' }),
@@ -56,16 +52,16 @@ test('the wait that a node owes for a copied key is remembered, also where the t
       snapshots: keys.map(() => ({ record: claimed('b', 20), nodeMs: NODE_MS, ttlMs: 60_000 })),
     }),
     adopt: async () => {},
-  } as unknown as EnrolmentNode
+  } as unknown as RejoiningNode
   let fails = 1
   const silentOnce = () => {
     fails -= 1
     return fails < 0
   }
   const sources = [voter('a', new Map()), voter('b', new Map([['key', claimed('a', 10)]]), silentOnce)]
-  const first = await takeUnionTurn(target, sources, undefined, terms, ports)
-  await expect(takeUnionTurn(target, sources, first, terms, ports)).rejects.toThrow('no answer')
-  const last = await takeUnionTurn(target, sources, first, terms, ports)
+  const first = await takePeerRecoveryTurn(target, sources, undefined, terms, ports)
+  await expect(takePeerRecoveryTurn(target, sources, first, terms, ports)).rejects.toThrow('no answer')
+  const last = await takePeerRecoveryTurn(target, sources, first, terms, ports)
   expect(last.copied.done).toEqual(['a', 'b'])
   expect(last.told.leasesUntilMonoMs).toBeGreaterThanOrEqual(LEASE_MS)
 })

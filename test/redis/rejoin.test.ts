@@ -33,11 +33,11 @@ async function restartEmpty(servers: RedisServers, index: number): Promise<void>
   await servers.start(index, { emptied: true })
 }
 
-/** Restarts a node empty, and waits until it is enrolled again. */
-async function enrolledAgain(servers: RedisServers, index: number, sidecar: Sidecar): Promise<void> {
+/** Restarts a node empty, and waits until it rejoins. */
+async function rejoined(servers: RedisServers, index: number, sidecar: Sidecar): Promise<void> {
   const before = sidecar.events.length
   await restartEmpty(servers, index)
-  await eventually(`node ${index} is enrolled again`, () => sidecar.gotVote(index, before))
+  await eventually(`node ${index} rejoins`, () => sidecar.gotVote(index, before))
 }
 
 /** Evicts all records, and no key without a lifetime. */
@@ -56,7 +56,7 @@ async function keepAll(client: Redis): Promise<void> {
 
 const duplicate = (name: string) => ({ kind: 'duplicate', outcome: outcomeOf(name) })
 
-test('a brand-new cluster is enrolled at once, by the first of three sidecars', async () => {
+test('a brand-new cluster is founded at once, by the first of three sidecars', async () => {
   const servers = await start(5)
   const sidecars = await Promise.all([0, 1, 2].map(() => join(servers.urls)))
   for (const sidecar of sidecars) await sidecar.votes(5)
@@ -77,7 +77,7 @@ test('a node that restarts empty gets its vote back only with the records of the
   await restartEmpty(servers, 2)
   const client = await at(servers, 2)
   const epochs = await eventually(
-    'the node is enrolled again',
+    'the node rejoins',
     async () => {
       const epoch = await client.get(EPOCH_KEY)
       // It never votes before it knows what it may have forgotten.
@@ -106,7 +106,7 @@ test('records are copied many at a time, and each outcome is loaded once', async
   await Promise.all(names.map((name) => sidecar.carryOut(name)))
   const clients = await Promise.all([0, 1, 2, 3].map((index) => at(servers, index)))
   for (const client of clients) await client.config('RESETSTAT')
-  await enrolledAgain(servers, 4, sidecar)
+  await rejoined(servers, 4, sidecar)
   await sidecar.votes(5)
   const own = await at(servers, 4)
   const HEADER_BYTES = 166
@@ -120,7 +120,7 @@ test('records are copied many at a time, and each outcome is loaded once', async
   for (const client of clients) expect(await scriptCalls(client)).toBeLessThan(60)
 })
 
-test('under load, a node that restarts empty is never counted before it is enrolled again', async () => {
+test('under load, a node that restarts empty is never counted before it rejoins', async () => {
   const servers = await start(5)
   const sidecar = await join(servers.urls)
   await sidecar.votes(5)
@@ -137,15 +137,15 @@ test('under load, a node that restarts empty is never counted before it is enrol
   await servers.kill(2)
   const killed = sidecar.events.length
   await servers.start(2, { emptied: true })
-  const enrolledAt = () =>
+  const rejoinedAt = () =>
     sidecar.events.findIndex(
       (event, at) => at > killed && event.kind === 'node_state' && event.to === 'voting',
     )
-  await eventually('it is enrolled again', () => enrolledAt() > 0, { withinMs: 15_000 })
-  await eventually('it is counted again', () => answers(sidecar, enrolledAt()).has('granted'))
+  await eventually('it rejoins', () => rejoinedAt() > 0, { withinMs: 15_000 })
+  await eventually('it is counted again', () => answers(sidecar, rejoinedAt()).has('granted'))
   over = true
   await load
-  expect([...answers(sidecar, killed, enrolledAt())].sort()).toEqual(['quarantined', 'unreachable'])
+  expect([...answers(sidecar, killed, rejoinedAt())].sort()).toEqual(['quarantined', 'unreachable'])
 })
 
 /** The answers of the node at index 2, between two events. */
@@ -196,16 +196,16 @@ test.each([3, 5])(
     await sidecar.carryOut('forgotten')
     for (let index = 0; index < wiped; index += 1) await (await at(servers, index)).flushall()
     expect(await sidecar.claim('forgotten', { budgetMs: 200 })).toMatchObject({ kind: 'unavailable' })
-    await eventually('it is blocked', () => sidecar.kinds().includes('enrolment_blocked'))
+    await eventually('it is blocked', () => sidecar.kinds().includes('rejoin_blocked'))
     expect(await sidecar.claim('forgotten', { budgetMs: 200 })).toMatchObject({ kind: 'unavailable' })
     // Nor does a sidecar that starts now take them for new.
     const late = await join(servers.urls)
-    await eventually('it is blocked there, too', () => late.kinds().includes('enrolment_blocked'))
+    await eventually('it is blocked there, too', () => late.kinds().includes('rejoin_blocked'))
     expect(await late.claim('forgotten', { budgetMs: 200 })).toMatchObject({ kind: 'unavailable' })
   },
 )
 
-test('SIGKILL with a file synced every second: the node is enrolled anew, and remembers', async () => {
+test('SIGKILL with a file synced every second: the node rejoins, and remembers', async () => {
   const servers = await start(3, { appendOnly: true, config: ['appendfsync everysec'] })
   const sidecar = await join(servers.urls)
   await sidecar.votes(3)
@@ -225,7 +225,7 @@ test('restarts of all nodes one after another lose no record, and a read still s
   await sidecar.carryOut('handed on')
   await sidecar.claim('handed on')
   for (const index of [0, 1, 2]) {
-    await enrolledAgain(servers, index, sidecar)
+    await rejoined(servers, index, sidecar)
     await sidecar.votes(3)
   }
   expect(await sidecar.leases.read(keyOf('handed on'))).toMatchObject({ kind: 'completed' })
@@ -235,7 +235,7 @@ test('restarts of all nodes one after another lose no record, and a read still s
 /** Long enough for a test that stalls for a second to see it. */
 const SEEN = { quarantineMs: 2_000 }
 
-test('a second crash during the enrolment restarts the quarantine', async () => {
+test('a second crash during the rejoin restarts the quarantine', async () => {
   const servers = await start(3)
   const sidecar = await join(servers.urls, SEEN)
   await sidecar.votes(3)
@@ -256,7 +256,7 @@ async function quarantineOf(servers: RedisServers, index: number) {
   return quarantine.nonce === undefined ? undefined : quarantine
 }
 
-test('another sidecar finishes an enrolment that one began', async () => {
+test('another sidecar finishes a rejoin that one began', async () => {
   const servers = await start(3)
   const first = await joinCluster(servers.urls, SEEN)
   await first.votes(3)
@@ -316,7 +316,7 @@ test.each<[what: string, act: (client: Redis, servers: RedisServers) => Promise<
   await sidecar.carryOut('without it')
 })
 
-test('a node that has evicted keys is enrolled anew once it stops evicting', async () => {
+test('a node that has evicted keys rejoins once it stops evicting', async () => {
   const servers = await start(3)
   const sidecar = await join(servers.urls)
   await sidecar.votes(3)
@@ -338,7 +338,7 @@ test('a node that has evicted keys is enrolled anew once it stops evicting', asy
   expect(await sidecar.claim('perhaps evicted')).toMatchObject(duplicate('perhaps evicted'))
 })
 
-test('a node that has evicted keys between two looks is enrolled anew under any later policy', async () => {
+test('a node that has evicted keys between two looks rejoins under any later policy', async () => {
   const servers = await start(3)
   const sidecar = await join(servers.urls, { inspectEveryMs: 60_000 })
   await sidecar.votes(3)
@@ -370,7 +370,7 @@ test('where all nodes have evicted, a later sidecar founds no cluster: the opera
   for (const client of clients) await keepAll(client)
 
   const after = await join(servers.urls)
-  await eventually('it says so', () => after.kinds().includes('enrolment_blocked'))
+  await eventually('it says so', () => after.kinds().includes('rejoin_blocked'))
   expect(after.kinds()).not.toContain('cluster_founded')
   expect(await after.claim('evicted everywhere', { budgetMs: 100 })).toMatchObject({ kind: 'unavailable' })
   const { id } = after.nodes.cluster()
@@ -378,7 +378,7 @@ test('where all nodes have evicted, a later sidecar founds no cluster: the opera
   await after.votes(3)
 })
 
-test('a node that has evicted keys since its counters were reset is enrolled anew, one that has not votes on', async () => {
+test('a node that has evicted keys since its counters were reset rejoins, one that has not votes on', async () => {
   const servers = await start(3)
   const sidecar = await join(servers.urls, { inspectEveryMs: 60_000 })
   await sidecar.votes(3)
@@ -387,7 +387,7 @@ test('a node that has evicted keys since its counters were reset is enrolled ane
   const [member] = sidecar.nodes.members
   if (member === undefined) throw new Error('there are three')
   const evicted = async () => Number(/^evicted_keys:(\d+)/m.exec(await client.info('stats'))?.[1])
-  const evictedAndEnrolled = async () => {
+  const evictedAndRejoined = async () => {
     await evict(client)
     expect(await client.exists(keyOf('evicted after a reset'))).toBe(0)
     await keepAll(client)
@@ -396,11 +396,11 @@ test('a node that has evicted keys since its counters were reset is enrolled ane
     await sidecar.votes(3)
     expect(await client.exists(keyOf('evicted after a reset'))).toBe(1)
   }
-  for (let times = 0; times < 3; times += 1) await evictedAndEnrolled()
+  for (let times = 0; times < 3; times += 1) await evictedAndRejoined()
   const before = await evicted()
 
   await client.config('RESETSTAT')
-  await evictedAndEnrolled()
+  await evictedAndRejoined()
   expect(await evicted()).toBeLessThan(before)
 
   const events = sidecar.events.length
@@ -408,7 +408,7 @@ test('a node that has evicted keys since its counters were reset is enrolled ane
   await sidecar.nodes.inspect(member)
   expect(sidecar.states()[0]).toBe('voting')
   expect(sidecar.events.slice(events).filter(({ kind }) => kind === 'node_state')).toEqual([])
-  await evictedAndEnrolled()
+  await evictedAndRejoined()
 })
 
 test('a server listed twice, an evicting one and a replica are unfit from the start, with a reason', async () => {
@@ -506,7 +506,7 @@ test('a stopped node does not delay the start, and is inspected when it resumes'
   await sidecar.votes(3)
 })
 
-test('a node that is down at the start is inspected and enrolled when it comes up', async () => {
+test('a node that is down at the start is inspected and joins when it comes up', async () => {
   const servers = await start(3)
   const before = await join(servers.urls)
   await before.votes(3)
@@ -553,8 +553,8 @@ test('a node that evicts keys when it is started again with its data has forgott
   const sidecar = await join(servers.urls, { names })
   await sidecar.votes(3)
   await sidecar.carryOut('kept and evicted')
-  await eventually('all nodes have pulses', () =>
-    sidecar.nodes.members.every(({ state }) => 'facts' in state && state.facts.pulse?.others.size === 2),
+  await eventually('all nodes have heartbeats', () =>
+    sidecar.nodes.members.every(({ state }) => 'facts' in state && state.facts.heartbeat?.others.size === 2),
   )
   await sidecar[Symbol.asyncDispose]()
   await servers.kill(0)

@@ -1,5 +1,5 @@
 /**
- * Drives enrolment over the nodes of one cluster: founds it where it is brand-new, and sees each quarantine through.
+ * Drives the rejoining of the nodes of one cluster: founds it where it is brand-new, and sees each quarantine through.
  *
  * Owns when and by which sidecar a step is taken: one at a time works on a node, by a short claim that only saves work,
  * so that another goes on after a crash.
@@ -10,26 +10,26 @@ import { errorText } from '../fault.ts'
 import { type Backoff, jitteredDelayMs, pause } from '../retry.ts'
 import { majorityOf } from '../units.ts'
 import type { ContinuityTurn } from './continuing.ts'
-import {
-  type Cluster,
-  type CopyProgress,
-  type EnrolmentNode,
-  type EnrolmentStep,
-  type EnrolmentView,
-  foundingWindowMs,
-  isQuarantined,
-  LONGEST_QUARANTINE_MS,
-  nextEnrolmentStep,
-  type Peer,
-  type Proposal,
-  proposedBy,
-} from './enrolment-rules.ts'
 import type { NodeFacts } from './fitness.ts'
 import { hasOutlived, RESTART_EVERY_MS } from './hearsay.ts'
 import type { ClusterNodes, Member } from './member.ts'
 import type { NodeContinuity } from './node-continuity.ts'
 import { DOUBTS } from './node-history.ts'
 import { type CopyPorts, copyPages, type MergedKeys, mergedKeys } from './record-copying.ts'
+import {
+  type Cluster,
+  type CopyProgress,
+  foundingWindowMs,
+  isQuarantined,
+  LONGEST_QUARANTINE_MS,
+  nextRejoinStep,
+  type Peer,
+  type Proposal,
+  proposedBy,
+  type RejoiningNode,
+  type RejoinStep,
+  type RejoinView,
+} from './rejoin-rules.ts'
 
 /**
  * Records read per second, for all nodes together: some 5 % of what a node can do beside its own work, and a quarter of
@@ -57,7 +57,7 @@ type AnyTurn = Turn | ContinuityTurn
 
 type FirstSeen = { readonly nonce: string; readonly nodeMs: number; readonly monoMs: number }
 
-export class Enroller {
+export class Rejoin {
   readonly #nodes: ClusterNodes
   readonly #continuity: NodeContinuity
   readonly #who: string
@@ -79,7 +79,7 @@ export class Enroller {
     this.#who = nodes.options.random.hex(8)
   }
 
-  /** Only where all N nodes answer, none was ever enrolled, and no sidecar that knows better objects for a while. */
+  /** Only where all N nodes answer, none has ever joined, and no sidecar that knows better objects for a while. */
   foundIfNew(): Promise<void> {
     this.#founding ??= this.#found().finally(() => {
       this.#founding = undefined
@@ -118,7 +118,7 @@ export class Enroller {
   #proposed({ nonces }: Proposal) {
     return this.#nodes.members.flatMap((member, index) =>
       member.state.kind === 'quarantined'
-        ? [{ node: this.#nodes.enrolmentNode(member, member.state.facts), nonce: nonces[index] ?? '' }]
+        ? [{ node: this.#nodes.rejoiningNode(member, member.state.facts), nonce: nonces[index] ?? '' }]
         : [],
     )
   }
@@ -167,7 +167,7 @@ export class Enroller {
           break
         case 'wait_anew':
         case 'gone':
-        case 'enrolled':
+        case 'joined':
           break
       }
       await this.#nodes.inspect(member)
@@ -178,12 +178,12 @@ export class Enroller {
     const { options, members } = this.#nodes
     if (!isQuarantined(facts)) return { kind: 'gone' }
     const { quarantine, nodeMs } = facts
-    const target = this.#nodes.enrolmentNode(member, facts)
+    const target = this.#nodes.rejoiningNode(member, facts)
     const first = this.#sawFirst(member, quarantine.nonce, nodeMs)
     const peers = members.flatMap((other): Peer[] => {
       if (other === member || !('facts' in other.state)) return []
       const { state } = other
-      const node = this.#nodes.enrolmentNode(other, state.facts)
+      const node = this.#nodes.rejoiningNode(other, state.facts)
       return [{ node, runId: state.facts.runId, voting: state.kind === 'voting' }]
     })
     const known = this.#nodes.cluster()
@@ -213,7 +213,7 @@ export class Enroller {
       if (other.lives && waitedMs < Math.min(RESTART_EVERY_MS, view.quarantineMs))
         return { kind: 'wait', remainingMs: view.quarantineMs }
       if (!(await occupy())) return { kind: 'busy' }
-      await target.restart(quarantine.nonce, options.random.hex(16), { rival: other.lives })
+      await target.restart(quarantine.nonce, options.random.hex(16), { duplicateServer: other.lives })
       return { kind: 'wait_anew' }
     }
     const goOn = this.#pace(() => member.state.kind === 'quarantined' && !this.#nodes.closed)
@@ -222,7 +222,7 @@ export class Enroller {
     const continued = await this.#continuity
       .turn(member, facts, view.observedForMs, cluster, ports)
       .catch((cause: unknown) => this.#stumbled(member, cause))
-    const { kind } = nextEnrolmentStep({ ...view, ...runIdsOf(peers) })
+    const { kind } = nextRejoinStep({ ...view, ...runIdsOf(peers) })
     // A node whose quarantine is over need not wait for what its data would allow.
     const over = kind === 'copy' || kind === 'finish'
     if (continued !== undefined && !(over && continued.kind === 'wait')) return continued
@@ -230,7 +230,7 @@ export class Enroller {
     if ((over || kind === 'wait_anew') && !(await occupy())) return { kind: 'busy' }
     const itsCluster = { ...known, id: known.id === '' ? options.random.hex(8) : known.id }
     const merged = this.#mergedKeys(member, quarantine.nonce)
-    return takeEnrolmentTurn(target, peers, view, itsCluster, { random, events, goOn, merged })
+    return takeRejoinTurn(target, peers, view, itsCluster, { random, events, goOn, merged })
   }
 
   /** Lets a turn copy at the bounded rate until its time is over. */
@@ -269,19 +269,19 @@ export class Enroller {
       case 'blocked':
         if (this.#blocked.has(member)) return
         this.#blocked.add(member)
-        events.publish({ kind: 'enrolment_blocked', node, voting: turn.voting, required: turn.required })
+        events.publish({ kind: 'rejoin_blocked', node, voting: turn.voting, required: turn.required })
         return
       case 'copied':
       case 'told': {
         if (clock.monoMs() - toldMonoMs <= PROGRESS_EVERY_MS) return
         const { done, copied } = turn.progress
-        events.publish({ kind: 'enrolment_progress', node, sourcesDone: done.length, copied })
+        events.publish({ kind: 'rejoin_progress', node, sourcesDone: done.length, copied })
         return
       }
-      case 'enrolled':
+      case 'joined':
         this.#merged.delete(member)
         events.publish({
-          kind: 'node_enrolled',
+          kind: 'node_joined',
           node,
           copied: 'told' in turn ? (turn.told ?? 0) : copiedSoFar(member),
         })
@@ -305,7 +305,7 @@ export class Enroller {
   #stumbled(member: Member, cause: unknown): void {
     if (this.#nodes.closed) return
     const reason = errorText(cause)
-    this.#nodes.options.events.publish({ kind: 'enrolment_stumbled', node: member.node.name, reason })
+    this.#nodes.options.events.publish({ kind: 'rejoin_step_failed', node: member.node.name, reason })
   }
 }
 
@@ -319,28 +319,28 @@ function copiedSoFar({ state }: Member): number {
  */
 
 export type Turn =
-  | Exclude<EnrolmentStep, { kind: 'copy' | 'finish' }>
+  | Exclude<RejoinStep, { kind: 'copy' | 'finish' }>
   | { readonly kind: 'copied'; readonly progress: CopyProgress }
-  | { readonly kind: 'enrolled' }
+  | { readonly kind: 'joined' }
   /** The node forgot again meanwhile. */
   | { readonly kind: 'gone' }
 
-export type EnrolmentPorts = CopyPorts & { readonly random: Random }
+export type RejoinPorts = CopyPorts & { readonly random: Random }
 
 /**
  * One step for one node in quarantine.
  *
  * @param peers all other nodes that answer
  */
-export async function takeEnrolmentTurn(
-  target: EnrolmentNode,
+export async function takeRejoinTurn(
+  target: RejoiningNode,
   peers: readonly Peer[],
-  view: Omit<EnrolmentView, 'voting' | 'others'>,
+  view: Omit<RejoinView, 'voting' | 'others'>,
   cluster: Cluster,
-  ports: EnrolmentPorts,
+  ports: RejoinPorts,
 ): Promise<Turn> {
   const { quarantine } = view
-  const step = nextEnrolmentStep({ ...view, ...runIdsOf(peers) })
+  const step = nextRejoinStep({ ...view, ...runIdsOf(peers) })
   switch (step.kind) {
     case 'wait':
     case 'blocked':
@@ -349,7 +349,7 @@ export async function takeEnrolmentTurn(
       await target.restart(quarantine.nonce, ports.random.hex(16))
       return step
     case 'finish':
-      return { kind: (await target.enrol(quarantine.nonce, cluster)) ? 'enrolled' : 'gone' }
+      return { kind: (await target.join(quarantine.nonce, cluster)) ? 'joined' : 'gone' }
     case 'copy': {
       const progress = await copyPages(target, peers, view, step, ports)
       return (await target.save(quarantine.nonce, progress)) ? { kind: 'copied', progress } : { kind: 'gone' }
@@ -358,18 +358,18 @@ export async function takeEnrolmentTurn(
 }
 
 /** The other nodes as the rules name them. */
-export function runIdsOf(peers: readonly Peer[]): Pick<EnrolmentView, 'voting' | 'others'> {
+export function runIdsOf(peers: readonly Peer[]): Pick<RejoinView, 'voting' | 'others'> {
   const of = (voting: boolean) => peers.filter((peer) => peer.voting === voting).map(({ runId }) => runId)
   return { voting: of(true), others: of(false) }
 }
 
 /**
- * Enrols all nodes of a brand-new cluster at once, where all of them answer and can be claimed: each with the nonce
+ * Lets all nodes of a brand-new cluster join at once, where all of them answer and can be claimed: each with the nonce
  * that was proposed on it and has stood for the founding window. A founder that dies between its first epoch and its
  * last leaves a cluster that only a declared loss can restart.
  */
 export async function foundCluster(
-  proposed: readonly { readonly node: EnrolmentNode; readonly nonce: string }[],
+  proposed: readonly { readonly node: RejoiningNode; readonly nonce: string }[],
   of: Omit<Cluster, 'id'>,
   random: Random,
 ): Promise<boolean> {

@@ -53,7 +53,7 @@ test('a node that restarts with its data at maxmemory votes again, and answers d
     expect(await sidecar.claim(name)).toMatchObject({ kind: 'duplicate', outcome: outcomeOf(name) })
 })
 
-test('a node that forgot and has no room for its records waits, and is enrolled when there is room', async () => {
+test('a node that forgot and has no room for its records waits, and rejoins when there is room', async () => {
   const { servers, sidecar } = await start()
   const names = Array.from({ length: 50 }, (_, n) => `request ${n}`)
   await Promise.all(names.map((name) => sidecar.carryOut(name)))
@@ -63,7 +63,7 @@ test('a node that forgot and has no room for its records waits, and is enrolled 
   const stumbled = () =>
     sidecar.events.some(
       (event) =>
-        event.kind === 'enrolment_stumbled' && event.node === sidecar.name(2) && event.reason.includes('OOM'),
+        event.kind === 'rejoin_step_failed' && event.node === sidecar.name(2) && event.reason.includes('OOM'),
     )
   await eventually('a step is refused, and reported', stumbled)
   // It has no epoch, and no mark of a finished copy.

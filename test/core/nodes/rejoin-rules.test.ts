@@ -1,16 +1,16 @@
 import { expect, test } from 'vitest'
 import {
   advanced,
-  type EnrolmentStep,
-  type EnrolmentView,
-  isEnrolled,
+  hasJoined,
   type Membership,
   mayBeTold,
   NOTHING_COPIED,
-  nextEnrolmentStep,
+  nextRejoinStep,
   type Quarantine,
   quarantineMsFor,
-} from '../../../src/core/nodes/enrolment-rules.ts'
+  type RejoinStep,
+  type RejoinView,
+} from '../../../src/core/nodes/rejoin-rules.ts'
 
 const quarantine = (more: Partial<Quarantine> = {}): Quarantine => ({
   runId: 'me',
@@ -20,7 +20,7 @@ const quarantine = (more: Partial<Quarantine> = {}): Quarantine => ({
   progress: NOTHING_COPIED,
   ...more,
 })
-const over = (more: Partial<EnrolmentView> = {}): EnrolmentView => ({
+const over = (more: Partial<RejoinView> = {}): RejoinView => ({
   quarantine: quarantine(),
   nodeMs: 31_000,
   firstSeenNodeMs: 1_000,
@@ -35,7 +35,7 @@ const over = (more: Partial<EnrolmentView> = {}): EnrolmentView => ({
 const copied = (done: string[], source?: { runId: string; cursor: string }) =>
   quarantine({ progress: { done, copied: 7, ...(source === undefined ? {} : { source }) } })
 
-test.each<[what: string, view: EnrolmentView, step: EnrolmentStep]>([
+test.each<[what: string, view: RejoinView, step: RejoinStep]>([
   [
     'before the quarantine is over the node waits',
     over({ nodeMs: 30_999, observedForMs: 29_999 }),
@@ -91,7 +91,7 @@ test.each<[what: string, view: EnrolmentView, step: EnrolmentStep]>([
     { kind: 'wait', remainingMs: 29_000 },
   ],
 ])('%s', (_, view, step) => {
-  expect(nextEnrolmentStep(view)).toEqual(step)
+  expect(nextRejoinStep(view)).toEqual(step)
 })
 
 const member = (epoch?: string, origin?: Quarantine['origin'], runId = 'me', nonce = 'n'): Membership => ({
@@ -103,9 +103,9 @@ const member = (epoch?: string, origin?: Quarantine['origin'], runId = 'me', non
 })
 
 test('an epoch counts for the run of the process that it names', () => {
-  expect(isEnrolled({ runId: 'run1', epoch: '1:run1:abc' })).toBe(true)
-  expect(isEnrolled({ runId: 'run1', epoch: '1:run11:abc' })).toBe(false)
-  expect(isEnrolled({ runId: 'run1', epoch: undefined })).toBe(false)
+  expect(hasJoined({ runId: 'run1', epoch: '1:run1:abc' })).toBe(true)
+  expect(hasJoined({ runId: 'run1', epoch: '1:run11:abc' })).toBe(false)
+  expect(hasJoined({ runId: 'run1', epoch: undefined })).toBe(false)
 })
 
 test('the quarantine outlives the longest lease on a clock that drifts and is stepped', () => {
