@@ -61,11 +61,11 @@ console.log(`
 idle: ${idleSidecars} sidecars without requests
   each takes of every node         ${each.toFixed(4)} % of a core; a thousand take ${(each * 1_000).toFixed(0)} %
   a node by itself                 ${idle.alonePercent.toFixed(2)} %
-  looks at a node, each a minute   ${idle.looksAMinute.toFixed(0)}`)
-const starved = idle.looksAMinute < LOOKS_A_MINUTE_MIN
+  polls a node, each a minute   ${idle.pollsAMinute.toFixed(0)}`)
+const starved = idle.pollsAMinute < LOOKS_A_MINUTE_MIN
 if (starved)
   console.log(
-    `  Not judged: fewer than ${LOOKS_A_MINUTE_MIN} looks. They were short of processor time; take fewer with --idle-sidecars.`,
+    `  Not judged: fewer than ${LOOKS_A_MINUTE_MIN} polls. They were short of processor time; take fewer with --idle-sidecars.`,
   )
 printGoals('capacity', { 'idle-node': starved ? [] : idle.percentEach }, machine)
 

@@ -22,11 +22,11 @@ export type IdleCost = {
   readonly alonePercent: number
   /** One figure a window: percent of a core of a node, for each idle sidecar. */
   readonly percentEach: readonly number[]
-  /** Looks at a node, a minute and sidecar: sidecars that are short of processor time look less often, and cost less than they do. */
-  readonly looksAMinute: number
+  /** Polls of a node, a minute and sidecar: sidecars that are short of processor time poll less often, and cost less than they do. */
+  readonly pollsAMinute: number
 }
 
-/** A glance follows the look before it after 1.3 to 2.2 s (`core/nodes/glances.ts`). */
+/** A light poll follows the poll before it after 1.3 to 2.2 s (`core/nodes/light-polls.ts`). */
 export const LOOKS_A_MINUTE_MIN = 27
 
 export async function measureIdleCost(sidecars: number): Promise<IdleCost> {
@@ -38,7 +38,7 @@ export async function measureIdleCost(sidecars: number): Promise<IdleCost> {
   })
   await fleet.line(/idle sidecars run$/, { withinMs: 600_000 })
   await pause(SETTLING_MS)
-  const looks = await looksAt(servers.urls[0]!)
+  const polls = await pollsOf(servers.urls[0]!)
   const beganMs = performance.now()
   const together = await windows(nodes)
   const minutes = (performance.now() - beganMs) / 60_000
@@ -46,14 +46,14 @@ export async function measureIdleCost(sidecars: number): Promise<IdleCost> {
   return {
     alonePercent,
     percentEach: together.map((node) => (node - alonePercent) / sidecars),
-    looksAMinute: ((await looksAt(servers.urls[0]!)) - looks) / minutes / sidecars,
+    pollsAMinute: ((await pollsOf(servers.urls[0]!)) - polls) / minutes / sidecars,
   }
 }
 
 /**
- * Each look at everything reads the node's configuration, and nothing else does. Each glance reads its time, and so does each script.
+ * Each full poll reads the node's configuration, and nothing else does. Each light poll reads its time, and so does each script.
  */
-async function looksAt(url: string): Promise<number> {
+async function pollsOf(url: string): Promise<number> {
   const client = new Redis(url)
   const info = await client.info('commandstats')
   client.disconnect()

@@ -2,7 +2,7 @@
  * Many idle sidecars in one process: the whole composition of a sidecar without its listeners and its own metrics, so that a thousand
  * of them cost this machine little beside what they ask of the nodes.
  *
- * What reaches the nodes is what every idle sidecar sends: looks, heartbeats, the campaign for leadership, synthetic claims.
+ * What reaches the nodes is what every idle sidecar sends: polls, heartbeats, the campaign for leadership, synthetic claims.
  */
 import process from 'node:process'
 import { startReadinessTimers } from '../../src/app/readiness.ts'

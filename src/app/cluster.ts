@@ -10,7 +10,7 @@ import { type CoreEvent, type Events, SILENT } from '../core/events.ts'
 import { troubleOf } from '../core/node-faults.ts'
 import type { NodeStatus } from '../core/node-status.ts'
 import { placementOf } from '../core/nodes/groups.ts'
-import type { LookListener } from '../core/nodes/member.ts'
+import type { PollListener } from '../core/nodes/member.ts'
 import { standstillOf, statusesOf } from '../core/nodes/shown-nodes.ts'
 import type { RecordNode } from '../core/ports.ts'
 import { majorityOf } from '../core/units.ts'
@@ -69,7 +69,7 @@ export async function openNodes(
   const groups = opened.map(({ name, nodes }) => votingGroup(config, name, nodes, ports))
   const [first, ...rest] = groups
   if (first === undefined) throw new RangeError('a configuration has at least one group of nodes')
-  const refused = await connectAll(opened.map(({ nodes }, at) => ({ nodes, onLook: groups[at]?.onLook })))
+  const refused = await connectAll(opened.map(({ nodes }, at) => ({ nodes, onPoll: groups[at]?.onPoll })))
   let agreed = groups.length === 1
   return {
     groups: [first, ...rest],
@@ -137,7 +137,7 @@ function votingGroup(
   name: string,
   redis: RedisNodes,
   { clock, random, events }: Ports,
-): NodeGroup & { readonly onLook: LookListener; views(): readonly NodeStatus[] } {
+): NodeGroup & { readonly onPoll: PollListener; views(): readonly NodeStatus[] } {
   const untaken = tellingUntaken(clock, events)
   const guarded = guardNodes(config, redis, { clock, random, events })
   return {
@@ -151,7 +151,7 @@ function votingGroup(
       untaken: () => untaken.lost('queue', 'requests that wait for a record are served in no order'),
     }),
     redis: { nodes: redis, auditLog: auditLogOn(redis, clock), names: sidecarNamesOn(redis, clock) },
-    onLook: guarded.saw,
+    onPoll: guarded.saw,
     views: () =>
       statusesOf(redis).map((status, index) => {
         const suspension = status.state === 'voting' ? guarded.suspension(index) : undefined

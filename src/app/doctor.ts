@@ -27,7 +27,7 @@ export async function installation(
     builtIn,
   }: { readonly admin: string; readonly version: string; readonly builtIn: boolean },
 ): Promise<Installation> {
-  // It only looks: nothing is founded and no node rejoins by this.
+  // It only polls: nothing is founded and no node rejoins by this.
   await using clusters = openClusters(config, SILENT, true)
   await clusters?.connect()
   const groups = await Promise.all(

@@ -14,7 +14,7 @@ import type { ClockOffset, NodeStatus } from '../core/node-status.ts'
 import { type ClockSample, judgeOffset, offsetOf } from '../core/nodes/clock-samples.ts'
 import { groupList } from '../core/nodes/fitness.ts'
 import { placementOf, routeLeases } from '../core/nodes/groups.ts'
-import type { LookListener } from '../core/nodes/member.ts'
+import type { PollListener } from '../core/nodes/member.ts'
 import { foundingWindowMs, mayBeFounded } from '../core/nodes/rejoin-rules.ts'
 import { declareLoss, standstillOf, statusesOf } from '../core/nodes/shown-nodes.ts'
 import { answerMaxAgeMs } from '../core/quorum/tally.ts'
@@ -101,13 +101,13 @@ export function openRedisGroups(
 /**
  * Dials all nodes of all groups.
  *
- * @param onLook per group: the listener that watches the clocks of its nodes
+ * @param onPoll per group: the listener that watches the clocks of its nodes
  * @returns the nodes that must not be used, each with its reason
  */
 export async function connectAll(
-  groups: readonly { readonly nodes: RedisNodes; readonly onLook?: LookListener | undefined }[],
+  groups: readonly { readonly nodes: RedisNodes; readonly onPoll?: PollListener | undefined }[],
 ): Promise<readonly string[]> {
-  const refused = await Promise.all(groups.map(({ nodes, onLook }) => nodes.connect(onLook)))
+  const refused = await Promise.all(groups.map(({ nodes, onPoll }) => nodes.connect(onPoll)))
   // Each group was inspected before the others: only now is it known whether it may be founded.
   if (groups.length > 1) for (const { nodes } of groups) await nodes.rejoin.foundIfNew()
   return refused.flat()
@@ -179,7 +179,7 @@ export function openClusters(config: Config, events: Events, watchOnly: boolean)
   const offsets = opened.map(() => new Map<number, ClockOffset>())
   const watching = opened.map(({ nodes }, at) => ({
     nodes,
-    onLook: (index: number, { nodeMs, sentMonoMs, receivedMonoMs }: ClockSample, sentWallMs: number) => {
+    onPoll: (index: number, { nodeMs, sentMonoMs, receivedMonoMs }: ClockSample, sentWallMs: number) => {
       const offset = offsetOf(nodeMs, sentWallMs, receivedMonoMs - sentMonoMs)
       const skewed = judgeOffset(offset, config.clockMaxSkewMs) ?? false
       offsets[at]?.set(index, { ...offset, skewed })

@@ -125,7 +125,7 @@ export function guardNodes(
     maxSkewMs: config.clockMaxSkewMs,
     enforce: config.clockEnforce,
     toleratedStepMs: config.clockStepMs,
-    onForwardJump: (index, jump) => redis.invalidateEpoch(index, jumpReason(jump.aheadMs), jump),
+    onForwardJump: (index, jump) => redis.invalidateIncarnation(index, jumpReason(jump.aheadMs), jump),
   })
   return { ...watched, nodes: watched.nodes.map((node) => withBreaker(node, outside)) }
 }

@@ -282,7 +282,7 @@ type NodeEvent =
   | { readonly kind: 'body_memory_full'; readonly of: 'request' | 'answer' }
   /** Connections of clients were closed at once within a second, because a listener had as many as it takes. */
   | { readonly kind: 'connections_refused'; readonly refused: number; readonly limit: number }
-  /** All nodes of a brand-new cluster got their first epoch. */
+  /** All nodes of a brand-new cluster got their first incarnation. */
   | { readonly kind: 'cluster_founded'; readonly nodes: readonly string[] }
   /** This process has worked with one cluster and refuses another one in its place. */
   | {

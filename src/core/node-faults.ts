@@ -129,7 +129,10 @@ export const NODE_FAULTS = {
   evicts: ['its maxmemory-policy is …, which silently forgets records', 'set `maxmemory-policy noeviction`'],
   same_server: ['it is the same server as … (run_id …)', 'make each node a process of its own'],
   later_format: ['its cluster has the format …, and this fencepost works with format …', LATER_VERSION],
-  later_epoch: ['its epoch has the version …, and this fencepost works with version …', LATER_VERSION],
+  later_incarnation: [
+    'its incarnation has the version …, and this fencepost works with version …',
+    LATER_VERSION,
+  ],
   other_members: [
     'the nodes of its cluster are …, and this configuration has …: majorities of two lists need not meet',
     'give every sidecar the same FENCEPOST_REDIS_NODES (or the same FENCEPOST_REDIS_NODE_NAMES, where addresses differ and the servers do not), or change the list with `fencepost nodes change-members`, and the groups with `fencepost nodes change-groups`',

@@ -8,12 +8,12 @@ import { Command, type Redis } from 'ioredis'
 import { fitsRecord, NO_OWNER, NOT_FITTING, type RecordCommand } from '../core/record/record.ts'
 import { formatToken, NO_TOKEN, TOKEN_DIGITS } from '../core/record/token.ts'
 import type { AsksForRecords } from './connect.ts'
-import { EPOCH_KEY, QUARANTINE_KEY } from './keys.ts'
+import { INCARNATION_KEY, QUARANTINE_KEY } from './keys.ts'
 import type { Script } from './scripts.ts'
 import { type BatchReply, decodeBatch } from './wire.ts'
 
 export type Batch = {
-  readonly epoch: string
+  readonly incarnation: string
   readonly maxTokenAheadMs: number
   readonly frames: readonly Frame[]
   /** No claim of a record that the node does not have: it has little room left. */
@@ -79,32 +79,32 @@ export async function callBatch(client: Redis, script: Script, batch: Batch): Pr
 
 /** @param script its digest or its source, by the command */
 function send(client: Redis, name: string, script: string, batch: Batch): unknown {
-  const bytes = bytesOf({ ...batch, epoch: latin1(batch.epoch), name, script })
+  const bytes = bytesOf({ ...batch, incarnation: latin1(batch.incarnation), name, script })
   return client.sendCommand(new PreparedCommand(name, bytes, batch.frames.length))
 }
 
-/** `epoch`: one character per byte. */
+/** `incarnation`: one character per byte. */
 type Call = Batch & { readonly name: string; readonly script: string }
-type Encoded = { readonly call: Call; readonly bytes: Buffer; readonly epochAt: number }
+type Encoded = { readonly call: Call; readonly bytes: Buffer; readonly incarnationAt: number }
 
 let last: Encoded | undefined
 
-/** The same commands go to every node in turn, so the last call is kept: the next one mostly differs in the node's epoch only. */
+/** The same commands go to every node in turn, so the last call is kept: the next one mostly differs in the node's incarnation only. */
 function bytesOf(call: Call): Buffer {
-  if (last === undefined || !differInEpochOnly(last.call, call)) {
+  if (last === undefined || !differInIncarnationOnly(last.call, call)) {
     last = encodeCall(call)
     return last.bytes
   }
   // The bytes of the other call may not be sent yet.
   const bytes = Buffer.from(last.bytes)
-  bytes.write(call.epoch, last.epochAt, 'latin1')
+  bytes.write(call.incarnation, last.incarnationAt, 'latin1')
   return bytes
 }
 
-function differInEpochOnly(one: Call, other: Call): boolean {
+function differInIncarnationOnly(one: Call, other: Call): boolean {
   return (
     one.script === other.script &&
-    one.epoch.length === other.epoch.length &&
+    one.incarnation.length === other.incarnation.length &&
     one.maxTokenAheadMs === other.maxTokenAheadMs &&
     one.full === other.full &&
     one.frames.length === other.frames.length &&
@@ -112,12 +112,12 @@ function differInEpochOnly(one: Call, other: Call): boolean {
   )
 }
 
-const EPOCH = bulk(EPOCH_KEY)
+const INCARNATION = bulk(INCARNATION_KEY)
 const FULL = bulk('full')
 
 /** The command, the number of keys, the keys, and ARGV, as `batch.lua` lists them. */
 function encodeCall(call: Call): Encoded {
-  const { name, script, epoch, maxTokenAheadMs, frames, full } = call
+  const { name, script, incarnation, maxTokenAheadMs, frames, full } = call
   let keys = ''
   let joined = ''
   for (const { key, bytes } of frames) {
@@ -125,9 +125,9 @@ function encodeCall(call: Call): Encoded {
     joined += bytes
   }
   const keyCount = frames.length + 1
-  const head = `*${keyCount + (full ? 7 : 6)}\r\n${bulk(name)}${bulk(script)}${bulk(String(keyCount))}${EPOCH}${keys}$${epoch.length}\r\n`
-  const rest = `${epoch}\r\n${bulk(String(maxTokenAheadMs))}${bulk(joined)}${full ? FULL : ''}`
-  return { call, bytes: Buffer.from(head + rest, 'latin1'), epochAt: head.length }
+  const head = `*${keyCount + (full ? 7 : 6)}\r\n${bulk(name)}${bulk(script)}${bulk(String(keyCount))}${INCARNATION}${keys}$${incarnation.length}\r\n`
+  const rest = `${incarnation}\r\n${bulk(String(maxTokenAheadMs))}${bulk(joined)}${full ? FULL : ''}`
+  return { call, bytes: Buffer.from(head + rest, 'latin1'), incarnationAt: head.length }
 }
 
 /**

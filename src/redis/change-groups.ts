@@ -2,7 +2,7 @@
  * Changes among which quorum groups identities are placed, when an operator decides so.
  *
  * Owns the order of the change: groups that leave are marked first, then those that stay, each on a majority of its
- * nodes and under another epoch, so that a sidecar that places among the old groups has lost every vote before one that
+ * nodes and under another incarnation, so that a sidecar that places among the old groups has lost every vote before one that
  * places among the new ones gets any. A node that changed since it was inspected is left as it is. New groups are
  * empty, and the first such sidecar founds them.
  *
@@ -13,7 +13,7 @@ import { told } from '../core/node-faults.ts'
 import { groupList, markIn, memberList, nodesIn, sameMembers, whyNewer } from '../core/nodes/fitness.ts'
 import { hasJoined } from '../core/nodes/rejoin-rules.ts'
 import { majorityOf } from '../core/units.ts'
-import { knowsList, lookAtAll, writeList } from './change-members.ts'
+import { knowsList, pollAll, writeList } from './change-members.ts'
 import type { RedisNodes } from './nodes.ts'
 
 export type GroupOfNodes = {
@@ -38,7 +38,7 @@ export type GroupsChanged =
     }
   | { readonly kind: 'not_confirmed'; readonly from: readonly string[]; readonly expected: string }
 
-type Looked = Awaited<ReturnType<typeof look>>
+type Polled = Awaited<ReturnType<typeof poll>>
 
 /**
  * @param groups all present and future ones
@@ -56,8 +56,8 @@ export async function changeGroups(
   const stranger = to.find((name) => !configured.includes(name))
   if (to.length === 0 || stranger !== undefined)
     return refused(`there is no group ${stranger ?? ''} in this configuration, only ${configured.join(', ')}`)
-  const looked = await Promise.all(groups.map((group) => look(group, to)))
-  const living = looked.filter(({ known, fresh }) => !fresh || known.length > 0)
+  const polled = await Promise.all(groups.map((group) => poll(group, to)))
+  const living = polled.filter(({ known, fresh }) => !fresh || known.length > 0)
   for (const group of living) {
     const wrong = whyNot(group, configured)
     if (wrong !== undefined) return refused(wrong)
@@ -82,13 +82,13 @@ export async function changeGroups(
 
 const refused = (reason: string): GroupsChanged => ({ kind: 'refused', reason })
 
-function tooFew({ name, required }: Looked, answering: number, changed: readonly string[]): GroupsChanged {
+function tooFew({ name, required }: Polled, answering: number, changed: readonly string[]): GroupsChanged {
   return { kind: 'too_few', group: name, answering, required, changed }
 }
 
 /** What the nodes of one group report, and what to write on them. */
-async function look({ name, nodes, nodeNames }: GroupOfNodes, to: readonly string[]) {
-  const answers = await lookAtAll(nodes)
+async function poll({ name, nodes, nodeNames }: GroupOfNodes, to: readonly string[]) {
+  const answers = await pollAll(nodes)
   const known = answers.filter(knowsList)
   return {
     name,
@@ -105,11 +105,11 @@ async function look({ name, nodes, nodeNames }: GroupOfNodes, to: readonly strin
 }
 
 /** The groups that a group's nodes name; where they name none, it is the only one. */
-function placedAmong({ name, known }: Looked): readonly string[] {
+function placedAmong({ name, known }: Polled): readonly string[] {
   return known.flatMap(({ list }) => markIn(list)?.groups ?? [name])
 }
 
-function whyNot(group: Looked, configured: readonly string[]): string | undefined {
+function whyNot(group: Polled, configured: readonly string[]): string | undefined {
   const { name, known, nodeNames } = group
   for (const { node, facts } of known) {
     const newer = whyNewer(facts)

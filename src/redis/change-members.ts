@@ -3,7 +3,7 @@
  *
  * Owns the decision whether the new list is safe, and writing it onto every node of the old one. From then on these
  * nodes refuse sidecars with the old list; new nodes join like any that forgot. A node that was taken away and
- * comes again has an epoch, and lacks what was recorded without it: it has to be seen empty before it is in the list.
+ * comes again has an incarnation, and lacks what was recorded without it: it has to be seen empty before it is in the list.
  */
 
 import type { Redis } from 'ioredis'
@@ -64,11 +64,11 @@ export async function changeMembers(
   by: string,
 ): Promise<MembersChanged> {
   const to = memberList(names)
-  const looked = (await lookAtAll({ members, options })).map((node, at) => ({
+  const polled = (await pollAll({ members, options })).map((node, at) => ({
     ...node,
     name: names[at] ?? '',
   }))
-  const known = await Promise.all(looked.filter(knowsList).map((node) => withTimes(node, options.clock)))
+  const known = await Promise.all(polled.filter(knowsList).map((node) => withTimes(node, options.clock)))
   const [one] = known
   if (one === undefined) return { kind: 'no_cluster' }
   for (const { node, facts } of known) {
@@ -92,10 +92,10 @@ export async function changeMembers(
   const old = known.filter((node) => stays(node) || unchanged.includes(node))
   if (old.length < required) return { kind: 'too_few', answering: old.length, required }
   const changed = known.filter((node) => stays(node) && !unchanged.includes(node))
-  const silent = looked.filter((node) => !stays(node) && node.facts === undefined)
-  const staying = looked.filter(stays)
-  // An epoch of an earlier run is memory, too: a node that was started again with its data is judged when it rejoins.
-  const forgot = staying.filter(({ facts }) => facts !== undefined && facts.epoch === undefined)
+  const silent = polled.filter((node) => !stays(node) && node.facts === undefined)
+  const staying = polled.filter(stays)
+  // An incarnation of an earlier run is memory, too: a node that was started again with its data is judged when it rejoins.
+  const forgot = staying.filter(({ facts }) => facts !== undefined && facts.incarnation === undefined)
   const majority = majorityOf(nodesIn(to).length)
   // Where the change has begun, this was so then.
   if (changed.length === 0) {
@@ -111,14 +111,14 @@ export async function changeMembers(
   return on.length < required ? { kind: 'unfinished', on, required } : { kind: 'changed', from, to, on }
 }
 
-type Looked = { readonly node: string; readonly client: Redis; readonly facts: NodeFacts | undefined }
+type Polled = { readonly node: string; readonly client: Redis; readonly facts: NodeFacts | undefined }
 /** It belongs to a cluster with names, which it tells. */
-export type Knows = Looked & {
+export type Knows = Polled & {
   readonly facts: NodeFacts & { readonly cluster: Cluster }
   readonly list: readonly string[]
 }
 
-export function lookAtAll({ members, options: { clock } }: Pick<RedisNodes, 'members' | 'options'>) {
+export function pollAll({ members, options: { clock } }: Pick<RedisNodes, 'members' | 'options'>) {
   return Promise.all(
     members.map(async ({ node: { name: node }, client }) => {
       const facts = await inspectForCommand(client, clock)
@@ -128,7 +128,7 @@ export function lookAtAll({ members, options: { clock } }: Pick<RedisNodes, 'mem
 }
 
 /** The same command moves the others to the new list later. */
-export function knowsList<T extends Looked & { readonly list: readonly string[] | undefined }>(
+export function knowsList<T extends Polled & { readonly list: readonly string[] | undefined }>(
   node: T,
 ): node is T & Knows {
   return node.list !== undefined
@@ -160,11 +160,11 @@ export async function writeList(
 async function withTimes<T extends Knows>(node: T, clock: Clock): Promise<T & Times> {
   const { client, facts } = node
   const changed = await forCommand(clock, client.hget(CLUSTER_KEY, 'members_changed_at')).catch(() => null)
-  const joinedMs = facts.epoch === undefined ? undefined : (joinedAtNodeMs(facts.epoch) ?? 0)
+  const joinedMs = facts.incarnation === undefined ? undefined : (joinedAtNodeMs(facts.incarnation) ?? 0)
   return { ...node, joinedMs, changedMs: Number(changed ?? 0) }
 }
 
-/** `joinedMs`: also by an epoch of an earlier run, from which a node that restarts may go on. `changedMs`: 0 where its list never was. */
+/** `joinedMs`: also by an incarnation of an earlier run, from which a node that restarts may go on. `changedMs`: 0 where its list never was. */
 type Times = { readonly joinedMs: number | undefined; readonly changedMs: number }
 
 /** Whether a node that comes has what it knows from before it was taken away, and not since this very change has begun. */

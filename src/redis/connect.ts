@@ -169,7 +169,7 @@ export function onDown(
 /** A command that says how many records its reply may have. */
 export type AsksForRecords = { readonly records: number }
 
-/** A look, a page of keys, a queue of waiters, a few hundred heartbeats: some KiB each. */
+/** A poll, a page of keys, a queue of waiters, a few hundred heartbeats: some KiB each. */
 const REPLY_BYTES_MAX = 1024 * 1024
 /** Up to ten thousand entries of the audit log are read at once. */
 const ENTRIES_BYTES_MAX = 32 * 1024 * 1024

@@ -1,5 +1,5 @@
 /**
- * What is read of one Redis node to judge it: the inspection, the glance, its heartbeat (`core/nodes/continuity.ts`) and its counter
+ * What is read of one Redis node to judge it: the inspection, the light poll, its heartbeat (`core/nodes/continuity.ts`) and its counter
  * (`node-history.ts`), which are written here as well. Which program may be a node is `server-program.ts`, and whether it is fit `core/nodes/fitness.ts`.
  */
 
@@ -7,7 +7,7 @@ import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
 import { HEARTBEAT_EVERY_MS, type Heartbeat } from '../core/nodes/continuity.ts'
 import type { Life, NodeFacts } from '../core/nodes/fitness.ts'
-import { type Glance, UnsuitableServer } from '../core/nodes/member.ts'
+import { type LightPoll, UnsuitableServer } from '../core/nodes/member.ts'
 import type { NodeMemory } from '../core/nodes/node-stats.ts'
 import {
   type CopyProgress,
@@ -16,7 +16,7 @@ import {
   NEVER_A_REPLICA,
   type Quarantine,
 } from '../core/nodes/rejoin-rules.ts'
-import { CLUSTER_KEY, EPOCH_KEY, HEARTBEAT_KEY } from './keys.ts'
+import { CLUSTER_KEY, HEARTBEAT_KEY, INCARNATION_KEY } from './keys.ts'
 import { callMembership, luaOf, ownScript } from './scripts.ts'
 import { askWhyUnsuitable, fieldsOf, type InfoField, serverOf, whyUnsuitable } from './server-program.ts'
 
@@ -37,11 +37,11 @@ export async function inspectNode(client: Redis): Promise<NodeFacts> {
 
 async function readFacts(client: Redis): Promise<NodeFacts> {
   const { db = 0 } = client.options
-  const [field, looked, life, durable] = await inOneWrite(client, () => {
+  const [field, polled, life, durable] = await inOneWrite(client, () => {
     const info = client.info(...SECTIONS).then(fieldsOf)
     return Promise.all([
       info,
-      callMembership(client, '', ['look']),
+      callMembership(client, '', ['poll']),
       readLife(client),
       readDurable(client, info),
       // ioredis selects it as well, but if that is refused it goes on in database 0: another keyspace than the others'.
@@ -50,7 +50,7 @@ async function readFacts(client: Redis): Promise<NodeFacts> {
   })
   const unsuitable = whyUnsuitable(field)
   if (unsuitable !== undefined) throw new UnsuitableServer(unsuitable)
-  const membership = membershipOf(looked)
+  const membership = membershipOf(polled)
   return {
     ...membership,
     ...life,
@@ -65,7 +65,7 @@ async function readFacts(client: Redis): Promise<NodeFacts> {
   }
 }
 
-/** What a look reads of INFO stands in these. */
+/** What a poll reads of INFO stands in these. */
 const SECTIONS = ['server', 'memory', 'persistence', 'stats', 'replication'] as const
 
 /** What is sent in one turn leaves in one write, and wakes the node once; ioredis writes each command by itself. */
@@ -103,16 +103,16 @@ export function forCommand<T>(clock: Clock, answer: Promise<T>): Promise<T> {
   return inTime(clock, COMMAND_DEADLINE_MS, answer, `no answer within ${COMMAND_DEADLINE_MS} ms`)
 }
 
-function membershipOf(looked: unknown): Membership & Pick<NodeFacts, 'format' | 'refusal'> {
-  if (!Array.isArray(looked) || typeof looked[0] !== 'string')
+function membershipOf(polled: unknown): Membership & Pick<NodeFacts, 'format' | 'refusal'> {
+  if (!Array.isArray(polled) || typeof polled[0] !== 'string')
     throw new Error('the node does not show its run_id in INFO: allow the command, or use another server')
-  const [runId, nodeMs, epoch, flat, id, quarantineMs, members, format, refusal] = looked
+  const [runId, nodeMs, incarnation, flat, id, quarantineMs, members, format, refusal] = polled
   const textIn = (value: unknown) => (typeof value === 'string' ? value : undefined)
   const named = typeof members === 'string' && members !== '' ? { members: members.split(',') } : {}
   return {
     runId,
     nodeMs: Number(nodeMs),
-    epoch: textIn(epoch),
+    incarnation: textIn(incarnation),
     format: textIn(format),
     refusal: textIn(refusal),
     quarantine: quarantineOf(flat),
@@ -170,19 +170,19 @@ export function inTime<T>(
 }
 
 /**
- * The few keys of a glance (`core/nodes/glances.ts`).
+ * The few keys of a light poll (`core/nodes/light-polls.ts`).
  *
  * @throws Error where the node does not answer, or refuses one of the commands
  */
-export async function glanceAt(client: Redis): Promise<Glance> {
+export async function lightPollOf(client: Redis): Promise<LightPoll> {
   const replies = await client
     .pipeline()
     .time()
-    .get(EPOCH_KEY)
+    .get(INCARNATION_KEY)
     .hget(CLUSTER_KEY, 'quarantine_ms')
     .hgetall(HEARTBEAT_KEY)
     .exec()
-  const [time, epoch, quarantineMs, heartbeat] = (replies ?? []).map(([error, reply]) => {
+  const [time, incarnation, quarantineMs, heartbeat] = (replies ?? []).map(([error, reply]) => {
     if (error !== null) throw error
     return reply
   })
@@ -191,7 +191,7 @@ export async function glanceAt(client: Redis): Promise<Glance> {
   const { run: runId, ms: heartbeatMs } = (heartbeat ?? {}) as { readonly run?: string; readonly ms?: string }
   return {
     nodeMs: seconds * 1_000 + Math.floor(micros / 1_000),
-    epoch: typeof epoch === 'string' ? epoch : undefined,
+    incarnation: typeof incarnation === 'string' ? incarnation : undefined,
     quarantineMs: typeof quarantineMs === 'string' ? Number(quarantineMs) : undefined,
     heartbeat: runId === undefined ? undefined : { runId, nodeMs: Number(heartbeatMs) },
   }
@@ -225,32 +225,32 @@ export async function readLife(client: Redis): Promise<Life> {
 }
 
 /**
- * @param epoch under which the node was seen to vote
+ * @param incarnation under which the node was seen to vote
  * @param counters of other nodes, by their names
- * @returns the heartbeat after that, and its count; undefined where the node does not vote under this epoch
+ * @returns the heartbeat after that, and its count; undefined where the node does not vote under this incarnation
  */
 export async function writeHeartbeat(
   client: Redis,
-  epoch: string,
+  incarnation: string,
   { name, durable, others }: Pick<Heartbeat, 'name' | 'durable' | 'others'>,
   counters: ReadonlyMap<string, string>,
   everyMs = HEARTBEAT_EVERY_MS,
 ): Promise<{ readonly ms: number; readonly counter: number } | undefined> {
-  const args: (string | number)[] = [epoch, everyMs, name, durable ? 1 : 0]
+  const args: (string | number)[] = [incarnation, everyMs, name, durable ? 1 : 0]
   for (const other of new Set([...others.keys(), ...counters.keys()]))
     args.push(other, others.get(other) ?? '', counters.get(other) ?? '')
-  const stands = await heartbeatScript(client, HEARTBEAT_KEY, EPOCH_KEY, ...args)
+  const stands = await heartbeatScript(client, HEARTBEAT_KEY, INCARNATION_KEY, ...args)
   return Array.isArray(stands) ? { ms: Number(stands[0]), counter: Number(stands[1]) } : undefined
 }
 
 /** Writes what is known of other nodes' counters, and no heartbeat. */
 export async function writeNotes(
   client: Redis,
-  epoch: string,
+  incarnation: string,
   counters: ReadonlyMap<string, string>,
 ): Promise<void> {
   const notes = [...counters].flatMap(([other, counter]) => [other, '', counter])
-  await heartbeatScript(client, HEARTBEAT_KEY, EPOCH_KEY, epoch, '', '', '', ...notes)
+  await heartbeatScript(client, HEARTBEAT_KEY, INCARNATION_KEY, incarnation, '', '', '', ...notes)
 }
 
 /**

@@ -3,9 +3,9 @@
 import type { AuditStream } from '../core/coordination/audit-log.ts'
 
 /** Says that this node has joined, and since when. */
-export const EPOCH_KEY = 'dedup::epoch'
+export const INCARNATION_KEY = 'dedup::incarnation'
 
-/** A hash: the quarantine of a node that has no epoch for its present run, and how far its rejoin has come. */
+/** A hash: the quarantine of a node that has no incarnation for its present run, and how far its rejoin has come. */
 export const QUARANTINE_KEY = 'dedup::quarantine'
 
 /** A hash: what all nodes of one cluster have in common. */

@@ -11,7 +11,7 @@ import type { Clock } from '../core/clock.ts'
 import {
   INSPECT_DEADLINE_MS,
   type MemberActs,
-  NO_EPOCH,
+  NO_INCARNATION,
   type NodeLink,
   type SeenRun,
 } from '../core/nodes/member.ts'
@@ -19,7 +19,7 @@ import type { Adoption, Cluster, Inspection } from '../core/nodes/rejoin-rules.t
 import { within } from '../core/retry.ts'
 import { adoptFrame, callBatch, type Frame, inspectFrame, standingFrame } from './batch.ts'
 import { onDown, type RedisAddress } from './connect.ts'
-import { glanceAt, inspectNode, inTime, writeHeartbeat, writeNotes } from './inspection.ts'
+import { inspectNode, inTime, lightPollOf, writeHeartbeat, writeNotes } from './inspection.ts'
 import { RECORD_PATTERN } from './keys.ts'
 import { unreadyFault } from './node-fault.ts'
 import { callMembership, type Script } from './scripts.ts'
@@ -27,7 +27,7 @@ import { decodeSnapshots, packRecord } from './wire.ts'
 
 const SILENT_NODE = `no answer to an inspection within ${INSPECT_DEADLINE_MS} ms`
 
-/** A late heartbeat is none: the next look writes one. */
+/** A late heartbeat is none: the next poll writes one. */
 const HEARTBEAT_DEADLINE_MS = 1_000
 const LATE_HEARTBEAT = `no heartbeat within ${HEARTBEAT_DEADLINE_MS} ms`
 
@@ -90,10 +90,10 @@ export function redisLink(options: RedisLinkOptions): NodeLink {
     redial,
     close: () => client.disconnect(),
     inspect: () => answerOrRedial(inspectNode(client)),
-    glance: () => answerOrRedial(glanceAt(client).catch(() => undefined)),
-    writeHeartbeat: (epoch, heartbeat, counters) =>
-      soon(writeHeartbeat(client, epoch, heartbeat, counters, heartbeatEveryMs)),
-    writeNotes: (epoch, counters) => soon(writeNotes(client, epoch, counters)),
+    lightPoll: () => answerOrRedial(lightPollOf(client).catch(() => undefined)),
+    writeHeartbeat: (incarnation, heartbeat, counters) =>
+      soon(writeHeartbeat(client, incarnation, heartbeat, counters, heartbeatEveryMs)),
+    writeNotes: (incarnation, counters) => soon(writeNotes(client, incarnation, counters)),
     acts: (seen) => memberActs({ ...options, ...seen, deadlineMs: INSPECT_DEADLINE_MS }),
   }
 }
@@ -106,7 +106,8 @@ function inWords({ id, quarantineMs, members }: Cluster): readonly [string, stri
 export type MemberActsOptions = SeenRun & Connected & { readonly deadlineMs: number }
 
 export function memberActs(options: MemberActsOptions): MemberActs {
-  const { name, client, script, deadlineMs, clock, runId, epoch, told, counts, sameConnection } = options
+  const { name, client, script, deadlineMs, clock, runId, incarnation, told, counts, sameConnection } =
+    options
 
   async function timely<T>(answer: Promise<T>): Promise<T> {
     const value = await inTime(clock, deadlineMs, answer, `${name} gave no answer within ${deadlineMs} ms`)
@@ -119,13 +120,15 @@ export function memberActs(options: MemberActsOptions): MemberActs {
 
   // No claims travel here, so the limit of a token's lead does not matter.
   const batch = (frames: readonly Frame[]) =>
-    timely(callBatch(client, script, { epoch: epoch ?? NO_EPOCH, maxTokenAheadMs: 0, frames }))
+    timely(
+      callBatch(client, script, { incarnation: incarnation ?? NO_INCARNATION, maxTokenAheadMs: 0, frames }),
+    )
 
   async function inspect(keys: readonly string[], whole: boolean): Promise<Inspection> {
     const [sentMonoMs, sentWallMs] = [clock.monoMs(), clock.wallMs()]
     const reply = await batch(keys.map((key) => inspectFrame(key, whole)))
     const sample = { nodeMs: reply.nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
-    // A clock that has jumped may have expired what it would show, and the epoch stays until a sidecar sees that.
+    // A clock that has jumped may have expired what it would show, and the incarnation stays until a sidecar sees that.
     const voting = counts(sample, sentWallMs) && reply.joined
     return { voting, nodeMs: reply.nodeMs, snapshots: decodeSnapshots(reply) }
   }

@@ -1,5 +1,5 @@
 /**
- * One Redis node behind the `RecordNode` port: connection, deadline, batching, epoch.
+ * One Redis node behind the `RecordNode` port: connection, deadline, batching, incarnation.
  *
  *   down → inspecting → voting | quarantined | unfit → down (connection lost)
  *
@@ -15,7 +15,7 @@ import type { Redis } from 'ioredis'
 import { type Clock, type Instant, now, type Timer } from '../core/clock.ts'
 import type { Events } from '../core/events.ts'
 import { errorText } from '../core/fault.ts'
-import { NO_EPOCH, type Voter } from '../core/nodes/member.ts'
+import { NO_INCARNATION, type Voter } from '../core/nodes/member.ts'
 import { describeMemory, type NodeMemory, takesNewClaims } from '../core/nodes/node-stats.ts'
 import type { NodeAnswer, RecordNode } from '../core/ports.ts'
 import { ageMs } from '../core/quorum/tally.ts'
@@ -63,7 +63,7 @@ export type RedisNodeOptions = {
   readonly claimsMemoryShare?: number
   readonly clock: Clock
   readonly events: Events
-  /** Called when the node answers that its epoch is outdated, or that it is a replica. */
+  /** Called when the node answers that its incarnation is outdated, or that it is a replica. */
   readonly onForgot?: () => void
 }
 
@@ -80,7 +80,7 @@ type Call = { readonly batch: readonly Pending[]; readonly deadlineMonoMs: numbe
 export class RedisNode implements RecordNode, Voter {
   readonly name: string
   readonly #options: RedisNodeOptions
-  #epoch: string | undefined
+  #incarnation: string | undefined
   #calls = 0
   /** Why it is sent no new claims, with its numbers. */
   #full: string | undefined
@@ -99,12 +99,12 @@ export class RedisNode implements RecordNode, Voter {
   }
 
   /** While `undefined` no command is sent: the process at the other end is unknown, or must not be used. */
-  useEpoch(epoch: string | undefined): void {
-    this.#epoch = epoch
+  useIncarnation(incarnation: string | undefined): void {
+    this.#incarnation = incarnation
   }
 
-  get epoch(): string | undefined {
-    return this.#epoch
+  get incarnation(): string | undefined {
+    return this.#incarnation
   }
 
   /** With commands, so far. */
@@ -112,7 +112,7 @@ export class RedisNode implements RecordNode, Voter {
     return this.#calls
   }
 
-  /** Everything that the node takes until the next look must fit into the room that new claims leave free. */
+  /** Everything that the node takes until the next poll must fit into the room that new claims leave free. */
   sawMemory(memory: NodeMemory): void {
     const { claimsMemoryShare: shareMax = 1, events } = this.#options
     const full = takesNewClaims(memory, shareMax) ? undefined : describeMemory(memory, shareMax)
@@ -124,7 +124,7 @@ export class RedisNode implements RecordNode, Voter {
   execute(command: RecordCommand): Promise<NodeAnswer> {
     return new Promise((resolve) => {
       const requestedAt = now(this.#options.clock)
-      if (this.#epoch === undefined || this.#options.client.status !== 'ready') {
+      if (this.#incarnation === undefined || this.#options.client.status !== 'ready') {
         const detail = `not connected (${this.#options.client.status})`
         this.#answer({ command, requestedAt, resolve }, { kind: 'unreachable', reason: 'refused', detail })
         return
@@ -168,7 +168,7 @@ export class RedisNode implements RecordNode, Voter {
           }
         : event,
     )
-    // It is a replica by now: whoever looks before it is promoted need not find that out afterwards.
+    // It is a replica by now: whoever polls before it is promoted need not find that out afterwards.
     if (answer.kind === 'unreachable' && answer.detail.includes('READONLY')) this.#options.onForgot?.()
     resolve(answer)
   }
@@ -229,13 +229,13 @@ export class RedisNode implements RecordNode, Voter {
   /** Settles every command of the call, unless its deadline did. */
   async #carryOut(call: Call): Promise<void> {
     const { client, script, maxTokenAheadMs } = this.#options
-    const epoch = this.#epoch ?? NO_EPOCH
+    const incarnation = this.#incarnation ?? NO_INCARNATION
     const full = this.#full
     let answers: readonly NodeAnswer[] | Error
     try {
       const frames = call.batch.map((pending) => pending.frame)
-      const batch = { epoch, maxTokenAheadMs, frames, full: full !== undefined }
-      answers = this.#answersOf(await callBatch(client, script, batch), epoch, full)
+      const batch = { incarnation, maxTokenAheadMs, frames, full: full !== undefined }
+      answers = this.#answersOf(await callBatch(client, script, batch), incarnation, full)
     } catch (cause) {
       answers = cause instanceof Error ? cause : new Error(String(cause))
     }
@@ -297,12 +297,12 @@ export class RedisNode implements RecordNode, Voter {
     }
   }
 
-  /** @param epoch the one that the call was sent with, as `full` */
-  #answersOf(reply: BatchReply, epoch: string, full: string | undefined): readonly NodeAnswer[] {
-    if (this.#epoch !== epoch) throw new Error('the node was inspected anew meanwhile')
+  /** @param incarnation the one that the call was sent with, as `full` */
+  #answersOf(reply: BatchReply, incarnation: string, full: string | undefined): readonly NodeAnswer[] {
+    if (this.#incarnation !== incarnation) throw new Error('the node was inspected anew meanwhile')
     if (reply.joined) return decodeAnswers(reply, full)
     // It was flushed, or its data were replaced, while the connection lived on.
-    if (epoch !== NO_EPOCH) this.#options.onForgot?.()
+    if (incarnation !== NO_INCARNATION) this.#options.onForgot?.()
     const uncounted: NodeAnswer = { kind: 'quarantined', nodeMs: reply.nodeMs }
     return reply.lines.map(() => uncounted)
   }

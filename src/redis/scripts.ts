@@ -12,9 +12,9 @@ import type { Redis } from 'ioredis'
 import { NEEDED_AS_LUA } from './commands.ts'
 import {
   CLUSTER_KEY,
-  EPOCH_KEY,
   FOUNDER_KEY,
   HEARTBEAT_KEY,
+  INCARNATION_KEY,
   NOTHING_KEY,
   QUARANTINE_KEY,
   REJOIN_KEY,
@@ -76,7 +76,7 @@ export function ownScript(source: string, keys: number): OwnScript {
 
 const MEMBERSHIP = luaOf('membership').replace('local COMMANDS = {}', `local COMMANDS = ${NEEDED_AS_LUA}`)
 const MEMBERSHIP_KEYS = [
-  EPOCH_KEY,
+  INCARNATION_KEY,
   QUARANTINE_KEY,
   CLUSTER_KEY,
   FOUNDER_KEY,

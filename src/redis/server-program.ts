@@ -12,7 +12,7 @@ import { type Trouble, troubleOf } from '../core/node-faults.ts'
 /** A field of a reply to INFO; empty where it has none. */
 export type InfoField = (name: string) => string
 
-/** Each line is `name:value\r\n`. A look reads a dozen of 150 lines, so the text stays one. */
+/** Each line is `name:value\r\n`. A poll reads a dozen of 150 lines, so the text stays one. */
 export function fieldsOf(info: string): InfoField {
   return (name) => {
     const isFirst = info.startsWith(`${name}:`)
@@ -70,7 +70,7 @@ function otherProgram(field: InfoField): string | undefined {
   return name === '' || name === 'valkey' ? undefined : name
 }
 
-/** Asks a server that refused a look, in words that say nothing of why, what it is. */
+/** Asks a server that refused a poll, in words that say nothing of why, what it is. */
 export async function askWhyUnsuitable(client: Redis): Promise<Trouble | undefined> {
   try {
     return whyUnsuitable(fieldsOf(await client.info('server')))

@@ -3,7 +3,7 @@ import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { nodes as nodesCommand } from '../../src/cli/nodes.ts'
 import { serve } from '../../src/cli/serve.ts'
-import { EPOCH_KEY, HEARTBEAT_KEY } from '../../src/redis/keys.ts'
+import { HEARTBEAT_KEY, INCARNATION_KEY } from '../../src/redis/keys.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
 import { startCountingApplication } from '../support/counting-application.ts'
 import { eventually } from '../support/eventually.ts'
@@ -111,7 +111,7 @@ test('another node in the place of one is another list, too; the same servers by
 })
 
 // Bug: it took what nodes note of each other for notes about other servers, believed that the data of most had been set back, and took their
-// epochs away. From then on no sidecar had a majority, and only a declared loss went on from there.
+// incarnations away. From then on no sidecar had a majority, and only a declared loss went on from there.
 test('a sidecar that has the names in another order than the addresses does not start, and takes no vote from the nodes', async () => {
   await using servers = await startRedisServers(3)
   await using application = await startCountingApplication()
@@ -141,8 +141,8 @@ test('a sidecar that has the names in another order than the addresses does not 
   expect(wrong.stderr).toContain(
     ': it is the node a of this list to sidecars that have used it, and b here: give FENCEPOST_REDIS_NODE_NAMES in the order of FENCEPOST_REDIS_NODES',
   )
-  const epochs = await Promise.all(clients.map((client) => client.get(EPOCH_KEY)))
-  expect(epochs).not.toContain(null)
+  const incarnations = await Promise.all(clients.map((client) => client.get(INCARNATION_KEY)))
+  expect(incarnations).not.toContain(null)
   expect((await pay(right, 'a')).status).toBe(201)
 })
 

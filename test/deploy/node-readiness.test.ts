@@ -15,7 +15,7 @@ test.each<
     'a new node is not ready',
     async () => {},
     1,
-    'it has no epoch: it waits, or no sidecar has founded the cluster yet',
+    'it has no incarnation: it waits, or no sidecar has founded the cluster yet',
   ],
   ['a node that votes is ready', (servers) => foundCluster(servers.urls), 0, ''],
   [
@@ -26,7 +26,7 @@ test.each<
       await servers.start(0)
     },
     1,
-    'its epoch is of an earlier run: it waits, or copies what it missed',
+    'its incarnation is of an earlier run: it waits, or copies what it missed',
   ],
   [
     'a node that came back empty is not ready',
@@ -36,7 +36,7 @@ test.each<
       await servers.start(0, { emptied: true })
     },
     1,
-    'it has no epoch: it waits, or no sidecar has founded the cluster yet',
+    'it has no incarnation: it waits, or no sidecar has founded the cluster yet',
   ],
   ['a node that does not answer is not ready', (servers) => servers.kill(0), 1, /Connection refused/],
 ])('%s', async (_, happens, code, said) => {

@@ -48,6 +48,6 @@ test.each(['docs/operations/deploy.md', 'deploy/helm/fencepost/README.md'])(
       ['INFO', 'memory'],
     ])
       expect(cli(...command)).not.toMatch(/NOPERM|NOAUTH|WRONGPASS/)
-    expect(cli('GET', 'dedup::epoch')).toMatch(/NOPERM/)
+    expect(cli('GET', 'dedup::incarnation')).toMatch(/NOPERM/)
   },
 )

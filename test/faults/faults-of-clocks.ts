@@ -4,10 +4,10 @@ import { choose, type Fault, pause } from './fault.ts'
 import { allVote, recorded, refused } from './of-nodes.ts'
 import { LEASE_MS, NODES, QUARANTINE_MS, type Stage } from './stage.ts'
 
-/** Without the epoch of this run: no sidecar counts the node. */
+/** Without the incarnation of this run: no sidecar counts the node. */
 async function withoutVote(stage: Stage, nodes: readonly number[]): Promise<boolean> {
-  const epochs = await Promise.all(nodes.map((node) => stage.admin[node]?.get('dedup::epoch')))
-  return epochs.every((epoch) => epoch === null)
+  const incarnations = await Promise.all(nodes.map((node) => stage.admin[node]?.get('dedup::incarnation')))
+  return incarnations.every((incarnation) => incarnation === null)
 }
 
 export const FAULTS_OF_CLOCKS: readonly Fault[] = [
@@ -30,7 +30,7 @@ export const FAULTS_OF_CLOCKS: readonly Fault[] = [
         for (const node of nodes) stage.nodeClocks[node]?.set(offsetMs, ratePpm)
         // A node that jumps ahead may have forgotten, and is treated so.
         if (offsetMs > 0)
-          await demand('a node whose clock jumped ahead loses its epoch', 10_000, () =>
+          await demand('a node whose clock jumped ahead loses its incarnation', 10_000, () =>
             withoutVote(stage, nodes),
           )
         await pause(2_500)

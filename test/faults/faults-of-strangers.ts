@@ -10,9 +10,9 @@ import type { Redis } from 'ioredis'
 import {
   auditStreamKey,
   CLUSTER_KEY,
-  EPOCH_KEY,
   FOUNDER_KEY,
   HEARTBEAT_KEY,
+  INCARNATION_KEY,
   QUARANTINE_KEY,
   RECORD_PATTERN,
   REJOIN_KEY,
@@ -45,7 +45,7 @@ const WRITTEN: readonly ((record: Buffer) => Buffer)[] = [
 
 /** Of our own keys that are read as hashes, as texts and as streams. */
 const OWN_HASHES = [QUARANTINE_KEY, HEARTBEAT_KEY]
-const OWN_TEXTS = [EPOCH_KEY, FOUNDER_KEY, REJOIN_KEY, SWEEPER_LEADERSHIP]
+const OWN_TEXTS = [INCARNATION_KEY, FOUNDER_KEY, REJOIN_KEY, SWEEPER_LEADERSHIP]
 const OWN_STREAMS = [auditStreamKey('dead-letters'), auditStreamKey('audit')]
 
 /** @param seen what the node had of records before: it is written back later, with a longer life */
@@ -64,7 +64,7 @@ async function spoilRecords(node: Redis, fraction: () => number, seen: Map<strin
 
 async function spoilOwnKeys(node: Redis, fraction: () => number): Promise<void> {
   const keys = [...OWN_HASHES, ...OWN_TEXTS, ...OWN_STREAMS]
-  const key = keys[Math.floor(fraction() * keys.length)] ?? EPOCH_KEY
+  const key = keys[Math.floor(fraction() * keys.length)] ?? INCARNATION_KEY
   await node.del(key)
   const kind = Math.floor(fraction() * 3)
   if (kind === 0) await node.rpush(key, 'x')
@@ -91,7 +91,7 @@ async function spoilHeartbeats(context: FaultContext, spoilt: number): Promise<v
   const node = admin[spoilt]
   for (const [other, { options }] of admin.entries()) {
     if (other === spoilt || node === undefined) continue
-    const nonce = (await admin[other]?.get(EPOCH_KEY))?.split(':')[2] ?? 'x'
+    const nonce = (await admin[other]?.get(INCARNATION_KEY))?.split(':')[2] ?? 'x'
     for (const name of [`redis-${other}`, `127.0.0.1:${options.port}`])
       await node.hset(HEARTBEAT_KEY, `counter:${name}`, `${nonce}:${HUGE}`, name, HUGE)
   }
@@ -152,7 +152,7 @@ export const FAULTS_OF_STRANGERS: readonly Fault[] = [
   stranger(
     'F47b',
     'a stranger writes to the keys of sidecars on one node',
-    'foreign values and other types at epoch, quarantine, heartbeat, leadership, founder, rejoin and streams; then FLUSHALL',
+    'foreign values and other types at incarnation, quarantine, heartbeat, leadership, founder, rejoin and streams; then FLUSHALL',
     async (node, { fraction }) => spoilOwnKeys(node, fraction),
   ),
   stranger(

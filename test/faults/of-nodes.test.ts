@@ -2,13 +2,13 @@ import { expect, test } from 'vitest'
 import { allVote } from './of-nodes.ts'
 import { NODES } from './stage.ts'
 
-/** Whether {@link allVote} accepts nodes that show these epochs, while every sidecar counts all votes. */
-async function isContent(epochs: readonly string[]): Promise<boolean> {
+/** Whether {@link allVote} accepts nodes that show these incarnations, while every sidecar counts all votes. */
+async function isContent(incarnations: readonly string[]): Promise<boolean> {
   let content = false
   const stage = {
-    admin: epochs.map((epoch, index) => ({
+    admin: incarnations.map((incarnation, index) => ({
       info: async () => `# Server\r\nrun_id:run${index}\r\n`,
-      get: async () => epoch,
+      get: async () => incarnation,
       dbsize: async () => 0,
     })),
     sidecars: [{}, {}],
@@ -24,8 +24,8 @@ async function isContent(epochs: readonly string[]): Promise<boolean> {
 const own = (index: number) => `1:run${index}:nonce:1795328836950`
 
 test('a fault waits until each node itself has joined, even before sidecars notice that one forgot', async () => {
-  const epochs = Array.from({ length: NODES }, (_, index) => own(index))
-  expect(await isContent(epochs)).toBe(true)
-  // F19 over in a tenth of a second: the node has the epoch of the node whose data it took.
-  expect(await isContent(epochs.with(2, own(0)))).toBe(false)
+  const incarnations = Array.from({ length: NODES }, (_, index) => own(index))
+  expect(await isContent(incarnations)).toBe(true)
+  // F19 over in a tenth of a second: the node has the incarnation of the node whose data it took.
+  expect(await isContent(incarnations.with(2, own(0)))).toBe(false)
 })

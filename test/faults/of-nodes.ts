@@ -2,7 +2,7 @@
 
 import type { Redis } from 'ioredis'
 import { hasJoined } from '../../src/core/nodes/rejoin-rules.ts'
-import { EPOCH_KEY } from '../../src/redis/keys.ts'
+import { INCARNATION_KEY } from '../../src/redis/keys.ts'
 import type { FaultContext } from './fault.ts'
 import { ANSWER_WITHIN_MS, NODES, QUARANTINE_MS, type Stage } from './stage.ts'
 
@@ -37,8 +37,8 @@ export async function allVote({ stage, demand }: FaultContext): Promise<void> {
 }
 
 export async function hasJoinedItself(node: Redis): Promise<boolean> {
-  const [about, epoch] = await Promise.all([node.info('server'), node.get(EPOCH_KEY)])
-  return hasJoined({ runId: /run_id:(\w+)/.exec(about)?.[1] ?? '', epoch: epoch ?? undefined })
+  const [about, incarnation] = await Promise.all([node.info('server'), node.get(INCARNATION_KEY)])
+  return hasJoined({ runId: /run_id:(\w+)/.exec(about)?.[1] ?? '', incarnation: incarnation ?? undefined })
 }
 
 /** Changes settings of nodes and puts them back. */

@@ -89,7 +89,7 @@ test('of a node whose password was changed the log says so, once', async () => {
   admin.disconnect()
 })
 
-/** A look begins with them: without one the node itself names it. */
+/** A poll begins with them: without one the node itself names it. */
 const LOOKED_WITH = ['info', 'eval', 'evalsha', 'script|load', 'time']
 
 test('the chart of nodes gives the rights to exactly the commands of the list', () => {

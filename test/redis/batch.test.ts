@@ -49,7 +49,7 @@ async function sentBy(batch: Batch, replies: readonly unknown[]): Promise<readon
 }
 
 const batchOf = (frames: readonly Frame[], more: Partial<Batch> = {}): Batch => ({
-  epoch: 'e-1',
+  incarnation: 'e-1',
   maxTokenAheadMs: 10_000,
   frames,
   ...more,
@@ -153,12 +153,12 @@ describe('a frame, field by field', () => {
 describe('a call of the batch script', () => {
   const { bytes } = frameOf(claim)
 
-  test('a call is EVALSHA with the keys, then epoch, tolerated skew and all frames in one argument', async () => {
+  test('a call is EVALSHA with the keys, then incarnation, tolerated skew and all frames in one argument', async () => {
     const other = { ...claim, key: 'dedup:käse:test:v1:2' }
     const sent = await sentBy(batchOf([frameOf(claim), frameOf(other)]), [reply('granted 1', 'granted 1')])
     const otherKey = Buffer.from(other.key).toString('latin1')
     expect(sent).toEqual([
-      respOf('evalsha', SCRIPT.sha1, '3', 'dedup::epoch', KEY, otherKey, 'e-1', '10000', bytes + bytes),
+      respOf('evalsha', SCRIPT.sha1, '3', 'dedup::incarnation', KEY, otherKey, 'e-1', '10000', bytes + bytes),
     ])
   })
 
@@ -166,14 +166,14 @@ describe('a call of the batch script', () => {
     const sent = await sentBy(batchOf([frameOf({ kind: 'read', key: 'dedup:a' })]), [reply('absent')])
     const zeros = '0'.repeat(172)
     expect(sent).toEqual([
-      `*8\r\n$7\r\nevalsha\r\n$40\r\n${SCRIPT.sha1}\r\n$1\r\n2\r\n$12\r\ndedup::epoch\r\n$7\r\ndedup:a\r\n$3\r\ne-1\r\n$5\r\n10000\r\n$173\r\nG${zeros}\r\n`,
+      `*8\r\n$7\r\nevalsha\r\n$40\r\n${SCRIPT.sha1}\r\n$1\r\n2\r\n$12\r\ndedup::incarnation\r\n$7\r\ndedup:a\r\n$3\r\ne-1\r\n$5\r\n10000\r\n$173\r\nG${zeros}\r\n`,
     ])
   })
 
   test('a call to a full node forbids new claims', async () => {
     const sent = await sentBy(batchOf([frameOf(claim)], { full: true }), [reply('full')])
     expect(sent).toEqual([
-      respOf('evalsha', SCRIPT.sha1, '2', 'dedup::epoch', KEY, 'e-1', '10000', bytes, 'full'),
+      respOf('evalsha', SCRIPT.sha1, '2', 'dedup::incarnation', KEY, 'e-1', '10000', bytes, 'full'),
     ])
   })
 
@@ -182,32 +182,41 @@ describe('a call of the batch script', () => {
       new Error('NOSCRIPT No matching script.'),
       reply('granted 1'),
     ])
-    const args = ['2', 'dedup::epoch', KEY, 'e-1', '10000', bytes]
+    const args = ['2', 'dedup::incarnation', KEY, 'e-1', '10000', bytes]
     const source = Buffer.from(SCRIPT.source).toString('latin1')
     expect(sent).toEqual([respOf('evalsha', SCRIPT.sha1, ...args), respOf('eval', source, ...args)])
   })
 
-  // The bytes of a call are a copy of those of the call before where only the epoch differs, and that one may not be sent yet.
+  // The bytes of a call are a copy of those of the call before where only the incarnation differs, and that one may not be sent yet.
   test('the same commands to several nodes, and what else may differ from the call before', async () => {
     const [mine, other] = [frameOf(claim), frameOf({ ...claim, key: 'dedup:b' })]
-    const call = (epoch: string, ahead = '10000', ...full: readonly string[]) =>
-      respOf('evalsha', SCRIPT.sha1, '2', 'dedup::epoch', KEY, epoch, ahead, bytes, ...full)
-    const otherCall = respOf('evalsha', SCRIPT.sha1, '2', 'dedup::epoch', 'dedup:b', 'e-8', '10000', bytes)
-    const both = ['3', 'dedup::epoch', KEY, 'dedup:b', 'e-9', '10000', bytes + bytes]
+    const call = (incarnation: string, ahead = '10000', ...full: readonly string[]) =>
+      respOf('evalsha', SCRIPT.sha1, '2', 'dedup::incarnation', KEY, incarnation, ahead, bytes, ...full)
+    const otherCall = respOf(
+      'evalsha',
+      SCRIPT.sha1,
+      '2',
+      'dedup::incarnation',
+      'dedup:b',
+      'e-8',
+      '10000',
+      bytes,
+    )
+    const both = ['3', 'dedup::incarnation', KEY, 'dedup:b', 'e-9', '10000', bytes + bytes]
     const calls: readonly (readonly [Batch, string])[] = [
-      [batchOf([mine], { epoch: 'e-1' }), call('e-1')],
-      [batchOf([mine], { epoch: 'e-2' }), call('e-2')],
-      [batchOf([mine], { epoch: 'e-3', maxTokenAheadMs: 20_000 }), call('e-3', '20000')],
-      [batchOf([mine], { epoch: 'e-4' }), call('e-4')],
-      [batchOf([mine], { epoch: 'e-5', full: true }), call('e-5', '10000', 'full')],
-      [batchOf([mine], { epoch: 'e-6' }), call('e-6')],
-      [batchOf([mine], { epoch: 'ä-6' }), call('\xc3\xa4-6')],
-      [batchOf([mine], { epoch: '' }), call('')],
-      [batchOf([mine], { epoch: 'e-7' }), call('e-7')],
-      [batchOf([other], { epoch: 'e-8' }), otherCall],
-      [batchOf([mine], { epoch: 'e-8' }), call('e-8')],
-      [batchOf([mine, other], { epoch: 'e-9' }), respOf('evalsha', SCRIPT.sha1, ...both)],
-      [batchOf([mine], { epoch: 'e-9' }), call('e-9')],
+      [batchOf([mine], { incarnation: 'e-1' }), call('e-1')],
+      [batchOf([mine], { incarnation: 'e-2' }), call('e-2')],
+      [batchOf([mine], { incarnation: 'e-3', maxTokenAheadMs: 20_000 }), call('e-3', '20000')],
+      [batchOf([mine], { incarnation: 'e-4' }), call('e-4')],
+      [batchOf([mine], { incarnation: 'e-5', full: true }), call('e-5', '10000', 'full')],
+      [batchOf([mine], { incarnation: 'e-6' }), call('e-6')],
+      [batchOf([mine], { incarnation: 'ä-6' }), call('\xc3\xa4-6')],
+      [batchOf([mine], { incarnation: '' }), call('')],
+      [batchOf([mine], { incarnation: 'e-7' }), call('e-7')],
+      [batchOf([other], { incarnation: 'e-8' }), otherCall],
+      [batchOf([mine], { incarnation: 'e-8' }), call('e-8')],
+      [batchOf([mine, other], { incarnation: 'e-9' }), respOf('evalsha', SCRIPT.sha1, ...both)],
+      [batchOf([mine], { incarnation: 'e-9' }), call('e-9')],
     ]
     const sent: Buffer[] = []
     for (const [batch] of calls) {

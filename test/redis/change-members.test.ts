@@ -1,10 +1,10 @@
-/** A change of the list of nodes, of which some go away between the look at them and the writing. */
+/** A change of the list of nodes, of which some go away between the poll of them and the writing. */
 
 import type { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
 import { standstillOf } from '../../src/core/nodes/shown-nodes.ts'
 import { changeMembers } from '../../src/redis/change-members.ts'
-import { CLUSTER_KEY, EPOCH_KEY, HEARTBEAT_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
+import { CLUSTER_KEY, HEARTBEAT_KEY, INCARNATION_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import type { RedisNodes } from '../../src/redis/nodes.ts'
 import { openDoor } from '../support/door.ts'
 import { eventually } from '../support/eventually.ts'
@@ -59,13 +59,13 @@ async function aMinuteLater(client: Redis): Promise<void> {
   for (const [field, value] of Object.entries(await client.hgetall(HEARTBEAT_KEY)))
     if (field === 'ms' || field.startsWith('of:'))
       await client.hset(HEARTBEAT_KEY, field, Number(value) - MINUTE_MS)
-  const epoch = (await client.get(EPOCH_KEY)) ?? ''
-  const older = epoch.split(':').map((part, at) => (at === 3 ? String(Number(part) - MINUTE_MS) : part))
-  await client.set(EPOCH_KEY, older.join(':'))
+  const incarnation = (await client.get(INCARNATION_KEY)) ?? ''
+  const older = incarnation.split(':').map((part, at) => (at === 3 ? String(Number(part) - MINUTE_MS) : part))
+  await client.set(INCARNATION_KEY, older.join(':'))
 }
 
-// Bug: the command gives each node another epoch, and the nodes note the one of before of each other. A sidecar that met some of them a
-// moment before the others believed that another server had had the names of those, and took their epochs away: with a majority of them
+// Bug: the command gives each node another incarnation, and the nodes note the one of before of each other. A sidecar that met some of them a
+// moment before the others believed that another server had had the names of those, and took their incarnations away: with a majority of them
 // the cluster stood still until an operator declared a loss.
 test('after the list has grown, a sidecar that reaches most of the old nodes a moment later lets them vote', async () => {
   await using servers = await startRedisServers(5)
@@ -114,7 +114,7 @@ async function change(urls: readonly string[], names: readonly string[]) {
   return await changeMembers(operator.nodes, names, id ?? '', 'ann')
 }
 
-// Bug: a node that had been taken from the list and came back, with its data or without having stopped, voted at once, by its epoch of
+// Bug: a node that had been taken from the list and came back, with its data or without having stopped, voted at once, by its incarnation of
 // before: what was recorded in between was executed again.
 test.each([
   ['went on', async () => {}, { kind: 'not_empty', nodes: ['redis-2'] }],
@@ -186,12 +186,12 @@ test('a node that came with the change votes on while the command is repeated fo
   expect((await change(at(servers, 0, 1, 2, 3, 5), moved)).kind).toBe('changed')
   await using sidecar = await joinCluster(at(servers, 0, 1, 2, 3, 5), { names: moved })
   await sidecar.votes(4)
-  const epoch = () => clientOf(servers.urls[5] ?? '').get(EPOCH_KEY)
-  const before = await epoch()
+  const incarnation = () => clientOf(servers.urls[5] ?? '').get(INCARNATION_KEY)
+  const before = await incarnation()
   servers.resume(3)
   expect((await change(at(servers, 0, 1, 2, 3, 5), moved)).kind).toBe('changed')
   await sidecar.votes(5)
-  expect(await epoch()).toBe(before)
+  expect(await incarnation()).toBe(before)
 })
 
 /** What is recorded stands on nodes 0 and 1 of three alone, and both lose it. */
@@ -209,7 +209,7 @@ async function lostByTwoOfThree(servers: RedisServers, sidecar: Sidecar, name: s
   }
 }
 
-// Bug: servers that a sidecar with the new list had looked at before the change counted as nodes that had forgotten nothing since then. Two
+// Bug: servers that a sidecar with the new list had polled before the change counted as nodes that had forgotten nothing since then. Two
 // old nodes that had lost the same moment were no longer too many of five, voted, and what had been recorded then was executed again.
 test('what too many of the old nodes have lost is not made up for by nodes that came after it', async () => {
   await using servers = await startRedisServers(5)
@@ -258,17 +258,17 @@ test('of two operators who change the list at once at most one has done it', asy
   const founder = await joinCluster(servers.urls, { names: OLD })
   await founder.votes(3)
   await founder[Symbol.asyncDispose]()
-  let looked = 0
-  const bothLooked = Promise.withResolvers<void>()
+  let polled = 0
+  const bothPolled = Promise.withResolvers<void>()
   const operator = async (name: string) => {
     await using sidecar = await joinCluster(servers.urls, { watchOnly: true })
     const { members, options } = sidecar.nodes
     const seen = members.map((member) => ({
       ...member,
       client: delayed(member.client, async () => {
-        looked += 1
-        if (looked === 2 * members.length) bothLooked.resolve()
-        await bothLooked.promise
+        polled += 1
+        if (polled === 2 * members.length) bothPolled.resolve()
+        await bothPolled.promise
       }),
     }))
     const id = sidecar.nodes.cluster().id

@@ -175,12 +175,12 @@ test('a node whose clock jump is reported during its inspection does not vote af
   const first = await joinCluster(servers.urls)
   onTestFinished(() => first[Symbol.asyncDispose]())
   await first.votes(3)
-  const before = first.nodes.members[0]?.node.epoch
-  // Its longer quarantine is written to each node after the first look.
+  const before = first.nodes.members[0]?.node.incarnation
+  // Its longer quarantine is written to each node after the first poll.
   const second = new RedisNodes({ ...first.nodes.options, quarantineMs: QUARANTINE_MS + 1 })
   onTestFinished(() => second[Symbol.asyncDispose]())
   const jump = { fromMonoMs: 0, untilMonoMs: Number.POSITIVE_INFINITY, aheadMs: 2_000, nodeMs: 0 }
-  const tell = () => second.invalidateEpoch(0, 'its clock jumped', jump)
+  const tell = () => second.invalidateIncarnation(0, 'its clock jumped', jump)
   let told = false
   await second.connect((index) => {
     // Triggered by another node's answer, before this node has the quarantine.
@@ -188,9 +188,9 @@ test('a node whose clock jump is reported during its inspection does not vote af
     told ||= index === 0
     return true
   })
-  await eventually('its epoch was taken away, and it rejoins', () => {
+  await eventually('its incarnation was taken away, and it rejoins', () => {
     const { node, state } = first.nodes.members[0] ?? {}
-    return state?.kind === 'voting' && node?.epoch !== before
+    return state?.kind === 'voting' && node?.incarnation !== before
   })
 })
 

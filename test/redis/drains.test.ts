@@ -250,8 +250,8 @@ describe.concurrent('nodes that restart with their data:', () => {
   test('a node gets its heartbeat at most twice a second from all sidecars, also at maxmemory', async () => {
     await using servers = await startRedisServers(3, { appendOnly: true, maxMemory: '3mb' })
     const names = servers.urls.map((url) => new URL(url).host)
-    const looks = { names, quarantineMs: QUARANTINE_MS, inspectEveryMs: 40 }
-    const sidecars = await Promise.all([0, 1, 2].map(() => joinCluster(servers.urls, looks)))
+    const polls = { names, quarantineMs: QUARANTINE_MS, inspectEveryMs: 40 }
+    const sidecars = await Promise.all([0, 1, 2].map(() => joinCluster(servers.urls, polls)))
     await using stack = new AsyncDisposableStack()
     for (const sidecar of sidecars) stack.use(sidecar)
     for (const sidecar of sidecars) await sidecar.votes(3)

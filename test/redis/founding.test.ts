@@ -119,7 +119,7 @@ test('where a node is emptied within the window, and an objection with it, the w
   const since = performance.now()
   await (await joining).votes(3)
   expect(performance.now() - since).toBeGreaterThan(2_900)
-  expect(await client.get('dedup::epoch')).not.toContain(first)
+  expect(await client.get('dedup::incarnation')).not.toContain(first)
 })
 
 test('a node with an objection is not claimed for a founding under the proposed nonce', async () => {

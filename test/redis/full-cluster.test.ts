@@ -56,7 +56,7 @@ async function free(operator: Redis): Promise<void> {
   await operator.del(...keys)
 }
 
-/** As last seen: while a node is filled, what it frees between two looks may be room once more. */
+/** As last seen: while a node is filled, what it frees between two polls may be room once more. */
 function fullNodes(sidecar: Sidecar): readonly string[] {
   const seen = new Map<string, boolean>()
   for (const event of sidecar.events) if (event.kind === 'node_memory') seen.set(event.node, event.full)

@@ -1,7 +1,7 @@
 /** Nodes out of memory that forget or restart: no write about them is half done. */
 import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
-import { CLUSTER_KEY, EPOCH_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
+import { CLUSTER_KEY, INCARNATION_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import { eventually } from '../support/eventually.ts'
 import { clientOf } from '../support/redis-client.ts'
 import { joinCluster, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
@@ -66,8 +66,8 @@ test('a node that forgot and has no room for its records waits, and rejoins when
         event.kind === 'rejoin_step_failed' && event.node === sidecar.name(2) && event.reason.includes('OOM'),
     )
   await eventually('a step is refused, and reported', stumbled)
-  // It has no epoch, and no mark of a finished copy.
-  expect(await node.get(EPOCH_KEY)).toBeNull()
+  // It has no incarnation, and no mark of a finished copy.
+  expect(await node.get(INCARNATION_KEY)).toBeNull()
   expect(await node.hgetall(QUARANTINE_KEY)).toMatchObject({ origin: 'forgot', done: '' })
   expect(sidecar.states()[2]).toBe('quarantined')
   for (const name of names) expect(await sidecar.claim(name)).toMatchObject({ kind: 'duplicate' })

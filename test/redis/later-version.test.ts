@@ -6,7 +6,7 @@ import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { told } from '../../src/core/node-faults.ts'
 import { changeMembers } from '../../src/redis/change-members.ts'
-import { CLUSTER_KEY, EPOCH_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
+import { CLUSTER_KEY, INCARNATION_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import type { RedisNodesOptions } from '../../src/redis/nodes.ts'
 import { callMembership } from '../../src/redis/scripts.ts'
 import { duringTests } from '../support/during-tests.ts'
@@ -34,7 +34,7 @@ const SOON = { budgetMs: 300 }
 const LATER = /a later version has taken the cluster over.*docs\/operations\/upgrading\.md/
 
 const onAll = <T>(act: (client: Redis) => Promise<T>) => Promise.all(clients.map(act))
-const runIdOf = async (client: Redis) => ((await callMembership(client, '', ['look'])) as [string])[0]
+const runIdOf = async (client: Redis) => ((await callMembership(client, '', ['poll'])) as [string])[0]
 
 async function join(more: Partial<RedisNodesOptions> = { names: NAMES }) {
   const sidecar = await joinCluster(servers.urls, more)
@@ -70,17 +70,17 @@ describe('the format of a cluster', () => {
     },
   )
 
-  test('is looked at again: a sidecar at work stops as soon as a later version has raised it', async () => {
+  test('is polled again: a sidecar at work stops as soon as a later version has raised it', async () => {
     const sidecar = await join()
     await sidecar.votes(3)
     await sidecar.carryOut('before')
-    // As the rule of `node-format.ts` says: with another epoch, in one call.
+    // As the rule of `node-format.ts` says: with another incarnation, in one call.
     await onAll(async (client) => {
-      const epoch = (await client.get(EPOCH_KEY)) ?? ''
+      const incarnation = (await client.get(INCARNATION_KEY)) ?? ''
       await client
         .multi()
         .hset(CLUSTER_KEY, 'format', '2')
-        .set(EPOCH_KEY, `2${epoch.slice(1)}`)
+        .set(INCARNATION_KEY, `2${incarnation.slice(1)}`)
         .exec()
     })
     expect(await sidecar.claim('after', SOON)).toMatchObject({ kind: 'unavailable' })
@@ -103,15 +103,15 @@ describe('the format of a cluster', () => {
   })
 })
 
-test('an epoch of a later version is no vote for us, and stays: the node does not rejoin over it', async () => {
-  await onAll(async (client) => client.set(EPOCH_KEY, `2:${await runIdOf(client)}:nonce:more`))
+test('an incarnation of a later version is no vote for us, and stays: the node does not rejoin over it', async () => {
+  await onAll(async (client) => client.set(INCARNATION_KEY, `2:${await runIdOf(client)}:nonce:more`))
   const sidecar = await join()
   for (const reason of reasons(sidecar))
-    expect(reason).toContain('its epoch has the version "2", and this fencepost works with version 1')
+    expect(reason).toContain('its incarnation has the version "2", and this fencepost works with version 1')
   expect(await onAll((client) => client.exists(QUARANTINE_KEY))).toEqual([0, 0, 0])
-  expect((await onAll((client) => client.get(EPOCH_KEY))).map((epoch) => epoch?.slice(0, 2))).toEqual(
-    Array(3).fill('2:'),
-  )
+  expect(
+    (await onAll((client) => client.get(INCARNATION_KEY))).map((incarnation) => incarnation?.slice(0, 2)),
+  ).toEqual(Array(3).fill('2:'))
 })
 
 describe('a record of a later version', () => {

@@ -13,7 +13,7 @@ import { loadBatchScript } from '../../src/redis/scripts.ts'
 import { packRecord } from '../../src/redis/wire.ts'
 import { systemClock, systemRandom } from '../../src/system/clock.ts'
 import { arbitraryRecord } from '../support/arbitrary-records.ts'
-import { openRedisNode, TEST_EPOCH } from '../support/redis-node.ts'
+import { openRedisNode, TEST_INCARNATION } from '../support/redis-node.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { seedOfRun } from '../support/seeded-random.ts'
 
@@ -26,7 +26,7 @@ async function rejoiningNode({ client }: Opened): Promise<MemberActs> {
     client,
     script: loadBatchScript(),
     runId: /run_id:(\w+)/.exec(await client.info('server'))?.[1] ?? '',
-    epoch: TEST_EPOCH,
+    incarnation: TEST_INCARNATION,
     deadlineMs: 5_000,
     clock: systemClock,
     told: new CatchUpCounter(),

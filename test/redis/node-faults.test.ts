@@ -284,7 +284,7 @@ const ELSEWHERE: Readonly<Record<string, readonly NodeFault[]>> = {
   'test/redis/server-program.test.ts': ['other_program', 'sentinel', 'hidden'],
   'test/redis/rejoin.test.ts': ['old_redis', 'same_server', 'forgot'],
   'test/app/unfit-nodes.test.ts': ['no_info'],
-  'test/redis/later-version.test.ts': ['later_format', 'later_epoch'],
+  'test/redis/later-version.test.ts': ['later_format', 'later_incarnation'],
   'test/app/node-lists.test.ts': ['other_members', 'other_name'],
   'test/app/groups.test.ts': ['no_groups'],
   'test/redis/founding.test.ts': ['two_clusters', 'other_cluster', 'founded_anew'],

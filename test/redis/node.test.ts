@@ -9,7 +9,7 @@ import type { NodeAnswer } from '../../src/core/ports.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'
 import { tokenAt } from '../../src/core/record/token.ts'
 import { createRedisClient } from '../../src/redis/connect.ts'
-import { EPOCH_KEY } from '../../src/redis/keys.ts'
+import { INCARNATION_KEY } from '../../src/redis/keys.ts'
 import { BATCH_MAX_BYTES, BATCH_MAX_COMMANDS, GATHER_MS, MAX_IN_FLIGHT_CALLS } from '../../src/redis/node.ts'
 import { loadBatchScript } from '../../src/redis/scripts.ts'
 import { createRedlockQuorum } from '../../src/redlock/rounds.ts'
@@ -287,11 +287,11 @@ describe('a failing server', () => {
     expect(await operator.script('EXISTS', loadBatchScript().sha1)).toEqual([1])
   })
 
-  test('a server that lost its epoch executes commands, and its answers do not count', async () => {
+  test('a server that lost its incarnation executes commands, and its answers do not count', async () => {
     const key = newKey()
-    await operator.rename(EPOCH_KEY, 'epoch:aside')
+    await operator.rename(INCARNATION_KEY, 'incarnation:aside')
     expect(await opened.node.execute(claim(key))).toMatchObject({ kind: 'quarantined' })
-    await operator.rename('epoch:aside', EPOCH_KEY)
+    await operator.rename('incarnation:aside', INCARNATION_KEY)
     expect(await opened.node.execute({ kind: 'read', key })).toMatchObject({ record: { state: 'claimed' } })
   })
 

@@ -1,14 +1,14 @@
 /** One node says of the others, or of the cluster, what is not so: a stranger wrote to it, or its data were corrupted. */
 import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
-import { CLUSTER_KEY, EPOCH_KEY, HEARTBEAT_KEY } from '../../src/redis/keys.ts'
+import { CLUSTER_KEY, HEARTBEAT_KEY, INCARNATION_KEY } from '../../src/redis/keys.ts'
 import { eventually } from '../support/eventually.ts'
 import { clientOf } from '../support/redis-client.ts'
 import { joinCluster, type Sidecar } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
 const HUGE = '9000000000000000'
-const LOOKS = 5
+const POLLS = 5
 
 type Scene = { readonly names: readonly string[]; readonly liar: Redis; readonly others: readonly Redis[] }
 
@@ -35,9 +35,9 @@ async function haveHeartbeats({ liar, others }: Scene): Promise<void> {
   })
 }
 
-/** As many looks at everything as could find something. */
-async function looks(sidecar: Sidecar): Promise<void> {
-  for (let look = 0; look < LOOKS; look += 1)
+/** As many full polls as could find something. */
+async function polls(sidecar: Sidecar): Promise<void> {
+  for (let poll = 0; poll < POLLS; poll += 1)
     await Promise.all(sidecar.nodes.members.map((member) => sidecar.nodes.inspect(member)))
 }
 
@@ -54,12 +54,12 @@ test.each([3, 5])(
     const sidecar = await join()
     await sidecar.votes(count)
     await haveHeartbeats(scene)
-    const nonce = (await scene.liar.get(EPOCH_KEY))?.split(':')[2]
+    const nonce = (await scene.liar.get(INCARNATION_KEY))?.split(':')[2]
     const lies = scene.names.slice(1).flatMap((name) => [`counter:${name}`, `${nonce}:${HUGE}`])
     await scene.liar.hset(HEARTBEAT_KEY, ...lies)
     await eventually('it is found', () => lostVotes(sidecar).length > 0)
     await sidecar.votes(count)
-    await looks(sidecar)
+    await polls(sidecar)
     expect(lostVotes(sidecar)).toEqual([['node-0', expect.stringContaining('cannot be')]])
     for (const node of [scene.liar, ...scene.others])
       expect(JSON.stringify(await node.hgetall(HEARTBEAT_KEY))).not.toContain(HUGE)
@@ -91,9 +91,9 @@ test.each<[what: string, key: string, fields: (scene: Scene) => readonly string[
     await running.votes(5)
     await haveHeartbeats(scene)
     await scene.liar.hset(key, ...fieldsOf(scene))
-    await looks(running)
+    await polls(running)
     const starting = await join()
-    await looks(starting)
+    await polls(starting)
     for (const sidecar of [running, starting]) {
       expect(lostVotes(sidecar).filter(([node]) => node !== 'node-0')).toEqual([])
       expect(sidecar.states().slice(1)).toEqual(['voting', 'voting', 'voting', 'voting'])

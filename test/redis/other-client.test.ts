@@ -115,14 +115,14 @@ async function startWorld() {
     'lifetime of the key in ms': String(RETENTION_MS),
   }
   const send = async (node: Redis, of: Buffer) => {
-    const epoch = (await node.get('dedup::epoch')) ?? ''
+    const incarnation = (await node.get('dedup::incarnation')) ?? ''
     const reply = (await node.callBuffer(
       'EVAL',
       loadBatchScript().source,
       2,
-      'dedup::epoch',
+      'dedup::incarnation',
       key,
-      epoch,
+      incarnation,
       '10000',
       of,
     )) as Buffer[]

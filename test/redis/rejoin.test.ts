@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { told } from '../../src/core/node-faults.ts'
 import { declareLoss } from '../../src/core/nodes/shown-nodes.ts'
-import { EPOCH_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
+import { INCARNATION_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import { eventually } from '../support/eventually.ts'
 import { listening } from '../support/listening.ts'
 import { clientOf } from '../support/redis-client.ts'
@@ -76,17 +76,17 @@ test('a node that restarts empty gets its vote back only with the records of the
   const before = sidecar.events.length
   await restartEmpty(servers, 2)
   const client = await at(servers, 2)
-  const epochs = await eventually(
+  const incarnations = await eventually(
     'the node rejoins',
     async () => {
-      const epoch = await client.get(EPOCH_KEY)
+      const incarnation = await client.get(INCARNATION_KEY)
       // It never votes before it knows what it may have forgotten.
-      if (sidecar.states()[2] === 'voting') expect(epoch).not.toBeNull()
-      return epoch
+      if (sidecar.states()[2] === 'voting') expect(incarnation).not.toBeNull()
+      return incarnation
     },
     { withinMs: 15_000 },
   )
-  expect(epochs).toMatch(/^1:[0-9a-f]{40}:[0-9a-z]+:\d{13}:0$/)
+  expect(incarnations).toMatch(/^1:[0-9a-f]{40}:[0-9a-z]+:\d{13}:0$/)
   await sidecar.votes(5)
   for (const name of names) expect(await client.exists(keyOf(name))).toBe(1)
   expect(await client.pttl(keyOf('request 7'))).toBeGreaterThan(30_000)
@@ -115,7 +115,7 @@ test('records are copied many at a time, and each outcome is loaded once', async
     expect(outcome).not.toBe('')
     expect(await own.getrange(keyOf(name), HEADER_BYTES, -1)).toBe(outcome)
   }
-  // Some hundred keys a page: for each a look and an adoption here, a look and a load on the sources.
+  // Some hundred keys a page: for each a read and an adoption here, a read and a load on the sources.
   expect(await scriptCalls(own)).toBeLessThan(60)
   for (const client of clients) expect(await scriptCalls(client)).toBeLessThan(60)
 })
@@ -329,7 +329,7 @@ test('a node that has evicted keys rejoins once it stops evicting', async () => 
   const fill = client.pipeline()
   for (let n = 0; n < 3_000; n += 1) fill.set(`filler:${n}`, 'x'.repeat(1_000))
   await fill.exec()
-  await eventually('its epoch is taken away', async () => (await client.exists(EPOCH_KEY)) === 0)
+  await eventually('its incarnation is taken away', async () => (await client.exists(INCARNATION_KEY)) === 0)
   await client.config('SET', 'maxmemory', '0')
   await client.config('SET', 'maxmemory-policy', 'noeviction')
   await sidecar.votes(3)
@@ -338,7 +338,7 @@ test('a node that has evicted keys rejoins once it stops evicting', async () => 
   expect(await sidecar.claim('perhaps evicted')).toMatchObject(duplicate('perhaps evicted'))
 })
 
-test('a node that has evicted keys between two looks rejoins under any later policy', async () => {
+test('a node that has evicted keys between two polls rejoins under any later policy', async () => {
   const servers = await start(3)
   const sidecar = await join(servers.urls, { inspectEveryMs: 60_000 })
   await sidecar.votes(3)
@@ -364,7 +364,10 @@ test('where all nodes have evicted, a later sidecar founds no cluster: the opera
   for (const client of clients) {
     await evict(client)
     expect(await client.exists(keyOf('evicted everywhere'))).toBe(0)
-    await eventually('its epoch is taken away', async () => (await client.exists(EPOCH_KEY)) === 0)
+    await eventually(
+      'its incarnation is taken away',
+      async () => (await client.exists(INCARNATION_KEY)) === 0,
+    )
   }
   await before[Symbol.asyncDispose]()
   for (const client of clients) await keepAll(client)
@@ -423,7 +426,7 @@ test('a server listed twice, an evicting one and a replica are unfit from the st
     sidecar.nodes
       .states()
       .flatMap(({ name, state }) => (state.kind === 'unfit' ? [`${name}: ${told(state)}`] : []))
-  // At the start, unless a node did not answer the first look in time.
+  // At the start, unless a node did not answer the first poll in time.
   await eventually('three are unfit', () => reasons().length === 3)
   expect(reasons()).toEqual([
     expect.stringContaining(`${sidecar.name(0)}: it is the same server as ${sidecar.name(2)} `),
@@ -448,7 +451,7 @@ test('a server that is too old and a node of a Redis Cluster are unfit from the 
   ])
 })
 
-/** Answers as Redis 6.2 does: of INFO it knows one section at a time, and nothing of what a look asks besides. */
+/** Answers as Redis 6.2 does: of INFO it knows one section at a time, and nothing of what a poll asks besides. */
 async function oldServer(): Promise<string> {
   const info = 'redis_version:6.2.5\r\nredis_mode:standalone\r\n'
   const server = createServer((socket) => {
@@ -470,9 +473,9 @@ test('of two URLs of a voting server only one is used, also where both are inspe
   const first = await join(servers.urls)
   await first.votes(3)
   const [a = '', b = ''] = servers.urls
-  // A longer lease is written to each node first: between look and vote there is time for the twin.
+  // A longer lease is written to each node first: between poll and vote there is time for the twin.
   const sidecar = await join([a, b, a], { quarantineMs: 5_000 })
-  await eventually('all have been looked at', () => !sidecar.states().includes('down'))
+  await eventually('all have been polled', () => !sidecar.states().includes('down'))
   expect([...sidecar.states()].sort()).toEqual(['unfit', 'voting', 'voting'])
 })
 
@@ -484,7 +487,7 @@ test('a node of another cluster is unfit', async () => {
   await second.votes(3)
   const [a = '', b = '', , d = ''] = servers.urls
   const mixed = await join([a, b, d])
-  await eventually('all have been looked at', () => !mixed.states().includes('down'))
+  await eventually('all have been polled', () => !mixed.states().includes('down'))
   expect(mixed.states().filter((state) => state === 'unfit').length).toBeGreaterThan(0)
   expect(
     mixed.nodes

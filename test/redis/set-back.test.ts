@@ -1,8 +1,8 @@
-/** Nodes whose data are set back while their process goes on: their epoch comes back with the data, and is no proof. */
+/** Nodes whose data are set back while their process goes on: their incarnation comes back with the data, and is no proof. */
 import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import type { Member } from '../../src/core/nodes/member.ts'
-import { EPOCH_KEY, HEARTBEAT_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
+import { HEARTBEAT_KEY, INCARNATION_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import { eventually } from '../support/eventually.ts'
 import { clientOf } from '../support/redis-client.ts'
 import { joinCluster, keyOf, outcomeOf, type Sidecar } from '../support/redis-cluster.ts'
@@ -10,7 +10,7 @@ import { type RedisServers, startRedisServers } from '../support/redis-servers.t
 
 const NODES = 5
 
-/** Far longer than a test: looks happen only where the test asks for them. */
+/** Far longer than a test: polls happen only where the test asks for them. */
 const UNWATCHED = { inspectEveryMs: 60_000 }
 
 type Scene = {
@@ -34,7 +34,7 @@ async function start(...lines: readonly string[]): Promise<Scene> {
 async function join({ urls }: Scene, more: Parameters<typeof joinCluster>[1] = {}): Promise<Sidecar> {
   const sidecar = await joinCluster(urls, { names: urls.map((url) => new URL(url).host), ...more })
   onTestFinished(() => sidecar[Symbol.asyncDispose]())
-  await eventually('every node was looked at', () => !sidecar.states().includes('down'))
+  await eventually('every node was polled', () => !sidecar.states().includes('down'))
   return sidecar
 }
 
@@ -78,7 +78,7 @@ async function recordedByThree(scene: Scene, sidecar: Sidecar, name: string): Pr
   expect(there).toEqual([1, 1, 1, 0, 0])
 }
 
-async function look(sidecar: Sidecar, index: number): Promise<void> {
+async function poll(sidecar: Sidecar, index: number): Promise<void> {
   await sidecar.nodes.inspect(sidecar.nodes.members[index] as Member)
 }
 
@@ -106,13 +106,13 @@ async function failedBack(scene: Scene, sidecar: Sidecar, meanwhile = async () =
   await replicate(scene, 0, 5)
   expect(await admin(scene, 0).exists(keyOf('payment'))).toBe(0)
   await meanwhile()
-  // Its epoch has come back with the data, and names its run. As long as it is a replica nobody can take it away.
+  // Its incarnation has come back with the data, and names its run. As long as it is a replica nobody can take it away.
   const run = /run_id:(\w+)/.exec(await admin(scene, 0).info('server'))?.[1]
-  expect(await admin(scene, 0).get(EPOCH_KEY)).toContain(`1:${run}:`)
+  expect(await admin(scene, 0).get(INCARNATION_KEY)).toContain(`1:${run}:`)
   await promote(scene, 0)
 }
 
-test('a node that was a replica rejoins, also where its epoch came back with the data of its replica', async () => {
+test('a node that was a replica rejoins, also where its incarnation came back with the data of its replica', async () => {
   const scene = await start()
   const sidecar = await join(scene)
   await sidecar.votes(NODES)
@@ -125,12 +125,12 @@ test('a node that was a replica rejoins, also where its epoch came back with the
   await isRememberedWith(sidecar, scene, 'payment')
 })
 
-test('a node that was a replica between two looks rejoins', async () => {
+test('a node that was a replica between two polls rejoins', async () => {
   const scene = await start()
   const sidecar = await join(scene, UNWATCHED)
   await sidecar.votes(NODES)
   await failedBack(scene, sidecar)
-  await look(sidecar, 0)
+  await poll(sidecar, 0)
   expect(sidecar.states()[0]).toBe('quarantined')
   expect(reasons(sidecar)).toContainEqual(expect.stringContaining(WAS_REPLICA))
   await sidecar.votes(NODES)
@@ -138,11 +138,11 @@ test('a node that was a replica between two looks rejoins', async () => {
   await isRememberedWith(sidecar, scene, 'payment')
   // And is not one that forgot for ever.
   const before = sidecar.events.length
-  await look(sidecar, 0)
+  await poll(sidecar, 0)
   expect(reasons(sidecar, before)).toEqual([])
 })
 
-test('a node that refuses a command because it is a replica is looked at at once', async () => {
+test('a node that refuses a command because it is a replica is polled at once', async () => {
   const scene = await start()
   const founder = await join(scene)
   await founder.votes(NODES)
@@ -180,7 +180,7 @@ test('a node that was a replica twice rejoins twice', async () => {
     await recordedByThree(scene, sidecar, name)
     await replicate(scene, 0, 5)
     await promote(scene, 0)
-    await look(sidecar, 0)
+    await poll(sidecar, 0)
     expect(sidecar.states()[0]).toBe('quarantined')
     await sidecar.votes(NODES)
     expect(await admin(scene, 0).exists(keyOf(name))).toBe(1)
@@ -202,7 +202,7 @@ test('a node whose replica comes and goes votes on, also where its replication i
   )
   ids.push(await replid(admin(scene, 0)))
   expect(new Set(ids).size).toBe(3)
-  await look(sidecar, 0)
+  await poll(sidecar, 0)
   expect(sidecar.states()[0]).toBe('voting')
   expect(reasons(sidecar, before)).toEqual([])
   const late = await join(scene)
@@ -220,34 +220,34 @@ test('a node that rejoined after it was a replica votes on when it frees what it
   await eventually('it votes again', () => sidecar.gotVote(0, since))
   const [id, before] = [await replid(admin(scene, 0)), sidecar.events.length]
   await eventually('its replication id changes', async () => (await replid(admin(scene, 0))) !== id)
-  await look(sidecar, 0)
+  await poll(sidecar, 0)
   expect(sidecar.states()[0]).toBe('voting')
   expect(reasons(sidecar, before)).toEqual([])
 })
 
 /** As versions before this rule wrote it. */
-async function olderEpoch(scene: Scene, index: number): Promise<void> {
-  const epoch = await admin(scene, index).get(EPOCH_KEY)
-  await admin(scene, index).set(EPOCH_KEY, epoch?.split(':').slice(0, 4).join(':') ?? '')
+async function olderIncarnation(scene: Scene, index: number): Promise<void> {
+  const incarnation = await admin(scene, index).get(INCARNATION_KEY)
+  await admin(scene, index).set(INCARNATION_KEY, incarnation?.split(':').slice(0, 4).join(':') ?? '')
 }
 
-test('epochs of earlier versions stand on nodes that were replicas before, and fall where they become one', async () => {
+test('incarnations of earlier versions stand on nodes that were replicas before, and fall where they become one', async () => {
   const scene = await start()
   const before = await join(scene, UNWATCHED)
   await before.votes(NODES)
   await replicate(scene, 0, 5)
   await promote(scene, 0)
-  await look(before, 0)
+  await poll(before, 0)
   await before.votes(NODES)
-  for (const index of [0, 1, 2, 3, 4]) await olderEpoch(scene, index)
+  for (const index of [0, 1, 2, 3, 4]) await olderIncarnation(scene, index)
   await before[Symbol.asyncDispose]()
 
   const sidecar = await join(scene, UNWATCHED)
   await sidecar.votes(NODES)
-  await look(sidecar, 0)
+  await poll(sidecar, 0)
   expect(sidecar.kinds()).not.toContain('node_joined')
   await failedBack(scene, sidecar)
-  await look(sidecar, 0)
+  await poll(sidecar, 0)
   expect(sidecar.states()[0]).toBe('quarantined')
   await sidecar.votes(NODES)
   await isRememberedWith(sidecar, scene, 'payment')
@@ -258,7 +258,7 @@ test('a node that becomes a replica in its quarantine begins it anew', async () 
   const sidecar = await join(scene, { ...UNWATCHED, quarantineMs: 3_000 })
   await sidecar.votes(NODES)
   await admin(scene, 0).flushall()
-  await look(sidecar, 0)
+  await poll(sidecar, 0)
   expect(sidecar.states()[0]).toBe('quarantined')
   const nonce = () => admin(scene, 0).hget(QUARANTINE_KEY, 'nonce')
   const first = await nonce()
@@ -267,7 +267,7 @@ test('a node that becomes a replica in its quarantine begins it anew', async () 
   await replicate(scene, 0, 5)
   await promote(scene, 0)
   expect(await nonce()).toBe(first)
-  await look(sidecar, 0)
+  await poll(sidecar, 0)
   expect(await nonce()).not.toBe(first)
 })
 
@@ -335,7 +335,7 @@ async function setBackToItsQuarantine(
   since: () => Promise<void>,
 ): Promise<void> {
   await admin(scene, 0).flushall()
-  await look(sidecar, 0)
+  await poll(sidecar, 0)
   expect(sidecar.states()[0]).toBe('quarantined')
   // There is nothing yet that could be copied.
   const runs = [1, 2, 3].map(async (index) =>
@@ -346,16 +346,16 @@ async function setBackToItsQuarantine(
   await sidecar.votes(NODES)
   await eventually('others know of its heartbeats', async () => {
     const own = new URL(scene.servers.at(0).url).host
-    const epoch = await admin(scene, 0).get(EPOCH_KEY)
+    const incarnation = await admin(scene, 0).get(INCARNATION_KEY)
     const noted = await Promise.all(
       [1, 2, 3, 4].map((index) => admin(scene, index).hget(HEARTBEAT_KEY, `counter:${own}`)),
     )
-    return noted.every((note) => note !== null && epoch?.split(':')[2] === note.split(':')[0])
+    return noted.every((note) => note !== null && incarnation?.split(':')[2] === note.split(':')[0])
   })
   await recordedByThree(scene, sidecar, 'payment')
   await since()
   await admin(scene, 0).call('DEBUG', 'RELOAD', 'NOSAVE')
-  expect(await admin(scene, 0).exists(EPOCH_KEY, keyOf('payment'))).toBe(0)
+  expect(await admin(scene, 0).exists(INCARNATION_KEY, keyOf('payment'))).toBe(0)
 }
 
 test('a node that has voted, and whose data are set back to its quarantine, waits and is told once more', async () => {
@@ -364,9 +364,9 @@ test('a node that has voted, and whose data are set back to its quarantine, wait
   await sidecar.votes(NODES)
   await setBackToItsQuarantine(scene, sidecar, async () => {})
   const nonce = await admin(scene, 0).hget(QUARANTINE_KEY, 'nonce')
-  await look(sidecar, 0)
+  await poll(sidecar, 0)
   await sidecar.votes(NODES)
-  expect(await admin(scene, 0).get(EPOCH_KEY)).not.toContain(nonce)
+  expect(await admin(scene, 0).get(INCARNATION_KEY)).not.toContain(nonce)
   expect(await admin(scene, 0).exists(keyOf('payment'))).toBe(1)
   await isRememberedWith(sidecar, scene, 'payment')
 })
@@ -378,7 +378,7 @@ test('a node that waits, and whose data are set back behind what was copied to i
   await sidecar.votes(NODES)
   await recordedByThree(scene, sidecar, 'payment')
   await admin(scene, 0).flushall()
-  await look(sidecar, 0)
+  await poll(sidecar, 0)
   expect(sidecar.states()[0]).toBe('quarantined')
   await admin(scene, 0).save()
   const client = sidecar.nodes.members[0]?.client as Redis

@@ -106,8 +106,8 @@ test('the script writes what is behind by as many heartbeats as prove another se
   expect(script).toContain(`local BEHIND = ${DUPLICATE_HEARTBEATS}\n`)
 })
 
-// Bug: its epoch stood, so it voted at once, and lacked all that was recorded while the other server had its name. Sidecars
-// that had used both saw an epoch of before; those that had started since executed again what the others could not tell them.
+// Bug: its incarnation stood, so it voted at once, and lacked all that was recorded while the other server had its name. Sidecars
+// that had used both saw an incarnation of before; those that had started since executed again what the others could not tell them.
 test('a server that has its name back has no vote before it was told what it missed, whichever sidecars run', async () => {
   const quarantineMs = 5_000
   const scene = await start()

@@ -377,7 +377,7 @@ export const SIGHTS = [
   'told_once_more',
   'continued',
   'told_by_all',
-  'node_glanced_at',
+  'node_polled_lightly',
   'rejoin_copied_outcome',
   'rejoin_copied_sighting',
   'rejoin_superseded',

@@ -6,7 +6,7 @@
  */
 
 import { now } from '../../src/core/clock.ts'
-import { NO_EPOCH, type Voter } from '../../src/core/nodes/member.ts'
+import { NO_INCARNATION, type Voter } from '../../src/core/nodes/member.ts'
 import type { NodeAnswer, RecordNode } from '../../src/core/ports.ts'
 import { ageMs } from '../../src/core/quorum/tally.ts'
 import type { RecordCommand } from '../../src/core/record/record.ts'
@@ -28,7 +28,7 @@ export type LinkPorts = {
   /** An answer older than this when it is read does not count. */
   readonly answerMaxAgeMs: number
   readonly onOld: () => void
-  /** The node answers that its epoch is outdated. */
+  /** The node answers that its incarnation is outdated. */
   readonly onForgot: (node: number) => void
   /** An answer of a node of this cluster counts. */
   readonly onCounted: (cluster: string | undefined) => void
@@ -45,13 +45,13 @@ export class Link implements RecordNode, Voter {
   #delayedUntilMs = 0
   #healed = false
   calls = 0
-  /** The epoch at the last inspection; under another one its answers do not count. A new process has inspected all. */
-  #epoch: string | undefined
+  /** The incarnation at the last inspection; under another one its answers do not count. A new process has inspected all. */
+  #incarnation: string | undefined
 
   constructor(ports: LinkPorts) {
     this.name = ports.node.name
     this.#ports = ports
-    this.#epoch = ports.node.epoch ?? NO_EPOCH
+    this.#incarnation = ports.node.incarnation ?? NO_INCARNATION
   }
 
   cut(way: 'both' | 'replies', untilMs: number): void {
@@ -71,8 +71,8 @@ export class Link implements RecordNode, Voter {
     this.#delayedUntilMs = 0
   }
 
-  useEpoch(epoch: string | undefined): void {
-    this.#epoch = epoch
+  useIncarnation(incarnation: string | undefined): void {
+    this.#incarnation = incarnation
   }
 
   sawMemory(): void {}
@@ -80,7 +80,7 @@ export class Link implements RecordNode, Voter {
   execute(command: RecordCommand): Promise<NodeAnswer> {
     const { node, process, dice } = this.#ports
     return new Promise((resolve) => {
-      if (this.#epoch === undefined || (!node.up && dice.chance(0.7))) {
+      if (this.#incarnation === undefined || (!node.up && dice.chance(0.7))) {
         this.#settle(command, { kind: 'unreachable', reason: 'refused', detail: 'down' }, resolve)
         return
       }
@@ -113,7 +113,7 @@ export class Link implements RecordNode, Voter {
   #settle(command: RecordCommand, answer: NodeAnswer, resolve: (answer: NodeAnswer) => void): void {
     const { node, onHeard, onForgot } = this.#ports
     onHeard(node.index, command, answer)
-    if (answer.kind === 'quarantined' && this.#epoch !== NO_EPOCH) onForgot(node.index)
+    if (answer.kind === 'quarantined' && this.#incarnation !== NO_INCARNATION) onForgot(node.index)
     resolve(answer)
   }
 
@@ -123,17 +123,17 @@ export class Link implements RecordNode, Voter {
     for (let copy = 0; copy < (twice ? 2 : 1); copy += 1) {
       if (this.#lost(this.#cutUntilMs)) continue
       const { runId } = node
-      const epoch = this.#epoch
+      const incarnation = this.#incarnation
       scheduler.at(Math.max(scheduler.nowMs + this.#delayMs(copy), this.#delayedUntilMs), () =>
         node.arrive(runId, () => {
-          const answer = node.execute(command, epoch)
+          const answer = node.execute(command, incarnation)
           const cluster = node.cluster?.id
           if (copy === 1) onTwice()
           if (this.#lost(Math.max(this.#cutUntilMs, this.#repliesCutUntilMs))) return
           scheduler.after(this.#delayMs(0), () =>
             process.deliver(() => {
               if (answer.kind !== 'quarantined') onCounted(cluster)
-              settle(this.#epoch === epoch ? answer : RENEWED)
+              settle(this.#incarnation === incarnation ? answer : RENEWED)
             }),
           )
         }),

@@ -7,7 +7,7 @@
 
 import type { CoreEvent } from '../../src/core/events.ts'
 import type { ForwardJump } from '../../src/core/nodes/clock-samples.ts'
-import { type LookListener, memberOf } from '../../src/core/nodes/member.ts'
+import { memberOf, type PollListener } from '../../src/core/nodes/member.ts'
 import { NodeDriver } from '../../src/core/nodes/node-driver.ts'
 import { SIMULATED_ANSWER_MAX_AGE_MS, SIMULATED_HEARTBEAT_MS } from './drains.ts'
 import type { Link } from './link.ts'
@@ -22,7 +22,7 @@ const HEARTBEAT_MS = 500
 export type Membership = {
   /** The cluster that the process keeps to; undefined before any node has voted. */
   readonly knownCluster: () => string | undefined
-  /** The node answers that its epoch is outdated. */
+  /** The node answers that its incarnation is outdated. */
   readonly forgot: (index: number) => void
   readonly jumped: (index: number, jump: ForwardJump) => void
 }
@@ -34,11 +34,11 @@ export type MembershipPorts = NodePorts & {
   readonly drains: boolean
   /** Nothing happens to the nodes any more: a cluster that is whole stays so. */
   readonly settled: () => boolean
-  readonly onLook: LookListener
+  readonly onPoll: PollListener
 }
 
 export function keepMembership(ports: MembershipPorts): Membership {
-  const { process, nodes, links, dice, history, settled, drains, onLook } = ports
+  const { process, nodes, links, dice, history, settled, drains, onPoll } = ports
   const heartbeatEveryMs = drains ? SIMULATED_HEARTBEAT_MS : HEARTBEAT_MS
   const members = nodes.flatMap((node, index) => {
     const voter = links[index]
@@ -65,13 +65,13 @@ export function keepMembership(ports: MembershipPorts): Membership {
   void driver.connect((...reading) => {
     const isWhole = members.every(({ state }) => state.kind === 'voting')
     if (isWhole && settled()) void driver[Symbol.asyncDispose]()
-    return onLook(...reading)
+    return onPoll(...reading)
   })
   return {
     knownCluster: () => (members.some(({ wasVoting }) => wasVoting) ? driver.cluster().id : undefined),
     forgot: (index) => driver.forgot(index),
     jumped: (index, jump) => {
-      driver.invalidateEpoch(index, 'its clock jumped', jump)
+      driver.invalidateIncarnation(index, 'its clock jumped', jump)
       if (members[index]?.invalidated !== undefined) history.saw('leap_noticed')
     },
   }

@@ -327,8 +327,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'copying-from-a-leapt-node',
     rule: 'a node whose clock has leapt is not asked what it remembers, also before its vote was taken away',
     file: 'src/core/nodes/node-driver.ts',
-    from: 'counts: (sample, wallMs) => this.#onLook(this.members.indexOf(member), sample, wallMs),',
-    to: 'counts: (sample, wallMs) => this.#onLook(this.members.indexOf(member), sample, wallMs) !== undefined,',
+    from: 'counts: (sample, wallMs) => this.#onPoll(this.members.indexOf(member), sample, wallMs),',
+    to: 'counts: (sample, wallMs) => this.#onPoll(this.members.indexOf(member), sample, wallMs) !== undefined,',
     killedBy: ['S5', 'S6', 'S2'],
   },
   {

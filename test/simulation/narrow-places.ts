@@ -263,7 +263,7 @@ function wipedBesideARunningProcess(dice: Dice) {
   const faults: Fault[] = [{ kind: 'all_wiped', atMs: wipedMs, ms: downMs }]
   // The process that knows better runs on, is suspended, or is dead.
   const ends = dice.pick(['runs', 'runs', 'stands', 'stands', 'dies'] as const)
-  // The new process starts as soon as the nodes are back, before the others look at them again.
+  // The new process starts as soon as the nodes are back, before the others poll them again.
   const newMs = wipedMs + (ends === 'dies' ? dice.fraction() * downMs : downMs + dice.fraction() * 60)
   faults.push({ kind: 'process_crash', atMs: newMs, process: 1 })
   for (const process of [0, 2]) {

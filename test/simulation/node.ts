@@ -2,7 +2,7 @@
  * A simulated node: the embedded node of production, on a machine that can stop, die, forget and have its clock set.
  *
  * Owns the machine: its clock, the run of its process, its log (from which a restart remembers all, a part, or nothing),
- * the epoch that says that it has joined, and the nonce of a rejoin under way. What commands do to records is the
+ * the incarnation that says that it has joined, and the nonce of a rejoin under way. What commands do to records is the
  * production code's business.
  */
 
@@ -10,8 +10,8 @@ import type { Heartbeat } from '../../src/core/nodes/continuity.ts'
 import { type Counters, splitNote } from '../../src/core/nodes/node-history.ts'
 import {
   type Cluster,
-  epochFor,
   hasJoined,
+  incarnationFor,
   type Lineage,
   NEVER_A_REPLICA,
   type Quarantine,
@@ -21,7 +21,7 @@ import type { NodeRecord, RecordCommand } from '../../src/core/record/record.ts'
 import { applyCommand } from '../../src/core/record/record-rules.ts'
 import { EmbeddedNode } from '../../src/embedded/node.ts'
 import { LEADERSHIP, MAX_TOKEN_AHEAD_MS } from './plan.ts'
-import { EPOCH_WALL_MS } from './process.ts'
+import { INCARNATION_WALL_MS } from './process.ts'
 import type { Scheduler } from './scheduler.ts'
 
 /** One write, as an append-only file keeps it. */
@@ -36,7 +36,7 @@ type Logged =
       /** How many calls of its quarantine had told it records by then. */
       readonly told: number
     }
-  | { readonly kind: 'epoch'; readonly epoch: string }
+  | { readonly kind: 'incarnation'; readonly incarnation: string }
   | { readonly kind: 'cluster'; readonly cluster: Cluster }
   | { readonly kind: 'revoked' }
   | { readonly kind: 'quarantine'; readonly quarantine: Quarantine }
@@ -62,7 +62,7 @@ export class SimulatedNode {
   /** Unique to every start of every node's process. */
   runId: number
   up = true
-  epoch: string | undefined
+  incarnation: string | undefined
   quarantine: Quarantine | undefined
   heartbeat: Heartbeat | undefined
   /** Of its heartbeats, and as it notes those of others. */
@@ -108,30 +108,30 @@ export class SimulatedNode {
     this.#onExecuted = onExecuted
     this.#embedded = this.#empty()
     this.startedNodeMs = Math.floor(this.nodeMs)
-    this.setEpoch(epochFor(String(this.runId), 'first', Math.floor(this.nodeMs)))
+    this.setIncarnation(incarnationFor(String(this.runId), 'first', Math.floor(this.nodeMs)))
   }
 
   get nodeMs(): number {
-    return this.#replayedMs ?? EPOCH_WALL_MS + this.#scheduler.nowMs * this.#rate + this.#wallOffsetMs
+    return this.#replayedMs ?? INCARNATION_WALL_MS + this.#scheduler.nowMs * this.#rate + this.#wallOffsetMs
   }
 
-  /** Its epoch stands and names the process that runs now. */
+  /** Its incarnation stands and names the process that runs now. */
   get voting(): boolean {
-    return hasJoined({ runId: String(this.runId), epoch: this.epoch })
+    return hasJoined({ runId: String(this.runId), incarnation: this.incarnation })
   }
 
   get size(): number {
     return this.#embedded.size
   }
 
-  /** Executes a command of any sender, however late; `epoch` is the one that the sender knows of this node. */
-  execute(command: RecordCommand, epoch: string | undefined): NodeAnswer {
+  /** Executes a command of any sender, however late; `incarnation` is the one that the sender knows of this node. */
+  execute(command: RecordCommand, incarnation: string | undefined): NodeAnswer {
     const before = this.peek(command.key)
     this.#embedded.takesNewClaims = !this.full
     const answer = this.#withoutMemory(command) ?? this.#embedded.apply(command)
     if (command.kind !== 'read') this.#write({ kind: 'command', command, nodeMs: this.nodeMs })
     this.keys.add(command.key)
-    const voting = this.voting && epoch === this.epoch
+    const voting = this.voting && incarnation === this.incarnation
     this.#onExecuted({ node: this.index, command, answer, voting, before, after: this.peek(command.key) })
     return voting
       ? answer
@@ -216,16 +216,16 @@ export class SimulatedNode {
     if (this.quarantine !== undefined) this.quarantine = { ...this.quarantine, told }
   }
 
-  setEpoch(epoch: string): void {
-    this.epoch = epoch
+  setIncarnation(incarnation: string): void {
+    this.incarnation = incarnation
     this.quarantine = undefined
-    this.#write({ kind: 'epoch', epoch })
+    this.#write({ kind: 'incarnation', incarnation })
   }
 
-  /** It may have forgotten promises of this epoch. @param itLies what it says of others is taken away, too */
-  revoke(epoch: string, itLies = false): void {
-    if (this.epoch !== epoch) return
-    this.epoch = undefined
+  /** It may have forgotten promises of this incarnation. @param itLies what it says of others is taken away, too */
+  revoke(incarnation: string, itLies = false): void {
+    if (this.incarnation !== incarnation) return
+    this.incarnation = undefined
     this.#write({ kind: 'revoked' })
     if (!itLies) return
     this.#keepHeartbeat(undefined, NO_COUNTERS)
@@ -289,16 +289,16 @@ export class SimulatedNode {
   }
 
   /**
-   * @returns the heartbeat that stands; undefined where it does not vote under this epoch. As `lua/heartbeat.lua` has it: at most one in
+   * @returns the heartbeat that stands; undefined where it does not vote under this incarnation. As `lua/heartbeat.lua` has it: at most one in
    * `everyMs`
    */
   writeHeartbeat(
-    epoch: string,
+    incarnation: string,
     { name, durable, others: known }: Pick<Heartbeat, 'name' | 'durable' | 'others'>,
     noted: ReadonlyMap<string, string>,
     everyMs: number,
   ): number | undefined {
-    if (!this.voting || this.epoch !== epoch) return undefined
+    if (!this.voting || this.incarnation !== incarnation) return undefined
     const runId = String(this.runId)
     const [nodeMs, last] = [Math.floor(this.nodeMs), this.heartbeat]
     if (
@@ -315,8 +315,8 @@ export class SimulatedNode {
   }
 
   /** What is known of the counters of others. */
-  note(epoch: string, noted: ReadonlyMap<string, string>): void {
-    if (this.voting && this.epoch === epoch)
+  note(incarnation: string, noted: ReadonlyMap<string, string>): void {
+    if (this.voting && this.incarnation === incarnation)
       this.#keepHeartbeat(this.heartbeat, this.#noting(noted, this.counters.own))
   }
 
@@ -393,15 +393,15 @@ export class SimulatedNode {
         this.keys.add(entry.key)
         this.#countTold(entry.told)
         return
-      case 'epoch':
-        this.epoch = entry.epoch
+      case 'incarnation':
+        this.incarnation = entry.incarnation
         this.quarantine = undefined
         return
       case 'cluster':
         this.cluster = entry.cluster
         return
       case 'revoked':
-        this.epoch = undefined
+        this.incarnation = undefined
         return
       case 'quarantine':
         this.quarantine = entry.quarantine
@@ -418,7 +418,7 @@ export class SimulatedNode {
   #forget(): void {
     this.#embedded = this.#empty()
     this.keys.clear()
-    this.epoch = undefined
+    this.incarnation = undefined
     this.quarantine = undefined
     this.heartbeat = undefined
     this.counters = NO_COUNTERS

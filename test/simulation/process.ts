@@ -13,7 +13,7 @@ import type { Scheduler } from './scheduler.ts'
 const TURN_MS = 0.01
 
 /** A moment of 2026: tokens have their real size. */
-export const EPOCH_WALL_MS = 1_790_000_000_000
+export const INCARNATION_WALL_MS = 1_790_000_000_000
 
 export class SimulatedProcess {
   readonly name: string
@@ -37,7 +37,7 @@ export class SimulatedProcess {
     this.#wallOffsetMs = wallOffsetMs
     this.clock = {
       monoMs: () => 1_000 + scheduler.nowMs * this.#rate,
-      wallMs: () => EPOCH_WALL_MS + scheduler.nowMs * this.#wallRate + this.#wallOffsetMs,
+      wallMs: () => INCARNATION_WALL_MS + scheduler.nowMs * this.#wallRate + this.#wallOffsetMs,
       timer: (delayMs, fire) => this.#timer(delayMs, fire),
     }
   }

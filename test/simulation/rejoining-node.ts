@@ -9,9 +9,9 @@ import {
   type Adoption,
   type Cluster,
   type CopyProgress,
-  epochFor,
   FIRST_CURSOR,
   hasEvictedSince,
+  incarnationFor,
   type Membership,
   mayBeTold,
   NOTHING_COPIED,
@@ -53,20 +53,20 @@ export type Way = {
 
 export type NodePorts = Way & {
   readonly history: History
-  /** It is about to get the first epoch of a new cluster. */
+  /** It is about to get the first incarnation of a new cluster. */
   readonly onFounded: (node: SimulatedNode, cluster: Cluster) => void
   /** It votes again. */
   readonly onJoined: (node: SimulatedNode) => void
 }
 
-/** What a look shows. */
+/** What a poll shows. */
 export type Shown = Membership & { readonly evictedKeys: number }
 
 export function membershipOf(node: SimulatedNode): Shown {
   return {
     runId: runIdOf(node),
     nodeMs: Math.floor(node.nodeMs),
-    epoch: node.epoch,
+    incarnation: node.incarnation,
     quarantine: node.quarantine,
     cluster: node.cluster,
     evictedKeys: node.evictedKeys,
@@ -109,8 +109,8 @@ export class SimulatedRejoiningNode implements MemberActs {
     })
   }
 
-  revoke(epoch: string, itLies?: boolean): Promise<void> {
-    return this.#call(() => this.#node.revoke(epoch, itLies))
+  revoke(incarnation: string, itLies?: boolean): Promise<void> {
+    return this.#call(() => this.#node.revoke(incarnation, itLies))
   }
 
   declare(): Promise<boolean> {
@@ -150,7 +150,9 @@ export class SimulatedRejoiningNode implements MemberActs {
   #voteFromNow(nonce: string, cluster: Cluster): void {
     const { nodeMs } = this.#node
     this.#node.raise(cluster)
-    this.#node.setEpoch(`${epochFor(runIdOf(this.#node), nonce, Math.floor(nodeMs))}:${this.#node.lineage}`)
+    this.#node.setIncarnation(
+      `${incarnationFor(runIdOf(this.#node), nonce, Math.floor(nodeMs))}:${this.#node.lineage}`,
+    )
   }
 
   async raise(cluster: Cluster): Promise<void> {
@@ -170,7 +172,7 @@ export class SimulatedRejoiningNode implements MemberActs {
     const [sentMonoMs, sentWallMs] = [clock.monoMs(), clock.wallMs()]
     const { nodeMs, voting, snapshots } = await this.#call(() => ({
       nodeMs: Math.floor(this.#node.nodeMs),
-      voting: this.#node.voting && this.#node.epoch === this.#seen.epoch,
+      voting: this.#node.voting && this.#node.incarnation === this.#seen.incarnation,
       snapshots: keys.map((key) => snapshotOf(this.#node, key, whole)),
     }))
     const sample = { nodeMs, sentMonoMs, receivedMonoMs: clock.monoMs() }
@@ -201,8 +203,8 @@ export class SimulatedRejoiningNode implements MemberActs {
 
   claimFounding(nonce: string, proposed: string): Promise<boolean> {
     return this.#call(() => {
-      const { founder, nodeMs, epoch, quarantine } = this.#node
-      if (epoch !== undefined || !this.#stands(proposed) || quarantine?.origin !== 'new') return false
+      const { founder, nodeMs, incarnation, quarantine } = this.#node
+      if (incarnation !== undefined || !this.#stands(proposed) || quarantine?.origin !== 'new') return false
       if (founder !== undefined && founder.untilNodeMs > nodeMs) return false
       this.#node.founder = { nonce, untilNodeMs: nodeMs + FOUNDER_MS }
       return true
@@ -211,8 +213,8 @@ export class SimulatedRejoiningNode implements MemberActs {
 
   found(nonce: string, cluster: Cluster): Promise<boolean> {
     return this.#call(() => {
-      const { epoch, founder } = this.#node
-      if (epoch !== undefined || founder?.nonce !== nonce) return false
+      const { incarnation, founder } = this.#node
+      if (incarnation !== undefined || founder?.nonce !== nonce) return false
       this.#ports.onFounded(this.#node, cluster)
       this.#voteFromNow(nonce, cluster)
       return true

@@ -60,7 +60,7 @@ export type Sidecar = {
   readonly events: Events
   /** The cluster that it keeps to. */
   readonly knownCluster: Membership['knownCluster']
-  /** A node answers that its epoch is outdated. */
+  /** A node answers that its incarnation is outdated. */
   readonly forgot: (node: number) => void
 }
 
@@ -132,7 +132,7 @@ export function startSidecar(process: SimulatedProcess, number: number, ports: S
       nodes: own(nodes),
       links: own(links),
       drains: plan.drains !== undefined,
-      onLook: (index, sample, sentWallMs) => watched.saw(from + index, sample, sentWallMs),
+      onPoll: (index, sample, sentWallMs) => watched.saw(from + index, sample, sentWallMs),
     })
   })
   const forgot = (index: number) =>

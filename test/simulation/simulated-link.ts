@@ -6,7 +6,7 @@
 
 import { troubleOf } from '../../src/core/node-faults.ts'
 import type { NodeFacts } from '../../src/core/nodes/fitness.ts'
-import type { Dialled, Glance, MemberActs, NodeLink, SeenRun } from '../../src/core/nodes/member.ts'
+import type { Dialled, LightPoll, MemberActs, NodeLink, SeenRun } from '../../src/core/nodes/member.ts'
 import type { SimulatedNode } from './node.ts'
 import { call, membershipOf, type NodePorts, SimulatedRejoiningNode } from './rejoining-node.ts'
 
@@ -68,28 +68,28 @@ export class SimulatedLink implements NodeLink {
     }))
   }
 
-  glance(): Promise<Glance | undefined> {
+  lightPoll(): Promise<LightPoll | undefined> {
     const node = this.#node
-    this.#ports.history.saw('node_glanced_at')
+    this.#ports.history.saw('node_polled_lightly')
     return this.#call(() => ({
       nodeMs: Math.floor(node.nodeMs),
-      epoch: node.epoch,
+      incarnation: node.incarnation,
       quarantineMs: node.cluster?.quarantineMs,
       heartbeat: node.heartbeat,
     }))
   }
 
   writeHeartbeat(
-    ...[epoch, heartbeat, counters]: Parameters<NodeLink['writeHeartbeat']>
+    ...[incarnation, heartbeat, counters]: Parameters<NodeLink['writeHeartbeat']>
   ): ReturnType<NodeLink['writeHeartbeat']> {
     return this.#call(() => {
-      const ms = this.#node.writeHeartbeat(epoch, heartbeat, counters, this.#ports.heartbeatEveryMs)
+      const ms = this.#node.writeHeartbeat(incarnation, heartbeat, counters, this.#ports.heartbeatEveryMs)
       return ms === undefined ? undefined : { ms, counter: this.#node.counters.own }
     })
   }
 
-  writeNotes(epoch: string, counters: ReadonlyMap<string, string>): Promise<void> {
-    return this.#call(() => this.#node.note(epoch, counters))
+  writeNotes(incarnation: string, counters: ReadonlyMap<string, string>): Promise<void> {
+    return this.#call(() => this.#node.note(incarnation, counters))
   }
 
   acts(seen: SeenRun): MemberActs {

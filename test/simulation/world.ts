@@ -7,7 +7,7 @@
  */
 
 import { memberList } from '../../src/core/nodes/fitness.ts'
-import { type Cluster, epochFor, isQuarantined } from '../../src/core/nodes/rejoin-rules.ts'
+import { type Cluster, incarnationFor, isQuarantined } from '../../src/core/nodes/rejoin-rules.ts'
 import { majorityOf } from '../../src/core/units.ts'
 import { type ActorPorts, perform } from './actors.ts'
 import { Application } from './application.ts'
@@ -37,7 +37,7 @@ const IDLE_MS = HEAL_MS + 8_000
 const LEFT_MS = IDLE_MS + 4_000
 /** Corrected clocks have jumped: their nodes have rejoined. */
 const PROBE_MS = LEFT_MS + 5_000
-/** Every node was looked at once more after everything healed. */
+/** Every node was polled once more after everything healed. */
 const SETTLED_MS = HEAL_MS + 2_500
 /** The part of a lease's margin that drift and the granularity of expiry leave. */
 const STEP_TOLERATED_MS = 3
@@ -46,7 +46,7 @@ const STEP_TOLERATED_MS = 3
  * node's records: that is a loss of memory, against which only watched plans have the defence of production.
  */
 const SET_BACK_MS_MAX = 31_500
-/** Within this time a process that knows better has objected: a founding window, less the time of a look. */
+/** Within this time a process that knows better has objected: a founding window, less the time of a poll. */
 const OBJECTED_WITHIN_MS = 2_900
 const END_MS = PROBE_MS + 14_000
 
@@ -65,7 +65,7 @@ export class World {
   readonly #sidecars: Sidecar[]
   /** Nodes whose clock was set beyond the tolerance, and by how much in all; never a majority. */
   readonly #stepped = new Map<number, number>()
-  /** Nodes whose clock jumped ahead, with the epoch under which they have forgotten since. */
+  /** Nodes whose clock jumped ahead, with the incarnation under which they have forgotten since. */
   readonly #jumped = new Map<number, string | undefined>()
   readonly #candidates: (() => void)[] = []
   #started = 0
@@ -173,7 +173,7 @@ export class World {
       history,
       votes: this.#votes,
       healed: () => this.#healed,
-      // Who no longer looks knows no clock well enough to take a lapsed lease over.
+      // Who no longer polls knows no clock well enough to take a lapsed lease over.
       settled: () => !plan.watched && scheduler.nowMs >= SETTLED_MS,
       onFounded: (_, cluster) => this.#founded(cluster),
       onJoined: ({ index }) => {
@@ -252,7 +252,7 @@ export class World {
       case 'node_leap': {
         const node = this.#node(fault.node)
         if (!node.voting || !this.#othersAreWell(node)) return
-        this.#jumped.set(fault.node, node.epoch)
+        this.#jumped.set(fault.node, node.incarnation)
         node.stepClock(fault.ms)
         history.saw('node_leapt')
         return
@@ -395,8 +395,8 @@ export class World {
   }
 
   /** Its clock jumped, and it still has its vote. */
-  #hasForgotten({ index, epoch }: SimulatedNode): boolean {
-    return this.#jumped.has(index) && this.#jumped.get(index) === epoch
+  #hasForgotten({ index, incarnation }: SimulatedNode): boolean {
+    return this.#jumped.has(index) && this.#jumped.get(index) === incarnation
   }
 
   #heal(): void {
@@ -417,7 +417,7 @@ export class World {
       history.saw('loss_declared')
       for (const node of this.nodes) {
         node.raise(CLUSTER)
-        node.setEpoch(epochFor(String(node.runId), 'declared', Math.floor(node.nodeMs)))
+        node.setIncarnation(incarnationFor(String(node.runId), 'declared', Math.floor(node.nodeMs)))
       }
     }
   }

@@ -9,7 +9,7 @@
 import type { NodeAnswer } from '../../src/core/ports.ts'
 import type { NodeRecord, RecordCommand } from '../../src/core/record/record.ts'
 import { NO_TOKEN, parseToken } from '../../src/core/record/token.ts'
-import { EPOCH_KEY } from '../../src/redis/keys.ts'
+import { INCARNATION_KEY } from '../../src/redis/keys.ts'
 import type { Script } from '../../src/redis/scripts.ts'
 import { unpackRecord } from '../../src/redis/wire.ts'
 import type { Carried } from './monitor.ts'
@@ -23,7 +23,7 @@ type Packed = { readonly bytes: string; readonly expiresMs: number }
 export type Remembered = {
   readonly atUs: number
   readonly records: ReadonlyMap<string, Packed>
-  readonly epoch?: string
+  readonly incarnation?: string
 }
 
 type Frame = { readonly key: string; readonly bytes: string; readonly rest: string }
@@ -37,7 +37,7 @@ export class NodeRecorder {
   readonly #node: number
   readonly #script: Script
   readonly #records = new Map<string, Packed>()
-  #epoch: string | undefined
+  #incarnation: string | undefined
   #votes = false
 
   constructor(node: number, script: Script) {
@@ -46,10 +46,10 @@ export class NodeRecorder {
   }
 
   /** It was started again, and this is what it had then. */
-  startedWith({ atUs, records, epoch }: Remembered): void {
+  startedWith({ atUs, records, incarnation }: Remembered): void {
     this.#records.clear()
     for (const [key, packed] of records) this.#records.set(key, packed)
-    this.#epoch = epoch
+    this.#incarnation = incarnation
     this.#forgot(atUs)
   }
 
@@ -66,7 +66,7 @@ export class NodeRecorder {
     const [name = '', what] = words
     if (/^flush(all|db)$/i.test(name)) {
       this.#records.clear()
-      this.#epoch = undefined
+      this.#incarnation = undefined
       this.#forgot(atUs)
     }
     // A script that the node doesn't know (NOSCRIPT) made no calls.
@@ -79,25 +79,25 @@ export class NodeRecorder {
     return Buffer.from(this.#script.source).toString('latin1')
   }
 
-  /** An epoch is given or taken by scripts of their own (`membership.lua`). */
+  /** An incarnation is given or taken by scripts of their own (`membership.lua`). */
   #membership(atUs: number, [name = '', ...args]: readonly string[]): void {
-    if (!args.includes(EPOCH_KEY)) return
+    if (!args.includes(INCARNATION_KEY)) return
     if (/^set$/i.test(name)) {
-      this.#epoch = args[1]
+      this.#incarnation = args[1]
       if (!this.#votes) this.#note(atUs, { kind: 'votes', node: this.#node })
       this.#votes = true
     }
     if (/^del$/i.test(name)) {
-      this.#epoch = undefined
+      this.#incarnation = undefined
       if (this.#votes) this.#forgot(atUs)
     }
   }
 
   #batch(atUs: number, words: readonly string[], inside: readonly Carried[]): void {
     const count = Number(words[2])
-    const [epoch, , bytes = ''] = words.slice(3 + count)
+    const [incarnation, , bytes = ''] = words.slice(3 + count)
     const frames = framesOf(words.slice(4, 3 + count), bytes)
-    const counted = this.#votes && epoch === this.#epoch
+    const counted = this.#votes && incarnation === this.#incarnation
     const lookedUs = inside[0]?.atUs ?? atUs
     for (const frame of frames) {
       if (frames.filter(({ key }) => key === frame.key).length > 1) this.twice.add(frame.key)

@@ -61,14 +61,14 @@ function noteForgot(node: SimulatedNode): void {
   note?.({ kind: 'forgot', node: node.index, nodeMs: Math.floor(node.nodeMs), records })
 }
 
-const { execute, put, setEpoch, revoke, restart, restartAsOf, flush } = SimulatedNode.prototype
+const { execute, put, setIncarnation, revoke, restart, restartAsOf, flush } = SimulatedNode.prototype
 Object.assign(SimulatedNode.prototype, {
-  execute(this: SimulatedNode, command: RecordCommand, epoch: string | undefined): NodeAnswer {
+  execute(this: SimulatedNode, command: RecordCommand, incarnation: string | undefined): NodeAnswer {
     const before = this.peek(command.key)
     // A counted answer is recorded as the node gave it; of another only that it did not count.
-    const counted = this.voting && epoch === this.epoch
+    const counted = this.voting && incarnation === this.incarnation
     let said: NodeAnswer | undefined
-    const answer = execute.call(this, command, epoch)
+    const answer = execute.call(this, command, incarnation)
     if (counted) said = answer
     if (command.kind !== 'read')
       note?.({
@@ -86,13 +86,13 @@ Object.assign(SimulatedNode.prototype, {
     put.call(this, key, record, ttlMs, told)
     note?.({ kind: 'told', node: this.index, key, after: keptOf(this, key) })
   },
-  setEpoch(this: SimulatedNode, ...given: Parameters<typeof setEpoch>): void {
-    setEpoch.call(this, ...given)
+  setIncarnation(this: SimulatedNode, ...given: Parameters<typeof setIncarnation>): void {
+    setIncarnation.call(this, ...given)
     note?.({ kind: 'votes', node: this.index })
   },
-  revoke(this: SimulatedNode, epoch: string): void {
+  revoke(this: SimulatedNode, incarnation: string): void {
     const voted = this.voting
-    revoke.call(this, epoch)
+    revoke.call(this, incarnation)
     if (voted && !this.voting) noteForgot(this)
   },
   restart(this: SimulatedNode, memory: number): void {

@@ -5,7 +5,7 @@
  */
 
 import { Redis } from 'ioredis'
-import { EPOCH_KEY, RECORD_PATTERN } from '../../src/redis/keys.ts'
+import { INCARNATION_KEY, RECORD_PATTERN } from '../../src/redis/keys.ts'
 import { loadBatchScript } from '../../src/redis/scripts.ts'
 import { type FaultLink, startFaultLink } from '../faults/fault-proxy.ts'
 import { eventually } from '../support/eventually.ts'
@@ -83,8 +83,8 @@ async function remembered(client: Redis): Promise<Remembered> {
       return [key, { bytes: bytes.toString('latin1'), expiresMs: Date.now() + leftMs }] as const
     }),
   )
-  const epoch = await client.get(EPOCH_KEY)
-  return { atUs: nowUs(), records: new Map(records), ...(epoch === null ? {} : { epoch }) }
+  const incarnation = await client.get(INCARNATION_KEY)
+  return { atUs: nowUs(), records: new Map(records), ...(incarnation === null ? {} : { incarnation }) }
 }
 
 /** The next whole millisecond: after all that this process knows of, and before all that it has yet to ask for. */

@@ -20,7 +20,7 @@ export async function foundCluster(urls: readonly string[]): Promise<void> {
     await Promise.all(
       clients.map(async (client) => {
         const nonce = hex()
-        const [runId] = (await callMembership(client, '', ['look'])) as [string]
+        const [runId] = (await callMembership(client, '', ['poll'])) as [string]
         for (const act of [
           ['begin', nonce, 'new'],
           ['claim', founder, CLAIM_MS, nonce],

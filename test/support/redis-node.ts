@@ -4,7 +4,7 @@ import type { Clock } from '../../src/core/clock.ts'
 import { SILENT } from '../../src/core/events.ts'
 import { ANSWER_MAX_AGE_MS } from '../../src/core/quorum/tally.ts'
 import { createRedisClient, type RedisAddress } from '../../src/redis/connect.ts'
-import { EPOCH_KEY } from '../../src/redis/keys.ts'
+import { INCARNATION_KEY } from '../../src/redis/keys.ts'
 import { RedisNode } from '../../src/redis/node.ts'
 import { loadBatchScript } from '../../src/redis/scripts.ts'
 import { systemClock, systemRandom } from '../../src/system/clock.ts'
@@ -15,7 +15,7 @@ export type OpenNode = AsyncDisposable & { readonly node: RedisNode; readonly cl
 /** A stopped clock: on a busy machine a round trip may outlast a lease of a test, and then the vote does not count. */
 export const STANDING_CLOCK: Clock = { ...systemClock, monoMs: () => 0, wallMs: () => VIRTUAL_START_WALL_MS }
 
-export const TEST_EPOCH = '1:test:epoch'
+export const TEST_INCARNATION = '1:test:incarnation'
 
 /** Far above the need of a loaded machine: tests of the deadline itself give their own. */
 const PATIENT_DEADLINE_MS = 5_000
@@ -27,7 +27,7 @@ export async function openRedisNode(
   const client = createRedisClient(address, { connectTimeoutMs: 2_000, random: systemRandom })
   client.on('error', () => {}) // A test that breaks the connection judges the answers.
   await client.connect()
-  if (joins) await client.set(EPOCH_KEY, TEST_EPOCH)
+  if (joins) await client.set(INCARNATION_KEY, TEST_INCARNATION)
   const node = new RedisNode({
     name: 'redis-0',
     client,
@@ -38,6 +38,6 @@ export async function openRedisNode(
     clock,
     events: SILENT,
   })
-  node.useEpoch(TEST_EPOCH)
+  node.useIncarnation(TEST_INCARNATION)
   return { node, client, [Symbol.asyncDispose]: async () => client.disconnect() }
 }

@@ -51,7 +51,7 @@ const passes: Readonly<Record<string, () => Pass>> = {
       },
     }
     const script = { source: '', sha1: '' }
-    const batch = { epoch: 'e', maxTokenAheadMs: 0, frames: [] }
+    const batch = { incarnation: 'e', maxTokenAheadMs: 0, frames: [] }
     // The reply is none of a node.
     callBatch(client as unknown as Redis, script, batch).catch(() => {})
   },

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Readiness of a node: succeeds while it votes, which is while its epoch names the process that runs now (docs/operations/nodes.md).
+# Readiness of a node: succeeds while it votes, which is while its incarnation names the process that runs now (docs/operations/nodes.md).
 # A node that was restarted, emptied or replaced fails until it has learned what it missed. So a drain, a rollout and the disruption
 # budget wait for its vote, and not for its port.
 #   votes.sh [options of valkey-cli]      the password, where there is one, is in /etc/valkey-login/password
@@ -10,9 +10,9 @@ if [ -r /etc/valkey-login/password ]; then
 fi
 told=$(valkey-cli "$@" EVAL '
   local run = string.match(redis.call("INFO", "server"), "run_id:(%x+)")
-  local epoch = redis.call("GET", KEYS[1])
-  if epoch and string.sub(epoch, 1, #run + 3) == "1:" .. run .. ":" then return "votes" end
-  if epoch then return "its epoch is of an earlier run: it waits, or copies what it missed" end
-  return "it has no epoch: it waits, or no sidecar has founded the cluster yet"
-' 1 dedup::epoch 2>&1) || true
+  local incarnation = redis.call("GET", KEYS[1])
+  if incarnation and string.sub(incarnation, 1, #run + 3) == "1:" .. run .. ":" then return "votes" end
+  if incarnation then return "its incarnation is of an earlier run: it waits, or copies what it missed" end
+  return "it has no incarnation: it waits, or no sidecar has founded the cluster yet"
+' 1 dedup::incarnation 2>&1) || true
 [ "$told" = votes ] || { echo "$told" >&2; exit 1; }

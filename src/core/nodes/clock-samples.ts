@@ -137,12 +137,12 @@ function isBeforeJump(nodeMs: number, jump: ForwardJump): boolean {
 }
 
 /**
- * Whether the node forgot by this jump what it promised under an epoch. An epoch first seen after the jump counts as a
+ * Whether the node forgot by this jump what it promised under an incarnation. An incarnation first seen after the jump counts as a
  * later one, because other sidecars may have brought it back already, unless the time at which it joined contradicts that.
  */
-export function isForgotten(epoch: string, firstSeenMonoMs: number, jump: ForwardJump): boolean {
+export function isForgotten(incarnation: string, firstSeenMonoMs: number, jump: ForwardJump): boolean {
   if (firstSeenMonoMs < jump.untilMonoMs) return true
-  const joinedNodeMs = joinedAtNodeMs(epoch)
+  const joinedNodeMs = joinedAtNodeMs(incarnation)
   return joinedNodeMs !== undefined && isBeforeJump(joinedNodeMs, jump)
 }
 

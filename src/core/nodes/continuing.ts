@@ -34,10 +34,10 @@ export type ContinuityTurn =
 
 /** How the process that does it sees the nodes. */
 export type Watcher = {
-  /** By the last look. */
+  /** By the last poll. */
   view(): ContinuityView
-  /** Looks at all nodes again. */
-  lookAgain(): Promise<unknown>
+  /** Polls all nodes again. */
+  pollAgain(): Promise<unknown>
   /** The node of that index, as a source of records. */
   sourceOf(index: number): PeerSource['node'] | undefined
 }
@@ -73,8 +73,8 @@ export class Continuing {
     const join = () => target.join(nonce, cluster)
     if (verdict.kind === 'no_loss') {
       if (!(await occupy())) return { kind: 'busy' }
-      // The other nodes as they are now: one of them may know of a later heartbeat than at the last look.
-      await watcher.lookAgain()
+      // The other nodes as they are now: one of them may know of a later heartbeat than at the last poll.
+      await watcher.pollAgain()
       if (judgeAt(index, watcher.view())?.kind !== 'no_loss') return undefined
       return { kind: (await join()) ? 'joined' : 'gone' }
     }
@@ -92,7 +92,7 @@ export class Continuing {
     const leasesMs = progress.told.leasesUntilMonoMs - ports.monoMs()
     if (leasesMs > 0) return { kind: 'wait', remainingMs: leasesMs }
     // Each source as it is now: one that restarted or was flushed meanwhile is read again, and may be one too many.
-    await watcher.lookAgain()
+    await watcher.pollAgain()
     if (
       judgeAt(index, watcher.view())?.kind !== 'recover_from_peers' ||
       !hasHeard(progress, sourcesOf(watcher))
@@ -153,8 +153,8 @@ export type PeerRecoveryPorts = Omit<CopyPorts, 'merged' | 'leases'> & { readonl
 
 /** The state in which a node is heard. */
 export function heardAs({ kind, membership }: Exclude<NodeView, { kind: 'silent' }>): string {
-  const { runId, epoch, quarantine } = membership
-  return kind === 'voting' ? `voting ${epoch}` : `waiting ${runId} ${quarantine?.nonce ?? ''}`
+  const { runId, incarnation, quarantine } = membership
+  return kind === 'voting' ? `voting ${incarnation}` : `waiting ${runId} ${quarantine?.nonce ?? ''}`
 }
 
 /** Whether all these nodes have been read. */

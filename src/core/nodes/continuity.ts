@@ -9,8 +9,8 @@
  * silent or may have forgotten it, a node may adopt what ALL nodes that answer show, and votes again. It waits for every lease that it
  * did not keep (`record-copying.ts`). A node that has forgotten nothing keeps its leases itself, where its clock was seen to run on.
  *
- * A server that was a replica of a node, or was started with a copy of its files, has its epoch and heartbeats, while that node went on: it
- * may have forgotten what was done up to this moment. A heartbeat is written only while the epoch stands: a node that dies after half of
+ * A server that was a replica of a node, or was started with a copy of its files, has its incarnation and heartbeats, while that node went on: it
+ * may have forgotten what was done up to this moment. A heartbeat is written only while the incarnation stands: a node that dies after half of
  * the copying has the window of its first death.
  *
  * Owns these judgements, as pure functions of what nodes show. Times are those of nodes whose clocks agree within the tolerated step.
@@ -119,16 +119,16 @@ export function judgeContinuity(target: WaitingNode, view: ContinuityView): Cont
     : { kind: 'blocked', reason: whyBlocked(at, among, view) }
 }
 
-/** Until when, by its own clock, all its writes surely survived; undefined where no heartbeat or epoch shows it. */
+/** Until when, by its own clock, all its writes surely survived; undefined where no heartbeat or incarnation shows it. */
 function rememberedUntilMs(
   { name, membership, heartbeat }: WaitingNode,
   clusterId: string,
 ): number | undefined {
-  const { epoch, runId, cluster } = membership
-  const [version, voted] = epoch?.split(':') ?? []
-  if (epoch === undefined || version !== '1' || voted === undefined || voted === runId) return undefined
+  const { incarnation, runId, cluster } = membership
+  const [version, voted] = incarnation?.split(':') ?? []
+  if (incarnation === undefined || version !== '1' || voted === undefined || voted === runId) return undefined
   if (heartbeat === undefined || heartbeat.name !== name || cluster?.id !== clusterId) return undefined
-  const known = [joinedAtNodeMs(epoch), ...(heartbeat.runId === voted ? [heartbeat.nodeMs] : [])]
+  const known = [joinedAtNodeMs(incarnation), ...(heartbeat.runId === voted ? [heartbeat.nodeMs] : [])]
   const times = known.filter((ms) => ms !== undefined && Number.isFinite(ms)) as number[]
   return times.length === 0 ? undefined : Math.max(...times)
 }
@@ -148,7 +148,7 @@ export function lossWindowOf(node: NodeView, view: ContinuityView): LossWindow |
 }
 
 /**
- * A node may forget while its process goes on: flushed, or its epoch taken away because its clock jumped or it evicted
+ * A node may forget while its process goes on: flushed, or its incarnation taken away because its clock jumped or it evicted
  * keys. Its quarantine began no earlier than that, and no answer of it has counted since.
  */
 function forgotUntilMs({ membership, startedNodeMs }: WaitingNode): number {
@@ -172,7 +172,7 @@ function isCopy(node: WaitingNode, view: ContinuityView): boolean {
 function hasNoLoss(node: WaitingNode, view: ContinuityView): boolean {
   const { heartbeat, membership, seenHeartbeatMs } = node
   if (heartbeat === undefined || rememberedUntilMs(node, view.clusterId) === undefined) return false
-  const sameRun = membership.epoch?.split(':')[1] === heartbeat.runId
+  const sameRun = membership.incarnation?.split(':')[1] === heartbeat.runId
   if (!sameRun || !heartbeat.durable || !node.durable) return false
   const isLater = (known: number) => known > heartbeat.nodeMs
   if (heartbeatsKnownOf(node, view).some(isLater)) return false
@@ -284,7 +284,7 @@ export class ContinuityMemory {
 
   /** A node was inspected. @param counts whether its votes count now, as far as its clock goes */
   saw(index: number, facts: ContinuityFacts, sample: ClockSample, counts: boolean): void {
-    const { runId, epoch, heartbeat } = facts
+    const { runId, incarnation, heartbeat } = facts
     const joined = hasJoined(facts)
     const before = this.#seen.get(index)
     const heartbeatMs = joined && heartbeat?.runId === runId ? heartbeat.nodeMs : undefined
@@ -293,7 +293,9 @@ export class ContinuityMemory {
       counts,
       voted: joined ? { runId, sample } : before?.voted,
       ranOn:
-        before?.ranOn.runId === runId ? before.ranOn : { runId, is: hasRunOn(epoch, sample, before?.voted) },
+        before?.ranOn.runId === runId
+          ? before.ranOn
+          : { runId, is: hasRunOn(incarnation, sample, before?.voted) },
       heartbeatMs: newest(before?.heartbeatMs, heartbeatMs),
     })
     const name = this.#names[index]
@@ -301,8 +303,8 @@ export class ContinuityMemory {
       if (name !== undefined) this.heartbeats.heard(name, other, ANY, ms, sample.receivedMonoMs)
   }
 
-  /** A node was seen to vote on, as the same process under the same epoch. @param heartbeatMs of that process */
-  glanced(index: number, heartbeatMs: number, sample: ClockSample, counts: boolean): void {
+  /** A node was seen to vote on, as the same process under the same incarnation. @param heartbeatMs of that process */
+  polledLightly(index: number, heartbeatMs: number, sample: ClockSample, counts: boolean): void {
     const before = this.#seen.get(index)
     if (before?.voted === undefined) return
     const { runId } = before.voted
@@ -393,13 +395,13 @@ export class ContinuityMemory {
   }
 }
 
-function wasReplica({ epoch, lineage = NEVER_A_REPLICA }: ContinuityFacts): boolean {
-  return epoch !== undefined && wasReplicaSince(lineageIn(epoch) ?? NEVER_A_REPLICA, lineage)
+function wasReplica({ incarnation, lineage = NEVER_A_REPLICA }: ContinuityFacts): boolean {
+  return incarnation !== undefined && wasReplicaSince(lineageIn(incarnation) ?? NEVER_A_REPLICA, lineage)
 }
 
-/** The run that its epoch names was seen to vote, and the clock ran on as ours since. */
-function hasRunOn(epoch: string | undefined, sample: ClockSample, voted: Seen['voted']): boolean {
-  if (voted === undefined || epoch?.startsWith(`1:${voted.runId}:`) !== true) return false
+/** The run that its incarnation names was seen to vote, and the clock ran on as ours since. */
+function hasRunOn(incarnation: string | undefined, sample: ClockSample, voted: Seen['voted']): boolean {
+  if (voted === undefined || incarnation?.startsWith(`1:${voted.runId}:`) !== true) return false
   return stepBetween(voted.sample, sample) === 0
 }
 

@@ -1,13 +1,13 @@
 /**
  * What a node must be to be usable: a master of its own that never forgets by itself, of this cluster and of no other.
  *
- * Owns what a look shows of a node, and the judgement of its fitness. Whether a fit node may vote is `rejoin-rules.ts`.
+ * Owns what a poll shows of a node, and the judgement of its fitness. Whether a fit node may vote is `rejoin-rules.ts`.
  */
 
 import { type NodeFault, type Trouble, troubleOf } from '../node-faults.ts'
 import { majorityOf } from '../units.ts'
 import type { Heartbeat } from './continuity.ts'
-import type { Counters, EpochShown } from './node-history.ts'
+import type { Counters, IncarnationShown } from './node-history.ts'
 import type { NodeMemory } from './node-stats.ts'
 import { hasJoined, type Membership } from './rejoin-rules.ts'
 
@@ -16,7 +16,7 @@ export type Life = { readonly heartbeat: Heartbeat | undefined; readonly counter
 
 /** What a node reports of itself. */
 export type NodeFacts = Membership &
-  EpochShown &
+  IncarnationShown &
   Life & {
     readonly evictionPolicy: string
     readonly memory: NodeMemory
@@ -32,7 +32,7 @@ export type NodeFacts = Membership &
     readonly refusal: string | undefined
   }
 
-/** Whether it has evicted what it promised to remember: then its epoch must not outlive the policy. */
+/** Whether it has evicted what it promised to remember: then its incarnation must not outlive the policy. */
 export function hasEvicted({ evictionPolicy, evictedKeys }: NodeFacts): boolean {
   return evictionPolicy !== 'noeviction' && evictedKeys > 0
 }
@@ -100,7 +100,7 @@ export function whyForeign(
 
 /*
  * The version of what sidecars keep on a node besides records. Sidecars of every version read it at once, so a cluster has one, beside
- * the list of its nodes. Who raises it replaces the epoch in the same call (`membership.lua`): nothing that earlier sidecars send
+ * the list of its nodes. Who raises it replaces the incarnation in the same call (`membership.lua`): nothing that earlier sidecars send
  * counts from then on, and they refuse the node.
  */
 
@@ -109,23 +109,23 @@ export const NODE_FORMAT = 1
 
 /** What a node shows of its format. */
 export type FormatShown = {
-  readonly epoch: string | undefined
+  readonly incarnation: string | undefined
   /** As it stands there; undefined where no sidecar has written one, which counts as 1. */
   readonly format?: string | undefined
 }
 
 /** Why this version must not work with the node: a later one has changed what is kept there; undefined where it may. */
-export function whyNewer({ epoch, format }: FormatShown): Trouble | undefined {
+export function whyNewer({ incarnation, format }: FormatShown): Trouble | undefined {
   if (format !== undefined && format !== String(NODE_FORMAT))
     return troubleOf('later_format', format, String(NODE_FORMAT))
-  const version = epoch?.split(':', 1)[0]
-  if (version !== undefined && version !== EPOCH_VERSION)
-    return troubleOf('later_epoch', JSON.stringify(version), EPOCH_VERSION)
+  const version = incarnation?.split(':', 1)[0]
+  if (version !== undefined && version !== INCARNATION_VERSION)
+    return troubleOf('later_incarnation', JSON.stringify(version), INCARNATION_VERSION)
   return undefined
 }
 
-/** In front of an epoch (`rejoin-rules.ts`). */
-const EPOCH_VERSION = '1'
+/** In front of an incarnation (`rejoin-rules.ts`). */
+const INCARNATION_VERSION = '1'
 
 /*
  * All sidecars must name the same nodes: two majorities meet because they are taken from one list. The nodes keep it, and a sidecar with
@@ -138,7 +138,7 @@ export function memberList(names: readonly string[]): readonly string[] {
 }
 
 export function sameMembers(one: readonly string[], other: readonly string[]): boolean {
-  // Each look at a node asks, and nearly always both are in the one order.
+  // Each poll of a node asks, and nearly always both are in the one order.
   if (one.length === other.length && one.every((name, at) => name === other[at])) return true
   const others = memberList(other)
   return one.length === other.length && memberList(one).every((name, at) => name === others[at])

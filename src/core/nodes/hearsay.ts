@@ -79,7 +79,7 @@ export class Hearsay {
  * Two servers under the name of one node (DNS that was changed while the old one ran, a pod that was replaced while its machine was only
  * thought dead): each keeps its promises, and a majority with the one need not meet one with the other. Where two nodes' notes of a name
  * grow on under another incarnation than the one that is seen, the other server lives. History does not grow, and a sidecar that dies
- * or is late leaves a counter a few heartbeats behind. Of two that vote one loses its epoch; one that waits does not join meanwhile.
+ * or is late leaves a counter a few heartbeats behind. Of two that vote one loses its incarnation; one that waits does not join meanwhile.
  */
 
 /** Notes of a node that has just joined, or just restarted, are still on their way. */
@@ -88,7 +88,7 @@ const SETTLED_AFTER_MS = 3_000
 /** So many more than were known: some three seconds of the other server's life, and more than anyone is late. */
 export const DUPLICATE_HEARTBEATS = 5
 
-/** Twice what five heartbeats take where a node has one a second. Who waits for a node looks every second. */
+/** Twice what five heartbeats take where a node has one a second. Who waits for a node polls it every second. */
 const LIVES_FOR_MS = 10_000
 
 /** How often the quarantine of a node begins anew while another server is used under its name. */
@@ -104,7 +104,7 @@ export class DuplicateServers {
   readonly #counters = new Hearsay()
   readonly #signs = new Hearsay()
 
-  /** @param is what it is at this look */
+  /** @param is what it is at this poll */
   saw(name: string, is: string, nowMonoMs: number): void {
     if (this.#as.get(name)?.is === is) return
     this.#as.set(name, { is, sinceMonoMs: nowMonoMs })

@@ -70,12 +70,12 @@ export type Member = {
   state: NodeState
   /** Counts connections: work begun on one must not be finished on another. */
   connection: number
-  /** Looks that found it connected and still not ready. */
-  unreadyLooks: number
+  /** Polls that found it connected and still not ready. */
+  unreadyPolls: number
   /** It had a vote in this process's life: if empty, it forgot, and is not new. */
   wasVoting: boolean
-  /** It may have forgotten what it promised under this epoch, although the epoch stands. */
-  invalidated: (Verdict & { readonly epoch: string }) | undefined
+  /** It may have forgotten what it promised under this incarnation, although the incarnation stands. */
+  invalidated: (Verdict & { readonly incarnation: string }) | undefined
   readonly told: CatchUpCounter
 }
 
@@ -87,7 +87,7 @@ export function memberOf(node: Voter, link: NodeLink, address: string): Member {
     address,
     state: { kind: 'down', ...troubleOf('not_dialled') },
     connection: 0,
-    unreadyLooks: 0,
+    unreadyPolls: 0,
     wasVoting: false,
     invalidated: undefined,
     told: new CatchUpCounter(),
@@ -106,7 +106,7 @@ export function whyNotStart(members: readonly Member[]): readonly string[] {
 }
 
 /** Called with a reading of a node's clock; returns whether its votes count. */
-export type LookListener = (index: number, sample: ClockSample, sentWallMs: number) => boolean
+export type PollListener = (index: number, sample: ClockSample, sentWallMs: number) => boolean
 
 // The nodes of one cluster for those parts that maintain them: the options, and the calls that they may make.
 
@@ -121,7 +121,7 @@ export type DriverOptions = {
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
-  /** Only look: found no cluster and bring no node back. */
+  /** Only poll: found no cluster and bring no node back. */
   readonly watchOnly?: boolean
   /** Of several groups: its own name. */
   readonly group?: string
@@ -129,7 +129,7 @@ export type DriverOptions = {
   readonly mayFound?: () => boolean
   /** How long a brand-new cluster waits for objections before it is founded. Default: see `rejoin-rules.ts`. */
   readonly foundingWindowMs?: number
-  /** Mean time between looks at a node, where glances are not enough (`glances.ts`). Default: a second. */
+  /** Mean time between polls of a node, where light ones are not enough (`light-polls.ts`). Default: a second. */
   readonly inspectEveryMs?: number
   /** Between two heartbeats of a node. Default: see `continuity.ts`. */
   readonly heartbeatEveryMs?: number
@@ -142,7 +142,7 @@ export type ClusterNodes = {
   readonly members: readonly Member[]
   /** No new work may begin. */
   readonly closed: boolean
-  /** Looks at a node now; where a look is under way, once more after that. */
+  /** Polls a node now; where a poll is under way, once more after that. */
   inspect(member: Member): Promise<void>
   /** The cluster as its voting nodes know it, or else as any node does. */
   cluster(): Cluster
@@ -150,7 +150,7 @@ export type ClusterNodes = {
   rejoiningNode(member: Member, facts: NodeFacts): MemberActs
 }
 
-// The port between `node-driver.ts` and a node of any kind: how it is dialled, looked at and written to.
+// The port between `node-driver.ts` and a node of any kind: how it is dialled, polled and written to.
 
 /** A server that answers, and that no setting of ours makes a node. */
 export class UnsuitableServer extends Error {
@@ -162,8 +162,8 @@ export class UnsuitableServer extends Error {
   }
 }
 
-/** An epoch that no node has: its scripts answer that the epoch is outdated. */
-export const NO_EPOCH = ''
+/** An incarnation that no node has: its scripts answer that the incarnation is outdated. */
+export const NO_INCARNATION = ''
 
 /** Far above any healthy answer: a connection silent for so long is redialled, or a broken path would stay in use. */
 export const INSPECT_DEADLINE_MS = 1_000
@@ -179,15 +179,15 @@ export interface NodeLink {
   /** Everything. One that stays silent is redialled. @throws UnsuitableServer */
   inspect(): Promise<NodeFacts>
   /** As `inspect`; undefined where the node refuses a part of it. */
-  glance(): Promise<Glance | undefined>
-  /** @returns the heartbeat after that, and its counter; undefined where the node does not vote under this epoch */
+  lightPoll(): Promise<LightPoll | undefined>
+  /** @returns the heartbeat after that, and its counter; undefined where the node does not vote under this incarnation */
   writeHeartbeat(
-    epoch: string,
+    incarnation: string,
     heartbeat: Pick<Heartbeat, 'name' | 'durable' | 'others'>,
     counters: ReadonlyMap<string, string>,
   ): Promise<{ readonly ms: number; readonly counter: number } | undefined>
   /** What is known of other nodes' counters, and no heartbeat. */
-  writeNotes(epoch: string, counters: ReadonlyMap<string, string>): Promise<void>
+  writeNotes(incarnation: string, counters: ReadonlyMap<string, string>): Promise<void>
   acts(seen: SeenRun): MemberActs
 }
 
@@ -200,8 +200,8 @@ export type Dialled = {
 /** The run of a node's process for which acts are meant, and what they report. */
 export type SeenRun = {
   readonly runId: string
-  /** The epoch that the node is known to have; undefined while it does not vote. */
-  readonly epoch: string | undefined
+  /** The incarnation that the node is known to have; undefined while it does not vote. */
+  readonly incarnation: string | undefined
   readonly told: CatchUpCounter
   /** Called with a reading of the node's clock; returns whether the node's votes count now. */
   readonly counts: (sample: ClockSample, sentWallMs: number) => boolean
@@ -216,7 +216,7 @@ export interface MemberActs extends RejoiningNode {
    *
    * @param itLies what it says of others is taken away, too
    */
-  revoke(epoch: string, itLies?: boolean): Promise<void>
+  revoke(incarnation: string, itLies?: boolean): Promise<void>
   /** A sidecar that restarts or takes over a node's quarantine must wait as long as any sidecar's longest lease. */
   raise(cluster: Cluster): Promise<void>
   /** An operator decides to go on with what is left. False where the node votes, and so does not wait. */
@@ -231,8 +231,8 @@ export interface Voter {
   /** With commands, so far. */
   readonly calls: number
   /** While `undefined` no command is sent: the process at the other end is unknown, or must not be used. */
-  useEpoch(epoch: string | undefined): void
-  /** Everything that the node takes until the next look must fit into the room that new claims leave free. */
+  useIncarnation(incarnation: string | undefined): void
+  /** Everything that the node takes until the next poll must fit into the room that new claims leave free. */
   sawMemory(memory: NodeMemory): void
 }
 
@@ -242,7 +242,7 @@ export interface Voter {
  * longest quarantine only ever rises. What one node says of its cluster takes no vote of another: two have to say the same.
  */
 
-type Shown = Pick<Membership, 'runId' | 'epoch' | 'cluster'>
+type Shown = Pick<Membership, 'runId' | 'incarnation' | 'cluster'>
 
 export class KnownCluster {
   readonly #events: Events
@@ -278,12 +278,12 @@ export class KnownCluster {
     return Math.max(this.#ownQuarantineMs, value)
   }
 
-  /** A node was looked at. @returns whether it is known only now which cluster this is */
-  saw(node: string, { runId, epoch, cluster }: Shown): boolean {
+  /** A node was polled. @returns whether it is known only now which cluster this is */
+  saw(node: string, { runId, incarnation, cluster }: Shown): boolean {
     if (cluster !== undefined) this.#quarantines.heard(node, '', ANY, cluster.quarantineMs, 0)
     const isOther = this.#list !== undefined && !sameMembers(cluster?.members ?? this.#list, this.#list)
     // A node of another list says nothing of this cluster.
-    if (cluster === undefined || isOther || !hasJoined({ runId, epoch })) this.#ids.delete(node)
+    if (cluster === undefined || isOther || !hasJoined({ runId, incarnation })) this.#ids.delete(node)
     else this.#ids.set(node, cluster.id)
     const agreed = this.#agreed()
     if (agreed === undefined || this.#isCertain) return false
@@ -332,10 +332,10 @@ export class KnownCluster {
   }
 }
 
-/** What a glance at a node that votes shows, in place of all that a look reads. */
-export type Glance = {
+/** What a light poll of a node that votes shows, in place of all that a full one reads. */
+export type LightPoll = {
   readonly nodeMs: number
-  readonly epoch: string | undefined
+  readonly incarnation: string | undefined
   /** The longest of the cluster: votes are suspended for as long, so a longer one must be known in time. */
   readonly quarantineMs: number | undefined
   readonly heartbeat: { readonly runId: string; readonly nodeMs: number } | undefined

@@ -67,7 +67,7 @@ type Watched = {
   offset: ClockOffset | undefined
 }
 
-/** A node is looked at every 0.75 to 2.2 s; in a longer gap drift alone would hide a jump that a lease does not allow for. */
+/** A node is polled every 0.75 to 2.2 s; in a longer gap drift alone would hide a jump that a lease does not allow for. */
 const FOLLOWED_GAP_MS = 3_000
 
 export type WatchedNodes = {

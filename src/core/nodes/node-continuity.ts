@@ -40,7 +40,7 @@ export class NodeContinuity {
     this.history = new NodeHistory(clockStepMs, this.#memory.heartbeats, heartbeatEveryMs)
     this.#watcher = {
       view: () => this.#memory.view(this.#present(), nodes.cluster().id),
-      lookAgain: () => Promise.all(nodes.members.map((member) => nodes.inspect(member))),
+      pollAgain: () => Promise.all(nodes.members.map((member) => nodes.inspect(member))),
       sourceOf: (index) => {
         const member = nodes.members[index]
         if (member === undefined || !('facts' in member.state)) return undefined
@@ -50,7 +50,7 @@ export class NodeContinuity {
   }
 
   /**
-   * A node was looked at.
+   * A node was polled.
    *
    * @param counts whether its votes count now, as far as its clock goes
    * @returns why it may have forgotten since it joined, although its process is the same
@@ -61,23 +61,23 @@ export class NodeContinuity {
     const [index, name] = [this.#indexOf(member), member.node.name]
     // What it notes is about itself and others by other names than here.
     if (options.names !== undefined && isMisnamed(facts, name, options.names))
-      return this.history.sawEpoch(name, facts, receivedMonoMs)
+      return this.history.sawIncarnation(name, facts, receivedMonoMs)
     this.#memory.saw(index, facts, sample, counts)
     const others = members.filter((other) => other !== member && other.state.kind === 'voting')
     const othersVote = others.length >= majorityOf(members.length)
     const verdict = this.history.saw(name, facts, { ...sample, othersVote })
-    this.#lookAtReplaced(member)
+    this.#pollReplaced(member)
     return verdict
   }
 
-  /** The epoch under which the node forgot by this jump what it had promised, if any. */
+  /** The incarnation under which the node forgot by this jump what it had promised, if any. */
   forgottenBy(member: Member, jump: ForwardJump): string | undefined {
-    const { epoch, sinceMonoMs = 0 } = this.history.seen(member.node.name) ?? {}
-    return epoch !== undefined && isForgotten(epoch, sinceMonoMs, jump) ? epoch : undefined
+    const { incarnation, sinceMonoMs = 0 } = this.history.seen(member.node.name) ?? {}
+    return incarnation !== undefined && isForgotten(incarnation, sinceMonoMs, jump) ? incarnation : undefined
   }
 
-  /** Nodes that were looked at before another one showed that they were out of use. */
-  #lookAtReplaced(seen: Member): void {
+  /** Nodes that were polled before another one showed that they were out of use. */
+  #pollReplaced(seen: Member): void {
     const { members, options } = this.#nodes
     for (const member of members) {
       if (member === seen || member.state.kind !== 'voting' || options.watchOnly === true) continue
@@ -95,15 +95,15 @@ export class NodeContinuity {
     this.history.outlived(member.node.name)
   }
 
-  /** A node that votes was glanced at, and the process that it was is still there. */
-  glanced(member: Member, heartbeatMs: number, sample: ClockSample, counts: boolean): void {
-    this.#memory.glanced(this.#indexOf(member), heartbeatMs, sample, counts)
+  /** A node that votes was polled lightly, and the process that it was is still there. */
+  polledLightly(member: Member, heartbeatMs: number, sample: ClockSample, counts: boolean): void {
+    this.#memory.polledLightly(this.#indexOf(member), heartbeatMs, sample, counts)
   }
 
   /** Writes the heartbeat of a node that votes, where it is due. @returns whether another process keeps it at present */
   async keepHeartbeat(member: Member, facts: NodeFacts): Promise<boolean> {
     const { watchOnly, clock, names, heartbeatEveryMs } = this.#nodes.options
-    if (watchOnly || names === undefined || facts.epoch === undefined) return false
+    if (watchOnly || names === undefined || facts.incarnation === undefined) return false
     const index = this.#indexOf(member)
     // A heartbeat would say that it was in use.
     if (this.history.isStale(member.node.name, facts)) return false
@@ -112,14 +112,14 @@ export class NodeContinuity {
     if (heartbeat === undefined) {
       const noted = facts.counters?.others
       if ([...notes.keys()].some((other) => this.history.isBehind(other, noted?.get(other))))
-        await member.link.writeNotes(facts.epoch, notes).catch(() => {})
+        await member.link.writeNotes(facts.incarnation, notes).catch(() => {})
       return true
     }
     // A node that refuses it votes all the same: it is less certain what it remembers when it comes back.
-    const wrote = await member.link.writeHeartbeat(facts.epoch, heartbeat, notes).catch(() => undefined)
+    const wrote = await member.link.writeHeartbeat(facts.incarnation, heartbeat, notes).catch(() => undefined)
     if (wrote === undefined) return false
     this.#memory.wrote(index, wrote.ms)
-    this.history.wrote(heartbeat.name, facts.epoch, wrote.counter, clock.monoMs())
+    this.history.wrote(heartbeat.name, facts.incarnation, wrote.counter, clock.monoMs())
     return false
   }
 

@@ -4,22 +4,22 @@
  *   down → quarantined → voting ; any → unfit (replica, evicting, a server twice) ; any → down (connection lost)
  *
  * Each connection is inspected before a command is sent over it, because a restarted process cannot keep one: that is how a node that
- * forgot is noticed. Every node is looked at from time to time (`glances.ts`), because its role and its policy can change meanwhile.
+ * forgot is noticed. Every node is polled from time to time (`light-polls.ts`), because its role and its policy can change meanwhile.
  */
 
 import type { Trouble } from '../node-faults.ts'
 import type { ForwardJump } from './clock-samples.ts'
 import { answerFault, hasEvicted, memberList, type NodeFacts, unfitnessOf, whyForeign } from './fitness.ts'
-import { Glances } from './glances.ts'
+import { LightPolls } from './light-polls.ts'
 import {
   type ClusterNodes,
   type DriverOptions,
   KnownCluster,
-  type LookListener,
   type Member,
   type MemberActs,
-  NO_EPOCH,
+  NO_INCARNATION,
   type NodeState,
+  type PollListener,
   tellChange,
   UnsuitableServer,
   votingState,
@@ -30,10 +30,10 @@ import { Rejoin } from './rejoin.ts'
 import { type Cluster, hasJoined, looksNew, waitOf } from './rejoin-rules.ts'
 
 /** How often a connection may be unready before it is redialled: two seconds, far above loading's own "not yet". */
-const UNREADY_LOOKS_MAX = 3
+const UNREADY_POLLS_MAX = 3
 
 /** For callers that watch no clocks. */
-const ALL_BELIEVED: LookListener = () => true
+const ALL_BELIEVED: PollListener = () => true
 
 export class NodeDriver implements ClusterNodes, AsyncDisposable {
   readonly members: readonly Member[]
@@ -41,12 +41,12 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
   readonly rejoin: Rejoin
   readonly continuity: NodeContinuity
   readonly #inspections = new Map<Member, Promise<void>>()
-  readonly #glances: Glances
-  /** The names as the nodes keep them: compared at each look. */
+  readonly #lightPolls: LightPolls
+  /** The names as the nodes keep them: compared at each poll. */
   readonly #list: readonly string[] | undefined
   #closed = false
   readonly #known: KnownCluster
-  #onLook: LookListener = ALL_BELIEVED
+  #onPoll: PollListener = ALL_BELIEVED
 
   constructor(members: readonly Member[], options: DriverOptions) {
     this.options = options
@@ -54,7 +54,7 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
     this.#list = options.names === undefined ? undefined : memberList(options.names)
     this.#known = new KnownCluster(options.events, options.quarantineMs, this.#list)
     this.continuity = new NodeContinuity(this)
-    this.#glances = new Glances(this, this.continuity, (member) => this.#lookOn(member))
+    this.#lightPolls = new LightPolls(this, this.continuity, (member) => this.#pollOn(member))
     this.rejoin = new Rejoin(this, this.continuity)
   }
 
@@ -70,13 +70,13 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
   /**
    * Dials all nodes. Resolves when each has been inspected or could not be reached; a node that is down is dialled on.
    *
-   * @param onLook called with each look's reading of a node's clock, so that clocks are watched also without requests.
+   * @param onPoll called with each poll's reading of a node's clock, so that clocks are watched also without requests.
    *   Default: all clocks are trusted
    * @returns the unusable nodes, each with its reason: do not start if there is one
    */
-  async connect(onLook: LookListener = ALL_BELIEVED): Promise<readonly string[]> {
-    this.#onLook = onLook
-    this.#glances.start()
+  async connect(onPoll: PollListener = ALL_BELIEVED): Promise<readonly string[]> {
+    this.#onPoll = onPoll
+    this.#lightPolls.start()
     await Promise.all(
       this.members.map(async (member) => {
         await member.link.dial({
@@ -88,7 +88,7 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
           },
         })
         await this.inspect(member)
-        this.#glances.add(member)
+        this.#lightPolls.add(member)
       }),
     )
     await this.rejoin.foundIfNew()
@@ -99,14 +99,14 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
     return this.#closed
   }
 
-  /** Looks at a node now; where a look is under way, once more after that. */
+  /** Polls a node now; where a poll is under way, once more after that. */
   inspect(member: Member): Promise<void> {
     return this.#inTurn(member, () => this.#inspect(member))
   }
 
-  #inTurn(member: Member, look: () => Promise<void>): Promise<void> {
+  #inTurn(member: Member, poll: () => Promise<void>): Promise<void> {
     const before = this.#inspections.get(member) ?? Promise.resolve()
-    const inspection = before.then(look)
+    const inspection = before.then(poll)
     this.#inspections.set(member, inspection)
     return inspection.finally(() => {
       if (this.#inspections.get(member) === inspection) this.#inspections.delete(member)
@@ -123,34 +123,34 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
     const { connection, link, told } = member
     return link.acts({
       runId: facts.runId,
-      epoch: hasJoined(facts) ? facts.epoch : undefined,
+      incarnation: hasJoined(facts) ? facts.incarnation : undefined,
       told,
-      counts: (sample, wallMs) => this.#onLook(this.members.indexOf(member), sample, wallMs),
+      counts: (sample, wallMs) => this.#onPoll(this.members.indexOf(member), sample, wallMs),
       sameConnection: () => member.connection === connection && link.status === 'ready',
     })
   }
 
-  /** A forward clock jump may have silently expired its promises: invalidates its epoch, and it rejoins. */
-  invalidateEpoch(index: number, reason: string, jump: ForwardJump): void {
+  /** A forward clock jump may have silently expired its promises: invalidates its incarnation, and it rejoins. */
+  invalidateIncarnation(index: number, reason: string, jump: ForwardJump): void {
     const member = this.members[index]
-    const epoch = member && this.continuity.forgottenBy(member, jump)
-    if (member === undefined || epoch === undefined) return
-    member.invalidated = { epoch, doubt: 'clock_jump', reason }
-    if (member.state.kind === 'voting') member.node.useEpoch(NO_EPOCH)
+    const incarnation = member && this.continuity.forgottenBy(member, jump)
+    if (member === undefined || incarnation === undefined) return
+    member.invalidated = { incarnation, doubt: 'clock_jump', reason }
+    if (member.state.kind === 'voting') member.node.useIncarnation(NO_INCARNATION)
     void this.inspect(member)
   }
 
-  /** The node answers that its epoch is outdated, or that it is a replica. */
+  /** The node answers that its incarnation is outdated, or that it is a replica. */
   forgot(index: number): void {
     const member = this.members[index]
     if (member !== undefined && !this.#inspections.has(member)) void this.inspect(member)
   }
 
-  #lookOn(member: Member): Promise<void> {
+  #pollOn(member: Member): Promise<void> {
     return this.#inTurn(member, async () => {
       const { connection } = member
       try {
-        if (await this.#glances.suffices(member, this.#onLook)) return
+        if (await this.#lightPolls.suffices(member, this.#onPoll)) return
       } catch (cause) {
         if (!this.#closed && member.connection === connection) this.#down(member, answerFault(cause))
         return
@@ -162,7 +162,7 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
   #down(member: Member, trouble: Trouble): void {
     const { state } = member
     member.connection += 1
-    member.node.useEpoch(undefined)
+    member.node.useIncarnation(undefined)
     // What was wrong ends the connection as well, which says less.
     const isKnown = state.kind === 'unfit' || (state.kind === 'down' && trouble.fault === 'lost')
     if (!isKnown) this.#become(member, { kind: 'down', ...trouble })
@@ -172,26 +172,26 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
     const { link, connection, node } = member
     const { calls } = node
     if (this.#closed) return
-    member.unreadyLooks = link.status === 'open' ? member.unreadyLooks + 1 : 0
+    member.unreadyPolls = link.status === 'open' ? member.unreadyPolls + 1 : 0
     // It accepted the connection and stays silent, or its answers are lost on the way: only redialling can tell.
-    if (member.unreadyLooks >= UNREADY_LOOKS_MAX) {
-      member.unreadyLooks = 0
+    if (member.unreadyPolls >= UNREADY_POLLS_MAX) {
+      member.unreadyPolls = 0
       link.redial()
     }
     if (link.status !== 'ready') return
     const isCurrent = () => !this.#closed && member.connection === connection
     try {
-      let facts = await this.#look(member)
+      let facts = await this.#poll(member)
       if (!isCurrent()) return
       if (this.#refused(member, facts)) {
-        if (facts.epoch !== undefined && hasEvicted(facts) && !this.options.watchOnly)
-          await this.rejoiningNode(member, facts).revoke(facts.epoch)
+        if (facts.incarnation !== undefined && hasEvicted(facts) && !this.options.watchOnly)
+          await this.rejoiningNode(member, facts).revoke(facts.incarnation)
         return
       }
-      if (facts.epoch !== undefined && facts.epoch === member.invalidated?.epoch) {
+      if (facts.incarnation !== undefined && facts.incarnation === member.invalidated?.incarnation) {
         const lies = member.invalidated.doubt === 'impossible_claim'
-        await this.rejoiningNode(member, facts).revoke(facts.epoch, lies)
-        facts = await this.#look(member)
+        await this.rejoiningNode(member, facts).revoke(facts.incarnation, lies)
+        facts = await this.#poll(member)
         if (!isCurrent()) return
       }
       if (!hasJoined(facts)) return await this.#quarantine(member, facts, isCurrent)
@@ -200,17 +200,17 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
       const incomplete = unnamed || facts.format === undefined
       if (watchOnly !== true && ((facts.cluster?.quarantineMs ?? 0) < quarantineMs || incomplete))
         await this.rejoiningNode(member, facts).raise(this.cluster())
-      // Judged again: its twin may have been looked at in the meantime.
+      // Judged again: its twin may have been polled in the meantime.
       if (!isCurrent() || this.#refused(member, facts)) return
       // Another node's answer may meanwhile have settled that this one jumped.
-      if (facts.epoch === member.invalidated?.epoch) return void this.inspect(member)
+      if (facts.incarnation === member.invalidated?.incarnation) return void this.inspect(member)
       member.wasVoting = true
       this.#known.learn(facts)
       member.invalidated = undefined
-      member.node.useEpoch(facts.epoch)
+      member.node.useIncarnation(facts.incarnation)
       this.#become(member, votingState(facts))
       const kept = await this.continuity.keepHeartbeat(member, facts)
-      this.#glances.looked(member, { connection, calls }, kept)
+      this.#lightPolls.polled(member, { connection, calls }, kept)
     } catch (cause) {
       if (!isCurrent()) return
       if (cause instanceof UnsuitableServer) this.#unfit(member, cause.trouble)
@@ -218,21 +218,21 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
     }
   }
 
-  async #look(member: Member): Promise<NodeFacts> {
+  async #poll(member: Member): Promise<NodeFacts> {
     const { clock } = this.options
     const [sentMonoMs, sentWallMs] = [clock.monoMs(), clock.wallMs()]
     const sawTold = member.told.asked()
     const facts = await member.link.inspect()
     const receivedMonoMs = clock.monoMs()
     member.node.sawMemory(facts.memory)
-    const { epoch, nodeMs } = facts
+    const { incarnation, nodeMs } = facts
     sawTold(facts.quarantine)
     const sample = { nodeMs, sentMonoMs, receivedMonoMs }
-    const counts = this.#onLook(this.members.indexOf(member), sample, sentWallMs)
-    // Its role and its policy may have been others between two looks.
+    const counts = this.#onPoll(this.members.indexOf(member), sample, sentWallMs)
+    // Its role and its policy may have been others between two polls.
     const verdict = this.continuity.saw(member, facts, sample, counts)
-    if (verdict !== undefined && epoch !== undefined && !this.options.watchOnly)
-      member.invalidated = { epoch, ...verdict }
+    if (verdict !== undefined && incarnation !== undefined && !this.options.watchOnly)
+      member.invalidated = { incarnation, ...verdict }
     if (this.#known.saw(member.node.name, facts)) this.#judgeAgain(member)
     return facts
   }
@@ -266,17 +266,19 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
   }
 
   #unfit(member: Member, trouble: Trouble, hadJoined = false, byItsData = false): void {
-    member.node.useEpoch(undefined)
+    member.node.useIncarnation(undefined)
     this.#become(member, { kind: 'unfit', ...trouble, hadJoined, byItsData })
   }
 
   /** Its commands are sent from now on, and its answers do not count. */
   async #quarantine(member: Member, facts: NodeFacts, isCurrent: () => boolean): Promise<void> {
-    // An epoch of an earlier run says as well that its cluster lives.
-    const hasEpoch = this.members.some(({ state }) => 'facts' in state && state.facts.epoch !== undefined)
-    const clusterIsKnown = this.#known.id !== undefined || hasEpoch
+    // An incarnation of an earlier run says as well that its cluster lives.
+    const hasIncarnation = this.members.some(
+      ({ state }) => 'facts' in state && state.facts.incarnation !== undefined,
+    )
+    const clusterIsKnown = this.#known.id !== undefined || hasIncarnation
     const { forgot, quarantine, emptied, begun } = waitOf(member, facts, clusterIsKnown)
-    member.node.useEpoch(NO_EPOCH)
+    member.node.useIncarnation(NO_INCARNATION)
     let known = facts
     if (!begun && !this.options.watchOnly) {
       const origin = forgot ? 'forgot' : 'new'
@@ -287,7 +289,7 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
       else await node.begin(nonce, origin)
       // A later sidecar without that knowledge learns which cluster it was, and that cluster goes on.
       if (this.#known.id !== undefined && facts.cluster === undefined) await node.raise(this.cluster())
-      known = await this.#look(member)
+      known = await this.#poll(member)
     }
     if (!isCurrent() || this.#refused(member, known)) return
     const reason = forgot
@@ -306,7 +308,7 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true
-    this.#glances.stop()
+    this.#lightPolls.stop()
     for (const { link } of this.members) link.close()
   }
 }

@@ -1,7 +1,7 @@
 /**
  * What is known of each node, by whom, and the one question to it: may the node vote, and if not, why, and what ends that?
  *
- * An epoch names the run of a process and its incarnation (its nonce). It is data, so it can stand where the node has forgotten: after
+ * An incarnation names the run of a process, and has a nonce. It is data, so it can stand where the node has forgotten: after
  * an eviction, under data of before (a volume, a virtual machine restored with its memory, a replication), on a server that was out of
  * use, or on one of two servers that are used under one name. Each of these shows in what is kept here:
  *
@@ -35,17 +35,17 @@ import {
   wasReplicaSince,
 } from './rejoin-rules.ts'
 
-/** The write counters of heartbeats: each is counted with it, and under one epoch the counter only grows, whatever clocks do. */
+/** The write counters of heartbeats: each is counted with it, and under one incarnation the counter only grows, whatever clocks do. */
 export type Counters = {
   /** 0 where none was written. */
   readonly own: number
-  /** By the name of another node: the nonce of its epoch, `:`, and its counter. */
+  /** By the name of another node: the nonce of its incarnation, `:`, and its counter. */
   readonly others: ReadonlyMap<string, string>
 }
 
-export type EpochShown = {
+export type IncarnationShown = {
   readonly runId: string
-  readonly epoch: string | undefined
+  readonly incarnation: string | undefined
   readonly role: string
   readonly lineage: Lineage
   /** Since its process started, or since its counters were reset. */
@@ -53,13 +53,15 @@ export type EpochShown = {
 }
 
 type WithHeartbeat = { readonly heartbeat: Pick<Heartbeat, 'runId' | 'nodeMs' | 'others'> | undefined }
-export type Shown = Membership & EpochShown & WithHeartbeat & { readonly counters: Counters | undefined }
+export type Shown = Membership &
+  IncarnationShown &
+  WithHeartbeat & { readonly counters: Counters | undefined }
 
-/** Why a node may not go on voting under the epoch that it shows. */
+/** Why a node may not go on voting under the incarnation that it shows. */
 export type Doubt =
   | 'evicted'
   | 'replica'
-  | 'old_epoch'
+  | 'old_incarnation'
   | 'set_back'
   | 'stale_incarnation'
   | 'duplicate_server'
@@ -72,7 +74,7 @@ export type Verdict = { readonly doubt: Doubt; readonly reason: string }
 export const DOUBTS: Readonly<Record<Exclude<Doubt, 'clock_jump' | 'impossible_claim'>, string>> = {
   evicted: 'it has evicted keys',
   replica: 'it was a replica of another server, whose data may lack what it had promised',
-  old_epoch: 'its data were set back: it has an epoch of before',
+  old_incarnation: 'its data were set back: it has an incarnation of before',
   set_back: 'its data were set back',
   stale_incarnation: 'its name has led to another server since, and what was recorded there it lacks',
   duplicate_server:
@@ -94,28 +96,28 @@ const FUTURE_MS = 10_000
  */
 const NO_CLOCK_MS = 366 * 86_400_000
 
-type Incarnation = {
-  readonly epoch: string | undefined
+type SeenIncarnation = {
+  readonly incarnation: string | undefined
   readonly sinceMonoMs: number
   readonly lineage: Lineage
   readonly evictedKeys: number
 }
 
 type Own = {
-  incarnation: Incarnation | undefined
-  /** Epochs that others have replaced, or that were taken away. Rejoins are few, as of all that follows. */
+  current: SeenIncarnation | undefined
+  /** Incarnations that others have replaced, or that were taken away. Rejoins are few, as of all that follows. */
   readonly past: Set<string>
   /** By nonce: the largest counter that was seen, and the newest heartbeat. */
   readonly counters: Map<string, Claim>
   readonly used: Map<string, number>
-  /** Between its last use and the first look at it here: what this process writes to it since proves no use of then. */
+  /** Between its last use and the first poll it here: what this process writes to it since proves no use of then. */
   unused: { readonly nonce: string; readonly fromMs: number; readonly toMs: number } | undefined
-  /** Of the epoch at the last look; undefined where it does not vote. */
+  /** Of the incarnation at the last poll; undefined where it does not vote. */
   nonce: string | undefined
 }
 
-/** When a node was looked at, and what else is known then. */
-export type Looked = {
+/** When a node was polled, and what else is known then. */
+export type Polled = {
   /** What became known later may be later than what the node showed. */
   readonly sentMonoMs: number
   readonly receivedMonoMs: number
@@ -140,53 +142,54 @@ export class NodeHistory {
     this.#heartbeatEveryMs = heartbeatEveryMs
   }
 
-  /** The epoch at the last look, and since when it is known. */
-  seen(name: string): Pick<Incarnation, 'epoch' | 'sinceMonoMs'> | undefined {
-    return this.#own.get(name)?.incarnation
+  /** The incarnation at the last poll, and since when it is known. */
+  seen(name: string): Pick<SeenIncarnation, 'incarnation' | 'sinceMonoMs'> | undefined {
+    return this.#own.get(name)?.current
   }
 
   /** By the incarnations of the node alone: for one that speaks under another name than here. */
-  sawEpoch(name: string, shown: EpochShown, nowMonoMs: number): Verdict | undefined {
+  sawIncarnation(name: string, shown: IncarnationShown, nowMonoMs: number): Verdict | undefined {
     const own = this.#of(name)
-    const { epoch, role, lineage, evictedKeys } = shown
-    const before = own.incarnation?.epoch === epoch ? own.incarnation : undefined
-    if (before === undefined && own.incarnation?.epoch !== undefined) own.past.add(own.incarnation.epoch)
+    const { incarnation, role, lineage, evictedKeys } = shown
+    const before = own.current?.incarnation === incarnation ? own.current : undefined
+    if (before === undefined && own.current?.incarnation !== undefined) own.past.add(own.current.incarnation)
     const {
       sinceMonoMs = nowMonoMs,
       lineage: first = lineage,
       evictedKeys: evictedBefore = evictedKeys,
     } = before ?? {}
     // A counter that was reset counts on from there.
-    own.incarnation = {
-      epoch,
+    own.current = {
+      incarnation,
       sinceMonoMs,
       lineage: first,
       evictedKeys: Math.min(evictedBefore, evictedKeys),
     }
-    if (epoch === undefined) return undefined
+    if (incarnation === undefined) return undefined
     // In this run, and it has not voted in it: what it had when it was started again is not what it shows.
     if (!hasJoined(shown)) return evictedKeys > 0 ? verdict('evicted') : undefined
-    if (role !== 'master' || wasReplicaSince(lineageIn(epoch) ?? first, lineage)) return verdict('replica')
-    if (own.past.has(epoch)) return verdict('old_epoch')
+    if (role !== 'master' || wasReplicaSince(lineageIn(incarnation) ?? first, lineage))
+      return verdict('replica')
+    if (own.past.has(incarnation)) return verdict('old_incarnation')
     return hasEvictedSince(evictedBefore, evictedKeys) ? verdict('evicted') : undefined
   }
 
-  /** A node was looked at. @returns why it may not vote under the epoch that it shows; undefined: nothing shows it */
-  saw(name: string, shown: Shown, looked: Looked): Verdict | undefined {
-    const forgot = this.sawEpoch(name, shown, looked.receivedMonoMs)
+  /** A node was polled. @returns why it may not vote under the incarnation that it shows; undefined: nothing shows it */
+  saw(name: string, shown: Shown, polled: Polled): Verdict | undefined {
+    const forgot = this.sawIncarnation(name, shown, polled.receivedMonoMs)
     const own = this.#of(name)
-    const nonce = hasJoined(shown) && shown.epoch !== undefined ? nonceIn(shown.epoch) : undefined
+    const nonce = hasJoined(shown) && shown.incarnation !== undefined ? nonceIn(shown.incarnation) : undefined
     own.nonce = nonce
-    this.#duplicates.saw(name, nonce ?? `waiting ${shown.runId}`, looked.receivedMonoMs)
+    this.#duplicates.saw(name, nonce ?? `waiting ${shown.runId}`, polled.receivedMonoMs)
     const heartbeatMs = heartbeatOf(shown)
     if (nonce !== undefined && heartbeatMs !== undefined && heartbeatMs <= this.#futureMs(shown))
       raise(own.used, nonce, heartbeatMs)
     if (nonce !== undefined && own.unused?.nonce !== nonce)
       own.unused = { nonce, fromMs: lastUseMs(shown) ?? Number.POSITIVE_INFINITY, toMs: shown.nodeMs }
-    const ownLie = this.#ownLie(own, shown, looked.receivedMonoMs)
-    const lie = this.#hear(name, shown, looked.receivedMonoMs) ?? ownLie
+    const ownLie = this.#ownLie(own, shown, polled.receivedMonoMs)
+    const lie = this.#hear(name, shown, polled.receivedMonoMs) ?? ownLie
     if (forgot !== undefined) return forgot
-    if (lie !== undefined && nonce !== undefined && looked.othersVote) {
+    if (lie !== undefined && nonce !== undefined && polled.othersVote) {
       this.#disbelieve(name)
       const reason = `it says what cannot be: ${lie}. Find out what wrote to it`
       return { doubt: 'impossible_claim', reason }
@@ -197,16 +200,16 @@ export class NodeHistory {
       return verdict('stale_incarnation')
     }
     if (nonce === undefined || shown.counters === undefined || ownLie !== undefined) return undefined
-    const isSetBack = this.#wasSetBack(name, own, nonce, shown, looked)
-    this.#count(own, nonce, shown.counters.own, looked.receivedMonoMs)
+    const isSetBack = this.#wasSetBack(name, own, nonce, shown, polled)
+    this.#count(own, nonce, shown.counters.own, polled.receivedMonoMs)
     if (isSetBack) return verdict('set_back')
-    const other = this.duplicateOf(name, looked.receivedMonoMs)
+    const other = this.duplicateOf(name, polled.receivedMonoMs)
     return other?.lives === true && yieldsTo(nonce, other.nonce) ? verdict('duplicate_server') : undefined
   }
 
-  /** Its heartbeat was written under that epoch. */
-  wrote(name: string, epoch: string, counter: number, nowMonoMs: number): void {
-    this.#count(this.#of(name), nonceIn(epoch), counter, nowMonoMs)
+  /** Its heartbeat was written under that incarnation. */
+  wrote(name: string, incarnation: string, counter: number, nowMonoMs: number): void {
+    this.#count(this.#of(name), nonceIn(incarnation), counter, nowMonoMs)
   }
 
   /** What other nodes may note of it: what was seen here, or is believed. Undefined where nothing is known of its last rejoin. */
@@ -232,12 +235,12 @@ export class NodeHistory {
   /**
    * Whether another incarnation of this name was in use long after this one had its last heartbeat: a change of DNS that was taken
    * back while the first server still ran. That a note still stands says nothing: where the list of nodes is changed each node gets
-   * another epoch, and the others note the one of before until a sidecar has seen both.
+   * another incarnation, and the others note the one of before until a sidecar has seen both.
    */
   isStale(name: string, shown: Membership & WithHeartbeat): boolean {
     const lastMs = lastUseMs(shown)
-    if (lastMs === undefined || shown.epoch === undefined) return false
-    const nonce = nonceIn(shown.epoch)
+    if (lastMs === undefined || shown.incarnation === undefined) return false
+    const nonce = nonceIn(shown.incarnation)
     const marginMs = NOTED_WITHIN_MS + 2 * this.#toleratedStepMs
     const { used = new Map<string, number>(), unused } = this.#own.get(name) ?? {}
     const usedMs = (by: string) => Math.max(used.get(by) ?? 0, this.#used.believed(name, by)?.value ?? 0)
@@ -292,8 +295,8 @@ export class NodeHistory {
   #possible(own: Own | undefined, nonce: string, nodeMs: number, nowMonoMs: number): number {
     // None has had more than since 1970.
     const ever = nodeMs / this.#heartbeatEveryMs
-    if (own?.nonce !== nonce || own.incarnation?.epoch === undefined) return ever
-    const sinceMs = nodeMs - (joinedAtNodeMs(own.incarnation.epoch) ?? 0)
+    if (own?.nonce !== nonce || own.current?.incarnation === undefined) return ever
+    const sinceMs = nodeMs - (joinedAtNodeMs(own.current.incarnation) ?? 0)
     const byTime = HEARTBEATS_BESIDE + (2 * Math.max(0, sinceMs)) / this.#heartbeatEveryMs
     // All clocks may have been ahead when it joined, and right now: then its own counter says more.
     return Math.min(ever, Math.max(byTime, this.#grown(own.counters.get(nonce), nowMonoMs)))
@@ -319,13 +322,13 @@ export class NodeHistory {
     return count > possible ? `${count} heartbeats of its own` : undefined
   }
 
-  #wasSetBack(name: string, own: Own, nonce: string, shown: Shown, looked: Looked): boolean {
-    const possible = this.#possible(own, nonce, shown.nodeMs, looked.receivedMonoMs)
+  #wasSetBack(name: string, own: Own, nonce: string, shown: Shown, polled: Polled): boolean {
+    const possible = this.#possible(own, nonce, shown.nodeMs, polled.receivedMonoMs)
     const known = [own.counters.get(nonce), this.#counters.believed(name, nonce, possible)]
     return known.some(
       (claim) =>
         claim !== undefined &&
-        claim.sinceMonoMs < looked.sentMonoMs &&
+        claim.sinceMonoMs < polled.sentMonoMs &&
         (shown.counters?.own ?? 0) < claim.value,
     )
   }
@@ -345,7 +348,7 @@ export class NodeHistory {
     const known = this.#own.get(name)
     if (known !== undefined) return known
     const [past, counters, used] = [new Set<string>(), new Map<string, Claim>(), new Map<string, number>()]
-    const own: Own = { incarnation: undefined, past, counters, used, unused: undefined, nonce: undefined }
+    const own: Own = { current: undefined, past, counters, used, unused: undefined, nonce: undefined }
     this.#own.set(name, own)
     return own
   }
@@ -373,6 +376,6 @@ export function heartbeatOf(shown: Membership & WithHeartbeat): number | undefin
 /** When the incarnation that votes was last in use; undefined where nothing says so. */
 function lastUseMs(shown: Membership & WithHeartbeat): number | undefined {
   const heartbeatMs = heartbeatOf(shown)
-  if (heartbeatMs === undefined || shown.epoch === undefined) return undefined
-  return Math.max(heartbeatMs, joinedAtNodeMs(shown.epoch) ?? 0)
+  if (heartbeatMs === undefined || shown.incarnation === undefined) return undefined
+  return Math.max(heartbeatMs, joinedAtNodeMs(shown.incarnation) ?? 0)
 }

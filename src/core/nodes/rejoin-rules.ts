@@ -6,14 +6,14 @@
  *               ↑ another crash: a new nonce ↓
  *               └────────────────────────────┘
  *
- * Its epoch names the run of its process. A node of another run waits until every lease that it may have forgotten is over, and adopts
- * what a majority of voting nodes remembers; if its nonce is still current then, it gets an epoch. Pure functions of what a node shows.
+ * Its incarnation names the run of its process. A node of another run waits until every lease that it may have forgotten is over, and adopts
+ * what a majority of voting nodes remembers; if its nonce is still current then, it gets an incarnation. Pure functions of what a node shows.
  */
 
 import { driftMs } from '../clock.ts'
 import type { Merged, RecordSnapshot } from '../record/record-merge.ts'
 
-/** Why a node has no epoch. Only nodes without a known past can be those of a brand-new cluster. */
+/** Why a node has no incarnation. Only nodes without a known past can be those of a brand-new cluster. */
 export type Origin = 'new' | 'forgot'
 
 /** The progress of copying. It stays true however many sidecars work on it: what was copied stays copied. */
@@ -54,8 +54,8 @@ export const NOTHING_COPIED: CopyProgress = { done: [], copied: 0 }
 export type Membership = {
   readonly runId: string
   readonly nodeMs: number
-  /** Its current epoch; it may be that of an earlier run. */
-  readonly epoch: string | undefined
+  /** Its current incarnation; it may be that of an earlier run. */
+  readonly incarnation: string | undefined
   readonly quarantine: Quarantine | undefined
   readonly cluster: Cluster | undefined
 }
@@ -79,7 +79,7 @@ export function quarantineMsFor(longestLeaseMs: number, clockStepMs: number): nu
 
 /**
  * Where a node's data come from, besides its own writes: `0`, or the replication id that its server took when it last
- * ceased to be a replica. A replica gets the data of another server while its process goes on, and an epoch among them.
+ * ceased to be a replica. A replica gets the data of another server while its process goes on, and an incarnation among them.
  *
  * A server takes another id also where a first replica comes, or where it frees what it kept for replicas after they
  * have gone. Neither changes its data, and both forget that it ever was a replica: then this is `0`.
@@ -102,33 +102,33 @@ export function hasEvictedSince(before: number, now: number): boolean {
   return now !== before && now > 0
 }
 
-/** The node's lineage when it joined; undefined in an epoch of a version that did not write it. */
-export function lineageIn(epoch: string): Lineage | undefined {
-  return epoch.split(':')[4]
+/** The node's lineage when it joined; undefined in an incarnation of a version that did not write it. */
+export function lineageIn(incarnation: string): Lineage | undefined {
+  return incarnation.split(':')[4]
 }
 
 /** Distinguishes the incarnations of one node. */
-export function nonceIn(epoch: string): string {
-  return epoch.split(':')[2] ?? ''
+export function nonceIn(incarnation: string): string {
+  return incarnation.split(':')[2] ?? ''
 }
 
 /**
- * The epoch of one run of a node's process. The nonce distinguishes two rejoins in the same run; the node's own time
+ * The incarnation of one run of a node's process. The nonce distinguishes two rejoins in the same run; the node's own time
  * shows whether it joined before or after its clock jumped. On Redis its {@link Lineage} comes last.
  */
-export function epochFor(runId: string, nonce: string, nodeMs: number): string {
+export function incarnationFor(runId: string, nonce: string, nodeMs: number): string {
   return `1:${runId}:${nonce}:${nodeMs}`
 }
 
-/** The node's time when it joined; undefined in an epoch of a version that did not write it. */
-export function joinedAtNodeMs(epoch: string): number | undefined {
-  const [, , , nodeMs] = epoch.split(':')
+/** The node's time when it joined; undefined in an incarnation of a version that did not write it. */
+export function joinedAtNodeMs(incarnation: string): number | undefined {
+  const [, , , nodeMs] = incarnation.split(':')
   return nodeMs === undefined ? undefined : Number(nodeMs)
 }
 
-/** Whether the epoch on the node was written for the process that runs there now. */
-export function hasJoined(member: Pick<Membership, 'runId' | 'epoch'>): boolean {
-  return member.epoch?.startsWith(`1:${member.runId}:`) ?? false
+/** Whether the incarnation on the node was written for the process that runs there now. */
+export function hasJoined(member: Pick<Membership, 'runId' | 'incarnation'>): boolean {
+  return member.incarnation?.startsWith(`1:${member.runId}:`) ?? false
 }
 
 /** Whether this run of the node is in quarantine already. */
@@ -238,7 +238,7 @@ export function foundingWindowMs(connectTimeoutMs: number): number {
 export type Proposal = { readonly nonces: readonly string[]; readonly sinceMonoMs: number }
 
 /**
- * If none of all N nodes has ever had an epoch, and each waits as a new one, none is known to have forgotten one.
+ * If none of all N nodes has ever had an incarnation, and each waits as a new one, none is known to have forgotten one.
  *
  * @param members one entry per configured node; undefined where it does not answer
  */
@@ -247,11 +247,11 @@ export function mayBeFounded(members: readonly (Membership | undefined)[]): bool
 }
 
 /** Whether nothing on a node says that it ever joined; also before a sidecar has proposed anything there. */
-export function looksNew({ epoch, cluster, quarantine }: Membership): boolean {
-  return epoch === undefined && cluster === undefined && quarantine?.origin !== 'forgot'
+export function looksNew({ incarnation, cluster, quarantine }: Membership): boolean {
+  return incarnation === undefined && cluster === undefined && quarantine?.origin !== 'forgot'
 }
 
-/** The proposal after one more look; undefined where there is none. A node that forgot again starts another one. */
+/** The proposal after one more poll; undefined where there is none. A node that forgot again starts another one. */
 export function proposedBy(
   members: readonly (Membership | undefined)[],
   before: Proposal | undefined,
@@ -272,7 +272,7 @@ function noncesOfNew(members: readonly (Membership | undefined)[]): readonly str
 
 function isNew(member: Membership): member is Membership & { readonly quarantine: Quarantine } {
   return (
-    member.epoch === undefined &&
+    member.incarnation === undefined &&
     member.cluster === undefined &&
     isQuarantined(member) &&
     member.quarantine.origin === 'new'
@@ -300,7 +300,7 @@ export class CatchUpCounter {
     this.#nonce = nonce
   }
 
-  /** A look begins. @returns to be called with what it shows: a call that comes meanwhile is no sign */
+  /** A poll begins. @returns to be called with what it shows: a call that comes meanwhile is no sign */
   asked(): (shown: Quarantine | undefined) => void {
     const [nonce, calls] = [this.#nonce, this.#calls]
     return (shown) => {
@@ -329,15 +329,15 @@ export type Wait = {
 
 /**
  * @param wasVoting in the life of this process
- * @param clusterIsKnown other nodes have an epoch, or this process knows their cluster: then it is not new, whatever it looks like by itself
+ * @param clusterIsKnown other nodes have an incarnation, or this process knows their cluster: then it is not new, whatever it looks like by itself
  */
 export function waitOf(
   { wasVoting, told }: { readonly wasVoting: boolean; readonly told: CatchUpCounter },
   shown: Membership & { readonly lineage: Lineage; readonly evictedKeys: number },
   clusterIsKnown: boolean,
 ): Wait {
-  // Nor is one that knows its cluster: its epoch was taken away, perhaps by a sidecar that is gone.
-  const knows = shown.epoch !== undefined || shown.cluster !== undefined
+  // Nor is one that knows its cluster: its incarnation was taken away, perhaps by a sidecar that is gone.
+  const knows = shown.incarnation !== undefined || shown.cluster !== undefined
   const forgot = wasVoting || clusterIsKnown || knows || shown.quarantine?.origin === 'forgot'
   const quarantine = isQuarantined(shown) ? shown.quarantine : undefined
   const emptied =
@@ -375,7 +375,7 @@ export interface RejoiningNode {
   restart(nonce: string, nextNonce: string, why?: WhyAnew): Promise<void>
   /** False where the nonce is no longer current. */
   save(nonce: string, progress: CopyProgress): Promise<boolean>
-  /** Sets the epoch, where the nonce is still current. */
+  /** Sets the incarnation, where the nonce is still current. */
   join(nonce: string, cluster: Cluster): Promise<boolean>
   /** Some of its keys, and the next cursor; `FIRST_CURSOR` at the end. A key that stays is returned at least once. */
   keys(cursor: string): Promise<{ readonly keys: readonly string[]; readonly cursor: string }>
@@ -388,13 +388,13 @@ export interface RejoiningNode {
    * waits as a new one under the proposed nonce: from here on no sidecar can object.
    */
   claimFounding(nonce: string, proposed: string): Promise<boolean>
-  /** Sets the first epoch, where the claim still stands and there is none. */
+  /** Sets the first incarnation, where the claim still stands and there is none. */
   found(nonce: string, cluster: Cluster): Promise<boolean>
   abandonFounding(nonce: string): Promise<void>
 }
 
 export type WhyAnew = {
-  /** Another server is used under its name: who looks at the node later sees it. */
+  /** Another server is used under its name: who polls the node later sees it. */
   readonly duplicateServer?: boolean
   /** It has forgotten once more: a loss that was declared before does not cover that. */
   readonly forgot?: boolean

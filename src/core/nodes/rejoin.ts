@@ -40,7 +40,7 @@ const COPY_KEYS_PER_SECOND = 5_000
 /** How long a sidecar keeps the work on a node: longer than a turn, but a dead sidecar must not block for long. */
 const OCCUPY_MS = 3_000
 
-/** How long one turn goes on copying before it writes down its progress and looks at the node again. */
+/** How long one turn goes on copying before it writes down its progress and polls the node again. */
 const TURN_MS = 1_000
 
 /** The shortest time between two reports of progress. */
@@ -100,12 +100,12 @@ export class Rejoin {
       const remainingMs = proposal.sinceMonoMs + windowMs - clock.monoMs()
       if (remainingMs > 0) {
         await pause(clock, Math.min(remainingMs, OBJECTIONS_EVERY_MS))
-        await this.#lookAtAll()
+        await this.#pollAll()
         continue
       }
       const founded = await foundCluster(this.#proposed(proposal), this.#nodes.cluster(), random)
-      // Whichever sidecar founded it: look at the result.
-      await this.#lookAtAll()
+      // Whichever sidecar founded it: see the result.
+      await this.#pollAll()
       if (founded) {
         options.events.publish({ kind: 'cluster_founded', nodes: members.map(({ node }) => node.name) })
         return
@@ -123,7 +123,7 @@ export class Rejoin {
     )
   }
 
-  async #lookAtAll(): Promise<void> {
+  async #pollAll(): Promise<void> {
     await Promise.all(this.#nodes.members.map((member) => this.#nodes.inspect(member)))
   }
 
@@ -154,7 +154,7 @@ export class Rejoin {
       this.#tell(member, turn, toldMonoMs)
       switch (turn.kind) {
         case 'wait':
-          // The watch looks every second; wake it in time for the rest of the last one.
+          // The watch polls every second; wake it in time for the rest of the last one.
           if (turn.remainingMs > (options.inspectEveryMs ?? OCCUPY_MS)) return
           await pause(options.clock, turn.remainingMs)
           break
@@ -315,7 +315,7 @@ function copiedSoFar({ state }: Member): number {
 
 /*
  * One step at a time, over any kind of node. Several sidecars may do and repeat every act at once: copying only raises, and what must
- * happen once is conditional on the nonce on the node. An act that fails rejects; its driver looks at the nodes again and goes on.
+ * happen once is conditional on the nonce on the node. An act that fails rejects; its driver polls the nodes again and goes on.
  */
 
 export type Turn =
@@ -365,7 +365,7 @@ export function runIdsOf(peers: readonly Peer[]): Pick<RejoinView, 'voting' | 'o
 
 /**
  * Lets all nodes of a brand-new cluster join at once, where all of them answer and can be claimed: each with the nonce
- * that was proposed on it and has stood for the founding window. A founder that dies between its first epoch and its
+ * that was proposed on it and has stood for the founding window. A founder that dies between its first incarnation and its
  * last leaves a cluster that only a declared loss can restart.
  */
 export async function foundCluster(

@@ -1,4 +1,4 @@
-/** A node of ours in the form in which everything outside shows it, as of the last look at it. */
+/** A node of ours in the form in which everything outside shows it, as of the last poll of it. */
 
 import { type NodeFault, troubleOf } from '../node-faults.ts'
 import type { NodeStatus } from '../node-status.ts'
@@ -51,7 +51,7 @@ function statusOf(
       return {
         ...of,
         state: state.kind,
-        sinceWallMs: timeIn(joinedAtNodeMs(facts.epoch ?? '')),
+        sinceWallMs: timeIn(joinedAtNodeMs(facts.incarnation ?? '')),
         ...known(facts),
         ...(fault === undefined ? {} : { fault, reason, remedy }),
       }

@@ -2,14 +2,14 @@
 The one script that is sent to a node: executes every command that a sidecar has gathered for it, in the order given. One
 that fails (a damaged record, a key of another type) answers FAILED and does not stop the others.
 
-KEYS  [1] the node's epoch key; then one record key a command
-ARGV  [1] the epoch that this node joined with  [2] how far a token may lie ahead of this node's clock (ms)
+KEYS  [1] the node's incarnation key; then one record key a command
+ARGV  [1] the incarnation that this node joined with  [2] how far a token may lie ahead of this node's clock (ms)
       [3] the frames of the commands, one after another, in the order of their keys
       [4] only where the sidecar takes the node for full: no new claims (claim.lua)
-Answers  [1] lines: this node's time (ms since 1970) and 1 where the epoch stands, else 0; then one line a command: the
+Answers  [1] lines: this node's time (ms since 1970) and 1 where the incarnation stands, else 0; then one line a command: the
          name of its answer and what its file says of it, with spaces between; or FAILED
          then, in the order of their lines, the bytes that an answer has besides: an outcome, a record, what failed
-Writes to a node whose epoch does not stand are carried out, and its answers are not counted (`rejoin.ts`).
+Writes to a node whose incarnation does not stand are carried out, and its answers are not counted (`rejoin.ts`).
 
 A frame, all fields of fixed width and in the order in which a record has them; what a command does not use is zeros:
     1        the command: C claim, N renew, U raise, D complete, R release, W withdraw, F forget, G read; S inspect, Q standing, A adopt

@@ -3,19 +3,19 @@ A node's heartbeat: its own time, written into its data while it votes, and how 
 nodes. At most one heartbeat in so many milliseconds, however many sidecars ask for one. What it is for: src/core/nodes/continuity.ts,
 and node-history.ts for the counts. Also where the memory is full (inspection.ts says so in the line before): one small key that is there already.
 
-KEYS  [1] heartbeat (hash)  [2] epoch
-ARGV  [1] the epoch under which the caller saw it vote  [2] least distance of two heartbeats (ms; empty: counters of others alone, no heartbeat)
+KEYS  [1] heartbeat (hash)  [2] incarnation
+ARGV  [1] the incarnation under which the caller saw it vote  [2] least distance of two heartbeats (ms; empty: counters of others alone, no heartbeat)
       [3] the name of the node
       [4] 1 where every write reaches the disk before its answer, else 0  then name, heartbeat (ms; empty: not known) and counter
       (`nonce:count`; empty: not known) of each other node
-Answers  the time of the heartbeat that stands, in ms, and its count; false where the epoch does not stand on this process
+Answers  the time of the heartbeat that stands, in ms, and its count; false where the incarnation does not stand on this process
 ]]
-local HEARTBEAT, EPOCH = KEYS[1], KEYS[2]
+local HEARTBEAT, INCARNATION = KEYS[1], KEYS[2]
 -- DUPLICATE_HEARTBEATS in src/core/nodes/hearsay.ts.
 local BEHIND = 5
-local epoch, least, name, durable = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local incarnation, least, name, durable = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
-if redis.call('GET', EPOCH) ~= epoch or string.find(epoch, '1:' .. run .. ':', 1, true) ~= 1 then return false end
+if redis.call('GET', INCARNATION) ~= incarnation or string.find(incarnation, '1:' .. run .. ':', 1, true) ~= 1 then return false end
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

@@ -1,11 +1,11 @@
 --[[
 What a node says of its own membership, and the few acts that change it. Each is carried out on the process that the
-caller has looked at, or not at all: a connection may have been made again, to a process that forgot.
+caller has polled, or not at all: a connection may have been made again, to a process that forgot.
 
-KEYS  [1] epoch  [2] quarantine (hash)  [3] cluster (hash)  [4] claim of a founder  [5] rejoin (who copies just now)
+KEYS  [1] incarnation  [2] quarantine (hash)  [3] cluster (hash)  [4] claim of a founder  [5] rejoin (who copies just now)
       [6] nothing (see below)  [7] heartbeat (hash)
-ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
-  look
+ARGV  [1] act  [2] run_id that it is meant for (empty for `poll`)  then
+  poll
   begin      nonce, origin new|forgot
   restart    nonce, next nonce, 1 where another server is used under the node's name (else empty), 1 where it has not forgotten again:
              a declared loss stands (else empty)
@@ -16,20 +16,20 @@ ARGV  [1] act  [2] run_id that it is meant for (empty for `look`)  then
   claim      nonce, lifetime of the claim (ms), nonce of the quarantine that was proposed
   found      nonce, cluster id, quarantine (ms), names of all nodes
   abandon    nonce
-  revoke     epoch that is taken away, 1 where what the node says of others can't be, and goes as well (else empty)
+  revoke     incarnation that is taken away, 1 where what the node says of others can't be, and goes as well (else empty)
   raise      cluster id where none stands there (empty: not known), quarantine (ms), names where none stand there
   members    names of all nodes from now on, nonce, who changes them, names that stand there (absent: whatever stands)
   occupy     who, lifetime (ms)
 Answers
-  look        run_id, TIME in ms, epoch, quarantine as a flat list, cluster id, longest quarantine (ms), names of all nodes, format,
+  poll        run_id, TIME in ms, incarnation, quarantine as a flat list, cluster id, longest quarantine (ms), names of all nodes, format,
               what the node answers to a write that changes nothing: 0, or why it refuses every write
   others      1 done; 0 the nonce, claim or list does not stand, or it is not this node's turn
-  NOPERM is an error of `look`: commands that its user may not run
-  RENAMED is an error of `look`: commands that the server does not have
+  NOPERM is an error of `poll`: commands that its user may not run
+  RENAMED is an error of `poll`: commands that the server does not have
   RUN_CHANGED is an error: another process than the one that was meant
   NEWER is an error: a later version has raised the format, and no act of this one may change what stands there
 ]]
-local EPOCH, QUARANTINE, CLUSTER, FOUNDER, REJOIN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local INCARNATION, QUARANTINE, CLUSTER, FOUNDER, REJOIN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local TIME = redis.call('TIME')
 local NOW = string.format('%.0f', tonumber(TIME[1]) * 1000 + math.floor(tonumber(TIME[2]) / 1000))
 local RUN = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
@@ -89,7 +89,7 @@ end
 
 local function vote_from_now(id, quarantine_ms, members)
   raise(id, quarantine_ms, members)
-  redis.call('SET', EPOCH, '1:' .. RUN .. ':' .. nonce .. ':' .. NOW .. ':' .. lineage())
+  redis.call('SET', INCARNATION, '1:' .. RUN .. ':' .. nonce .. ':' .. NOW .. ':' .. lineage())
   redis.call('DEL', QUARANTINE, FOUNDER, REJOIN)
   return 1
 end
@@ -110,12 +110,12 @@ local function lacking()
   return nil
 end
 
-if act == 'look' then
+if act == 'poll' then
   local lacks = lacking()
   if lacks then return redis.error_reply(lacks) end
   -- A disk that is full, or replicas that are missing, are refused with words of their own, and only to a write. Nothing is deleted.
   local write = redis.pcall('DEL', KEYS[6])
-  return { RUN, NOW, redis.call('GET', EPOCH), redis.call('HGETALL', QUARANTINE),
+  return { RUN, NOW, redis.call('GET', INCARNATION), redis.call('HGETALL', QUARANTINE),
     redis.call('HGET', CLUSTER, 'id'), redis.call('HGET', CLUSTER, 'quarantine_ms'),
     redis.call('HGET', CLUSTER, 'members'), redis.call('HGET', CLUSTER, 'format'),
     type(write) == 'table' and (write.err or 'it does not say why') or 0 }
@@ -131,8 +131,8 @@ end
 redis.call('DEL', KEYS[6])
 
 if act == 'begin' then
-  local epoch = redis.call('GET', EPOCH)
-  if epoch and string.find(epoch, '1:' .. RUN .. ':', 1, true) == 1 then return 0 end
+  local incarnation = redis.call('GET', INCARNATION)
+  if incarnation and string.find(incarnation, '1:' .. RUN .. ':', 1, true) == 1 then return 0 end
   local stays = redis.call('HGET', QUARANTINE, 'run_id') == RUN
   -- One that stood as new began before the caller's cluster was known here, perhaps before that cluster had this node: what it says
   -- of its time is about nothing that it may have forgotten.
@@ -160,17 +160,17 @@ elseif act == 'declare' then
   return 1
 elseif act == 'claim' then
   nonce = ARGV[5]
-  if redis.call('EXISTS', EPOCH) == 1 or not stands() or redis.call('HGET', QUARANTINE, 'origin') ~= 'new' then return 0 end
+  if redis.call('EXISTS', INCARNATION) == 1 or not stands() or redis.call('HGET', QUARANTINE, 'origin') ~= 'new' then return 0 end
   return take(FOUNDER, ARGV[3], ARGV[4])
 elseif act == 'found' then
-  if redis.call('EXISTS', EPOCH) == 1 or redis.call('GET', FOUNDER) ~= nonce then return 0 end
+  if redis.call('EXISTS', INCARNATION) == 1 or redis.call('GET', FOUNDER) ~= nonce then return 0 end
   return vote_from_now(ARGV[4], ARGV[5], ARGV[6])
 elseif act == 'abandon' then
   if redis.call('GET', FOUNDER) == nonce then redis.call('DEL', FOUNDER) end
   return 1
 elseif act == 'revoke' then
-  if redis.call('GET', EPOCH) ~= ARGV[3] then return 0 end
-  redis.call('DEL', EPOCH)
+  if redis.call('GET', INCARNATION) ~= ARGV[3] then return 0 end
+  redis.call('DEL', INCARNATION)
   if ARGV[4] == '1' then
     redis.call('DEL', KEYS[7])
     redis.call('HSET', CLUSTER, 'quarantine_ms', '0')
@@ -183,11 +183,11 @@ elseif act == 'members' then
   -- Of two decisions at once the second must not undo half of the first.
   if ARGV[6] and redis.call('HGET', CLUSTER, 'members') ~= ARGV[6] then return 0 end
   redis.call('HSET', CLUSTER, 'members', ARGV[3], 'members_changed_by', ARGV[5], 'members_changed_at', NOW)
-  -- Another epoch: what a sidecar with the old list sends from now on counts for nobody.
-  local epoch = redis.call('GET', EPOCH)
-  if epoch and string.find(epoch, '1:' .. RUN .. ':', 1, true) == 1 then
+  -- Another incarnation: what a sidecar with the old list sends from now on counts for nobody.
+  local incarnation = redis.call('GET', INCARNATION)
+  if incarnation and string.find(incarnation, '1:' .. RUN .. ':', 1, true) == 1 then
     -- It remembers since when it did, and with whose data: nothing was told to it.
-    redis.call('SET', EPOCH, '1:' .. RUN .. ':' .. ARGV[4] .. (string.match(epoch, '^1:%x+:%w+(:.+)$') or ''))
+    redis.call('SET', INCARNATION, '1:' .. RUN .. ':' .. ARGV[4] .. (string.match(incarnation, '^1:%x+:%w+(:.+)$') or ''))
   end
   return 1
 elseif act == 'occupy' then

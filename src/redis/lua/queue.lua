@@ -1,6 +1,6 @@
 --[[
 The queue of those who wait for one record (core/claims/wait-queue.ts), as this node keeps it: which processes stand in it and with
-which numbers. It orders claims and grants nothing, so it has no epoch and may be forgotten.
+which numbers. It orders claims and grants nothing, so it has no incarnation and may be forgotten.
 
 KEYS  [1] the queue: a string, `open to` and then for each process `;name:first:last:until (ms)`
 ARGV  [1] process (hexadecimal)  [2] its first number  [3] its last  [4] how many draw one  [5] open to  [6] alive (ms)

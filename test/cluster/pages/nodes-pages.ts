@@ -88,7 +88,7 @@ async function readDraining(reader: Reader): Promise<string> {
 
   await reader.run(draining.gone)
   const told = async () =>
-    (await reader.run(draining.describe)).includes('it has no epoch: it waits, or no sidecar')
+    (await reader.run(draining.describe)).includes('it has no incarnation: it waits, or no sidecar')
   await eventually('the probe says why the node waits', told, {
     withinMs: QUARANTINED_MS_MAX,
     everyMs: 1_000,

@@ -53,7 +53,7 @@ async function readTls(reader: Reader): Promise<string> {
     withinMs: ANSWERED_MS_MAX,
     everyMs: 1_000,
   })
-  const told = await asked(`${password}\n${COMMAND_ON_NODE}\nGET dedup::epoch\n`)
+  const told = await asked(`${password}\n${COMMAND_ON_NODE}\nGET dedup::incarnation\n`)
   if (/WRONGPASS|NOAUTH/.test(told)) throw new Error(told)
   // Of both commands only the one that its user may not run is refused.
   mustSee(told, /NOPERM.*'?get'?/i)

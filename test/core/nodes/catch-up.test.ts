@@ -34,7 +34,7 @@ test.each<[what: string, acts: readonly Act[], lacking: boolean, known: number]>
   ])
 })
 
-test('calls that come while a look is under way prove nothing', () => {
+test('calls that come while a poll is under way prove nothing', () => {
   const count = new CatchUpCounter()
   const saw = count.asked()
   count.learn('n1', 2)

@@ -1,10 +1,10 @@
-/** A jump of its clock makes a node forget what it promised under an epoch of before the jump, and only that. */
+/** A jump of its clock makes a node forget what it promised under an incarnation of before the jump, and only that. */
 
 import { expect, test } from 'vitest'
 import { isForgotten } from '../../../src/core/nodes/clock-samples.ts'
-import { epochFor } from '../../../src/core/nodes/rejoin-rules.ts'
+import { incarnationFor } from '../../../src/core/nodes/rejoin-rules.ts'
 
-/** Between two looks a second apart the node's clock advanced by 71 s, to 171,000. */
+/** Between two polls a second apart the node's clock advanced by 71 s, to 171,000. */
 const JUMP = { fromMonoMs: 5_000, untilMonoMs: 6_000, aheadMs: 70_000, nodeMs: 171_000 }
 /** A sidecar that was suspended for two minutes sees the same jump and can not tell when it happened. */
 const LATE = { ...JUMP, fromMonoMs: 0, untilMonoMs: 120_000, nodeMs: 290_000 }
@@ -19,11 +19,11 @@ test.each([
   ['of a later rejoin', JUMP, 90_000, 250_000, false],
   ['of either side, where the gap is longer than the jump', LATE, 120_000, 200_000, false],
   ['of before anything that the gap can hide', LATE, 120_000, 160_000, true],
-])('an epoch %s', (_, jump, firstSeenMonoMs, joinedNodeMs, forgotten) => {
-  expect(isForgotten(epochFor('run', 'nonce', joinedNodeMs), firstSeenMonoMs, jump)).toBe(forgotten)
+])('an incarnation %s', (_, jump, firstSeenMonoMs, joinedNodeMs, forgotten) => {
+  expect(isForgotten(incarnationFor('run', 'nonce', joinedNodeMs), firstSeenMonoMs, jump)).toBe(forgotten)
 })
 
-test('an epoch without a time counts as one of after the jump where it was first seen after it', () => {
+test('an incarnation without a time counts as one of after the jump where it was first seen after it', () => {
   expect(isForgotten('1:run:nonce', 6_000, JUMP)).toBe(false)
   expect(isForgotten('1:run:nonce', 5_999, JUMP)).toBe(true)
 })

@@ -20,7 +20,7 @@ const OTHERS: readonly RecordCommand[] = [
   { kind: 'release', key: 'k', token: 1, owner: 'o', keyTtlMs: 1_000 },
 ]
 
-/** Nodes whose clocks are that far ahead; each look has shown them. */
+/** Nodes whose clocks are that far ahead; each poll has shown them. */
 function watched(aheadMs: readonly number[], enforce: boolean) {
   const clock = new VirtualClock()
   const asked: string[] = []
@@ -45,13 +45,13 @@ function watched(aheadMs: readonly number[], enforce: boolean) {
     enforce,
     toleratedStepMs: 1_000_000,
   })
-  const look = () => {
+  const poll = () => {
     for (const [index, ahead] of aheadMs.entries()) {
       const at = clock.monoMs()
       watch.saw(index, { nodeMs: clock.wallMs() + ahead, sentMonoMs: at, receivedMonoMs: at }, clock.wallMs())
     }
   }
-  look()
+  poll()
   return { watch, asked }
 }
 

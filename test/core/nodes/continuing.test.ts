@@ -24,7 +24,7 @@ const heartbeat = (name: string) => ({
 const membership = (name: string, runId: string) => ({
   runId,
   nodeMs: 21_000,
-  epoch: `1:${name}1:nonce:5000`,
+  incarnation: `1:${name}1:nonce:5000`,
   quarantine: undefined,
   cluster: CLUSTER,
 })
@@ -48,7 +48,7 @@ const NO_LOSS: WaitingNode = {
   heardHeartbeatMs: 10_000,
 }
 
-/** One turn for a node that is this now, and that when everybody was looked at again. */
+/** One turn for a node that is this now, and that when everybody was polled again. */
 async function turn(now: WaitingNode, then: WaitingNode) {
   let seen = now
   const joined: string[] = []
@@ -61,7 +61,7 @@ async function turn(now: WaitingNode, then: WaitingNode) {
       toleratedStepMs: 1_000,
       answerMaxAgeMs: 2_000,
     }),
-    lookAgain: async () => {
+    pollAgain: async () => {
       seen = then
     },
     sourceOf: () => undefined,

@@ -15,7 +15,7 @@ test.for([
     const facts = {
       runId: 'run2',
       nodeMs: 10_000,
-      epoch: `1:run1:nonce:5000:${then}`,
+      incarnation: `1:run1:nonce:5000:${then}`,
       quarantine: undefined,
       cluster: { id: 'c1', quarantineMs: 60_000 },
       heartbeat: undefined,
@@ -37,7 +37,7 @@ function factsOf(name: string, nodeMs: number, run = `${name}1`) {
   return {
     runId: run,
     nodeMs,
-    epoch: `1:${name}1:nonce:5000:0`,
+    incarnation: `1:${name}1:nonce:5000:0`,
     quarantine: undefined,
     cluster: { id: 'c1', quarantineMs: 60_000 },
     heartbeat: undefined,
@@ -67,9 +67,9 @@ test.each([
   (_, nodeMs, ranOn) => {
     const memory = new ContinuityMemory(NAMES, TERMS)
     memory.saw(0, factsOf('a', 10_000), at(10_000, 0), true)
-    // The clock is right again at the second look.
-    const looks = [at(nodeMs, 2_000), at(13_000, 3_000)]
-    const seen = looks.map((sample) => {
+    // The clock is right again at the second poll.
+    const polls = [at(nodeMs, 2_000), at(13_000, 3_000)]
+    const seen = polls.map((sample) => {
       const facts = factsOf('a', sample.nodeMs, 'a2')
       memory.saw(0, facts, sample, true)
       const [node] = memory.view([{ voting: false, facts }, undefined, undefined], 'c1').nodes

@@ -28,7 +28,7 @@ function restarted(name: string, { heartbeat = {}, ...more }: Setting = {}): Wai
     membership: {
       runId: `${name}2`,
       nodeMs: STARTED_MS + 5_000,
-      epoch: `1:${name}1:nonce:${HEARTBEAT_MS - 500_000}`,
+      incarnation: `1:${name}1:nonce:${HEARTBEAT_MS - 500_000}`,
       quarantine: undefined,
       cluster: CLUSTER,
     },
@@ -49,7 +49,7 @@ const empty = (name: string): WaitingNode =>
     membership: {
       runId: `${name}2`,
       nodeMs: STARTED_MS + 5_000,
-      epoch: undefined,
+      incarnation: undefined,
       quarantine: undefined,
       cluster: undefined,
     },
@@ -63,7 +63,7 @@ const voting = (name: string, more: Partial<Heartbeat> = {}): NodeView => ({
   membership: {
     runId: `${name}1`,
     nodeMs: STARTED_MS,
-    epoch: `1:${name}1:nonce:1`,
+    incarnation: `1:${name}1:nonce:1`,
     quarantine: undefined,
     cluster: CLUSTER,
   },
@@ -94,7 +94,7 @@ describe('a node that restarts with its data', () => {
     ],
     ['this process saw a later heartbeat: its volume was set back', { seenHeartbeatMs: HEARTBEAT_MS + 1 }],
     ['its clock may be another one, which ends leases early', { clockRanOn: false }],
-    ['its heartbeat is of an earlier run than its epoch', { heartbeat: { runId: 'a0' } }],
+    ['its heartbeat is of an earlier run than its incarnation', { heartbeat: { runId: 'a0' } }],
   ])('a node gets the records of all others where %s', ([, more]) => {
     expect(judged(restarted('a', more), ...others)).toBe('recover_from_peers')
   })
@@ -129,7 +129,7 @@ describe('a node that restarts with its data', () => {
   test.for<[string, Setting]>([
     ['has no heartbeat', { heartbeat: 'none' }],
     ['has the heartbeat of another node: the volume of that one', { heartbeat: { name: 'b' } }],
-    ['has no epoch', { membership: { ...restarted('a').membership, epoch: undefined } }],
+    ['has no incarnation', { membership: { ...restarted('a').membership, incarnation: undefined } }],
     [
       'belongs to another cluster',
       { membership: { ...restarted('a').membership, cluster: { ...CLUSTER, id: 'c2' } } },
@@ -153,7 +153,7 @@ describe('the loss window', () => {
   })
 
   test('the loss window begins at the rejoin of a node that rejoined after its heartbeat', () => {
-    const membership = { ...restarted('a').membership, epoch: `1:a1:nonce:${HEARTBEAT_MS + 7_000}` }
+    const membership = { ...restarted('a').membership, incarnation: `1:a1:nonce:${HEARTBEAT_MS + 7_000}` }
     const node = lossy('a', { membership, heartbeat: { runId: 'a0' } })
     expect(lossWindowOf(node, view(node, ...others))?.fromMs).toBe(HEARTBEAT_MS + 7_000)
   })

@@ -42,7 +42,7 @@ function cluster() {
       enforce: false,
       toleratedStepMs: 1_000,
     })
-    const look = () => {
+    const poll = () => {
       for (const index of reaches) {
         const receivedMonoMs = clock.monoMs()
         const sentMonoMs = receivedMonoMs - (roundTripMs[index] ?? 0)
@@ -50,7 +50,7 @@ function cluster() {
         watched.saw(index, { nodeMs, sentMonoMs, receivedMonoMs }, clock.wallMs())
       }
     }
-    look()
+    poll()
     sidecars += 1
     const random = seededRandom(sidecars)
     const quorum = createRedlockQuorum({ nodes: watched.nodes, clock, events: SILENT })
@@ -67,13 +67,13 @@ function cluster() {
       await clock.advance(200)
       return claimed
     }
-    return { claim, look }
+    return { claim, poll }
   }
-  /** Looks once a second, as a sidecar does. */
-  const pass = async (ms: number, ...watching: readonly { look(): void }[]) => {
+  /** Polls once a second, as a sidecar does. */
+  const pass = async (ms: number, ...watching: readonly { poll(): void }[]) => {
     for (let left = ms; left > 0; left -= 1_000) {
       await clock.advance(Math.min(left, 1_000))
-      for (const one of watching) one.look()
+      for (const one of watching) one.poll()
     }
   }
   return { clock, aheadMs, roundTripMs, longest, start, pass }
@@ -140,7 +140,7 @@ test('a clock that was not sampled for a while is judged as at first sight: drif
   aheadMs[2] = 150
   // The holder may go on for 28 ms more.
   await pass(9_670)
-  watching.look()
+  watching.poll()
   expect((await watching.claim()).kind).not.toBe('granted')
 })
 

@@ -12,7 +12,7 @@ import {
 const waiting = (nonce: string, more: Partial<Quarantine> = {}): Membership => ({
   runId: 'run1',
   nodeMs: 0,
-  epoch: undefined,
+  incarnation: undefined,
   quarantine: { runId: 'run1', nonce, sinceNodeMs: 0, origin: 'new', progress: NOTHING_COPIED, ...more },
   cluster: undefined,
 })
@@ -23,8 +23,8 @@ test.each<[what: string, member: Membership | undefined, founded: boolean]>([
   ['does not answer', undefined, false],
   ['has not been told to wait yet', { ...waiting('c'), quarantine: undefined }, false],
   ['waits since an earlier run', waiting('c', { runId: 'run0' }), false],
-  ['has an epoch', { ...waiting('c'), epoch: '1:run1:n' }, false],
-  ['has the epoch of an earlier run', { ...waiting('c'), epoch: '1:run0:n' }, false],
+  ['has an incarnation', { ...waiting('c'), incarnation: '1:run1:n' }, false],
+  ['has the incarnation of an earlier run', { ...waiting('c'), incarnation: '1:run0:n' }, false],
   ['is known to have forgotten', waiting('c', { origin: 'forgot' }), false],
   ['knows of a cluster', { ...waiting('c'), cluster: { id: 'before', quarantineMs: 1 } }, false],
 ])('a cluster of which one node %s is brand-new: %s', (_, member, founded) => {

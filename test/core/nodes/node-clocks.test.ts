@@ -274,7 +274,7 @@ describe('a forward clock jump', () => {
     expect(jumped).toEqual([])
   })
 
-  test('a forward jump that is undone between two answers to commands is seen by the looks at the node', async () => {
+  test('a forward jump that is undone between two answers to commands is seen by the polls of the node', async () => {
     const { aheadMs, jumped, clock, askAll, saw } = await steady()
     aheadMs[2] = 60_000
     for (const index of all) saw(index)

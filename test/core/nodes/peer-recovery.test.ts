@@ -16,7 +16,7 @@ const claimed = (owner: string, fence: number): NodeRecord => ({
   claimedAtNodeMs: NODE_MS,
 })
 
-/** A voting node with these records. @param answers called before each look without a key, which ends a turn */
+/** A voting node with these records. @param answers called before each read without a key, which ends a turn */
 function voter(name: string, records: ReadonlyMap<string, NodeRecord>, answers = () => true): PeerSource {
   const node = {
     name,

@@ -94,18 +94,23 @@ test.each<[what: string, view: RejoinView, step: RejoinStep]>([
   expect(nextRejoinStep(view)).toEqual(step)
 })
 
-const member = (epoch?: string, origin?: Quarantine['origin'], runId = 'me', nonce = 'n'): Membership => ({
+const member = (
+  incarnation?: string,
+  origin?: Quarantine['origin'],
+  runId = 'me',
+  nonce = 'n',
+): Membership => ({
   runId: 'run1',
   nodeMs: 0,
-  epoch,
+  incarnation,
   quarantine: origin === undefined ? undefined : quarantine({ origin, runId, nonce }),
   cluster: undefined,
 })
 
-test('an epoch counts for the run of the process that it names', () => {
-  expect(hasJoined({ runId: 'run1', epoch: '1:run1:abc' })).toBe(true)
-  expect(hasJoined({ runId: 'run1', epoch: '1:run11:abc' })).toBe(false)
-  expect(hasJoined({ runId: 'run1', epoch: undefined })).toBe(false)
+test('an incarnation counts for the run of the process that it names', () => {
+  expect(hasJoined({ runId: 'run1', incarnation: '1:run1:abc' })).toBe(true)
+  expect(hasJoined({ runId: 'run1', incarnation: '1:run11:abc' })).toBe(false)
+  expect(hasJoined({ runId: 'run1', incarnation: undefined })).toBe(false)
 })
 
 test('the quarantine outlives the longest lease on a clock that drifts and is stepped', () => {
@@ -122,7 +127,11 @@ test('progress names a copied source once, whichever sidecar finished it', () =>
 
 test.each<[what: string, member: Membership, told: boolean]>([
   ['waits under this nonce', member(undefined, 'forgot', 'run1'), true],
-  ['waits under this nonce, and has the epoch of an earlier run', member('1:run0:x', 'forgot', 'run1'), true],
+  [
+    'waits under this nonce, and has the incarnation of an earlier run',
+    member('1:run0:x', 'forgot', 'run1'),
+    true,
+  ],
   ['waits under another nonce', member(undefined, 'forgot', 'run1', 'another'), false],
   ['has been started again, from data in which the nonce stands', member(undefined, 'forgot', 'run0'), false],
   ['votes', member('1:run1:n'), false],

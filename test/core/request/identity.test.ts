@@ -9,7 +9,7 @@ import {
   SCOPE_PART_BYTES_MAX,
 } from '../../../src/core/request/identity.ts'
 import { SECRET_RECORD_KEY } from '../../../src/core/reservations/reservation-secret.ts'
-import { EPOCH_KEY } from '../../../src/redis/keys.ts'
+import { INCARNATION_KEY } from '../../../src/redis/keys.ts'
 
 // The vectors in test/vectors/identity.json are the table; these are the properties of all identities.
 
@@ -32,7 +32,7 @@ const keyOf = (identity: Identity) => {
 
 const name = fc.oneof(
   fc.stringMatching(/^[a:%.]{1,3}$/),
-  fc.constantFrom('epoch', '.', '..', '__proto__', 'é', 'e\u0301', 'A', '%3A', ' ', '\0'),
+  fc.constantFrom('incarnation', '.', '..', '__proto__', 'é', 'e\u0301', 'A', '%3A', ' ', '\0'),
 )
 const text = fc.stringMatching(/^[a:%/&=\0]{0,3}$/)
 const scope = { tenant: name, env: name, apiVersion: name }
@@ -91,7 +91,7 @@ test('a key has five parts of harmless characters (six for an entity), ends in a
     }),
   )
   expect(isWork(SECRET_RECORD_KEY)).toBe(false)
-  expect(EPOCH_KEY.startsWith('dedup::')).toBe(true)
+  expect(INCARNATION_KEY.startsWith('dedup::')).toBe(true)
 })
 
 test('no record key contains the key that a client sent', () => {

@@ -1,10 +1,10 @@
-/** Sidecars that watch the same nodes share the looks at everything; what such a look would find, all of them still find. */
+/** Sidecars that watch the same nodes share the full polls; what such a poll would find, all of them still find. */
 import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import type { Clock } from '../../src/core/clock.ts'
-import { Glances } from '../../src/core/nodes/glances.ts'
+import { LightPolls } from '../../src/core/nodes/light-polls.ts'
 import type { Member } from '../../src/core/nodes/member.ts'
-import { EPOCH_KEY } from '../../src/redis/keys.ts'
+import { INCARNATION_KEY } from '../../src/redis/keys.ts'
 import type { RedisNodesOptions } from '../../src/redis/nodes.ts'
 import { systemClock, systemRandom } from '../../src/system/clock.ts'
 import { eventually } from '../support/eventually.ts'
@@ -29,48 +29,48 @@ async function start(): Promise<{ servers: RedisServers; sidecars: readonly Side
   return { servers, sidecars, first }
 }
 
-type Looks = { readonly whole: number; readonly glances: number }
+type Polls = { readonly whole: number; readonly lightPolls: number }
 
-/** Each look at everything reads the configuration; each glance the time, as each script does. */
-async function looksAt(client: Redis): Promise<Looks> {
+/** Each full poll reads the configuration; each light poll the time, as each script does. */
+async function pollsOf(client: Redis): Promise<Polls> {
   const stats = await client.info('commandstats')
   const calls = (name: string) =>
     Number(new RegExp(`^cmdstat_${name}:calls=(\\d+)`, 'm').exec(stats)?.[1] ?? 0)
-  return { whole: calls('config\\|get'), glances: calls('time') - calls('eval') - calls('evalsha') }
+  return { whole: calls('config\\|get'), lightPolls: calls('time') - calls('eval') - calls('evalsha') }
 }
 
-/** So many glances later. */
-async function glancesOn(client: Redis, more: number): Promise<Looks> {
-  const before = await looksAt(client)
+/** So many light polls later. */
+async function lightPollsOn(client: Redis, more: number): Promise<Polls> {
+  const before = await pollsOf(client)
   let now = before
-  await eventually('they glanced on', async () => {
-    now = await looksAt(client)
-    return now.glances - before.glances >= more
+  await eventually('they polled on', async () => {
+    now = await pollsOf(client)
+    return now.lightPolls - before.lightPolls >= more
   })
-  return { whole: now.whole - before.whole, glances: now.glances - before.glances }
+  return { whole: now.whole - before.whole, lightPolls: now.lightPolls - before.lightPolls }
 }
 
 const statesOf = (sidecars: readonly Sidecar[]) => sidecars.map((sidecar) => sidecar.states()[0])
 
-test('of several sidecars without requests most looks are glances', async () => {
+test('of several sidecars without requests most polls are light', async () => {
   const { first } = await start()
-  await glancesOn(first, 20)
-  const { whole, glances } = await glancesOn(first, 200)
-  // Every tenth look, and those of whoever writes a heartbeat.
-  expect(whole).toBeLessThan(glances / 2)
+  await lightPollsOn(first, 20)
+  const { whole, lightPolls } = await lightPollsOn(first, 200)
+  // Every tenth poll, and those of whoever writes a heartbeat.
+  expect(whole).toBeLessThan(lightPolls / 2)
 })
 
 test('a node whose eviction policy changes is unfit for every sidecar', async () => {
   const { sidecars, first } = await start()
-  await glancesOn(first, 20)
+  await lightPollsOn(first, 20)
   await first.config('SET', 'maxmemory-policy', 'allkeys-lru')
   await eventually('all know', () => statesOf(sidecars).every((state) => state === 'unfit'))
 })
 
-test('a node whose epoch is gone loses its vote with every sidecar, without a command, and gets it back', async () => {
+test('a node whose incarnation is gone loses its vote with every sidecar, without a command, and gets it back', async () => {
   const { sidecars, first } = await start()
-  await glancesOn(first, 20)
-  await first.del(EPOCH_KEY)
+  await lightPollsOn(first, 20)
+  await first.del(INCARNATION_KEY)
   const lost = (sidecar: Sidecar) =>
     sidecar.events.some(
       (event) =>
@@ -85,32 +85,32 @@ test('a node whose epoch is gone loses its vote with every sidecar, without a co
 
 test('a node that hangs is down for every sidecar, and votes again when it goes on', async () => {
   const { servers, sidecars, first } = await start()
-  await glancesOn(first, 20)
+  await lightPollsOn(first, 20)
   servers.pause(0)
   await eventually('all know', () => statesOf(sidecars).every((state) => state === 'down'))
   servers.resume(0)
   await eventually('it votes', () => statesOf(sidecars).every((state) => state === 'voting'))
 })
 
-test('while a node does not vote, the others are looked at wholly', async () => {
+test('while a node does not vote, the others are polled in full', async () => {
   const { servers, sidecars, first } = await start()
   await servers.stop(1)
   await eventually('all know', () => sidecars.every((sidecar) => sidecar.states()[1] === 'down'))
-  const before = await looksAt(first)
+  const before = await pollsOf(first)
   let now = before
-  await eventually('they looked on', async () => {
-    now = await looksAt(first)
+  await eventually('they polled on', async () => {
+    now = await pollsOf(first)
     return now.whole - before.whole >= 50
   })
   // Some were under way.
-  expect(now.glances - before.glances).toBeLessThanOrEqual(SIDECARS)
+  expect(now.lightPolls - before.lightPolls).toBeLessThanOrEqual(SIDECARS)
 })
 
-/** The next look after that: 'glance' where it was enough. */
-type Change = (member: Member, other: Member, glances: Glances) => void
+/** The next poll after that: 'light' where it was enough. */
+type Change = (member: Member, other: Member, lightPolls: LightPolls) => void
 
-test.each<[what: string, change: Change, look: 'glance' | 'everything']>([
-  ['nothing happened', () => {}, 'glance'],
+test.each<[what: string, change: Change, poll: 'light' | 'everything']>([
+  ['nothing happened', () => {}, 'light'],
   [
     'a command was sent to it: new claims must fit into its memory',
     (member) => counted(member).calls++,
@@ -119,7 +119,7 @@ test.each<[what: string, change: Change, look: 'glance' | 'everything']>([
   ['it has another connection', (member) => void Object.assign(member, { connection: 2 }), 'everything'],
   [
     'this process wrote its heartbeat',
-    (member, _, glances) => glances.looked(member, BEGAN, false),
+    (member, _, lightPolls) => lightPolls.polled(member, BEGAN, false),
     'everything',
   ],
   [
@@ -129,48 +129,52 @@ test.each<[what: string, change: Change, look: 'glance' | 'everything']>([
   ],
   [
     'what another node promised is in doubt',
-    (_, other) => void Object.assign(other, { invalidated: { epoch: EPOCH, reason: '' } }),
+    (_, other) => void Object.assign(other, { invalidated: { incarnation: INCARNATION, reason: '' } }),
     'everything',
   ],
-])('%s', async (_, change, look) => {
-  const { members, glances } = stub()
+])('%s', async (_, change, poll) => {
+  const { members, lightPolls } = stub()
   const [member, other] = members as [Member, Member]
-  glances.looked(member, BEGAN, true)
-  change(member, other, glances)
-  expect(await glances.suffices(member, () => true)).toBe(look === 'glance')
+  lightPolls.polled(member, BEGAN, true)
+  change(member, other, lightPolls)
+  expect(await lightPolls.suffices(member, () => true)).toBe(poll === 'light')
 })
 
 test.each<[what: string, change: Change, enough: boolean]>([
-  ['both nodes were glanced at', () => {}, true],
-  ['one of them was looked at wholly', (member, _, glances) => glances.looked(member, BEGAN, true), false],
+  ['both nodes were polled lightly', () => {}, true],
+  [
+    'one of them was polled in full',
+    (member, _, lightPolls) => lightPolls.polled(member, BEGAN, true),
+    false,
+  ],
   ['a command was sent to one since', (member) => counted(member).calls++, false],
   ['one has another connection since', (member) => void Object.assign(member, { connection: 2 }), false],
   [
-    'one lost its vote, as its glance and the look after it found',
+    'one lost its vote, as its light poll and the poll after it found',
     (_, other) => void Object.assign(other, { state: { kind: 'unfit', reason: '', hadJoined: false } }),
     false,
   ],
   [
     'what one promised is in doubt',
-    (_, other) => void Object.assign(other, { invalidated: { epoch: EPOCH, reason: '' } }),
+    (_, other) => void Object.assign(other, { invalidated: { incarnation: INCARNATION, reason: '' } }),
     false,
   ],
-])('glances are enough where %s', async (_, change, enough) => {
-  const { members, glances } = stub()
+])('light polls are enough where %s', async (_, change, enough) => {
+  const { members, lightPolls } = stub()
   const [member, other] = members as [Member, Member]
-  for (const one of members) glances.looked(one, BEGAN, true)
-  expect(glances.areEnough).toBe(false)
-  for (const one of members) await glances.suffices(one, () => true)
-  change(member, other, glances)
-  expect(glances.areEnough).toBe(enough)
+  for (const one of members) lightPolls.polled(one, BEGAN, true)
+  expect(lightPolls.areEnough).toBe(false)
+  for (const one of members) await lightPolls.suffices(one, () => true)
+  change(member, other, lightPolls)
+  expect(lightPolls.areEnough).toBe(enough)
 })
 
-test('looks are further apart where glances are enough, and not while a node is away', async () => {
+test('polls are further apart where light ones are enough, and not while a node is away', async () => {
   const servers = await startRedisServers(3)
   onTestFinished(() => servers[Symbol.asyncDispose]())
   const everyMs = 41
   const delaysMs: number[] = []
-  /** Notes when looks are due: without jitter no other timer is set for these times. */
+  /** Notes when polls are due: without jitter no other timer is set for these times. */
   const clock: Clock = {
     ...systemClock,
     timer: (delayMs, fire) => {
@@ -186,45 +190,52 @@ test('looks are further apart where glances are enough, and not while a node is 
   await servers.stop(2)
   await eventually('it knows', () => sidecar.states()[2] === 'down')
   const since = delaysMs.length
-  await eventually('it looked on', () => delaysMs.length >= since + 5)
+  await eventually('it polled on', () => delaysMs.length >= since + 5)
   expect(delaysMs.slice(since)).not.toContain(1.75 * everyMs)
 })
 
-test('the tenth look is at everything', async () => {
-  const { members, glances } = stub()
+test('the tenth poll is full', async () => {
+  const { members, lightPolls } = stub()
   const member = members[0] as Member
-  glances.looked(member, BEGAN, true)
+  lightPolls.polled(member, BEGAN, true)
   const sufficed = []
-  for (let look = 0; look < 10; look += 1) sufficed.push(await glances.suffices(member, () => true))
+  for (let poll = 0; poll < 10; poll += 1) sufficed.push(await lightPolls.suffices(member, () => true))
   expect(sufficed).toEqual([...Array.from({ length: 9 }, () => true), false])
 })
 
-test('a node that refuses a command of a glance is looked at wholly', async () => {
-  const { members, glances } = stub(true)
+test('a node that refuses a command of a light poll is polled in full', async () => {
+  const { members, lightPolls } = stub(true)
   const member = members[0] as Member
-  glances.looked(member, BEGAN, true)
-  expect(await glances.suffices(member, () => true)).toBe(false)
+  lightPolls.polled(member, BEGAN, true)
+  expect(await lightPolls.suffices(member, () => true)).toBe(false)
 })
 
-const EPOCH = '1:a1:n:5'
+const INCARNATION = '1:a1:n:5'
 const BEGAN = { connection: 1, calls: 7 }
 
 const counted = (member: Member) => member.node as unknown as { calls: number }
 
-/** Two nodes that vote, whose heartbeat is fresh. @param refused one of the commands of a glance */
+/** Two nodes that vote, whose heartbeat is fresh. @param refused one of the commands of a light poll */
 function stub(refused = false) {
   const heartbeat = { runId: 'a1', nodeMs: 999_900 }
-  const seen = { nodeMs: 1_000_000, epoch: EPOCH, quarantineMs: 400, heartbeat }
+  const seen = { nodeMs: 1_000_000, incarnation: INCARNATION, quarantineMs: 400, heartbeat }
   const members = [0, 1].map(() => ({
     node: { calls: 7 },
-    link: { status: 'ready', glance: () => Promise.resolve(refused ? undefined : seen) },
+    link: { status: 'ready', lightPoll: () => Promise.resolve(refused ? undefined : seen) },
     connection: 1,
-    state: { kind: 'voting', facts: { runId: 'a1', epoch: EPOCH, cluster: { id: 'c', quarantineMs: 400 } } },
+    state: {
+      kind: 'voting',
+      facts: { runId: 'a1', incarnation: INCARNATION, cluster: { id: 'c', quarantineMs: 400 } },
+    },
     invalidated: undefined,
   })) as unknown as Member[]
   const options = { clock: systemClock } as RedisNodesOptions
   return {
     members,
-    glances: new Glances({ options, members, closed: false }, { glanced: () => {} }, async () => {}),
+    lightPolls: new LightPolls(
+      { options, members, closed: false },
+      { polledLightly: () => {} },
+      async () => {},
+    ),
   }
 }

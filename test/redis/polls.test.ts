@@ -1,4 +1,4 @@
-/** The looks at the nodes of one sidecar: one timer for all of them, and scripts that are called by their digests. */
+/** The polls of the nodes of one sidecar: one timer for all of them, and scripts that are called by their digests. */
 import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { fieldsOf } from '../../src/redis/server-program.ts'
@@ -21,7 +21,7 @@ async function start(inspectEveryMs: number, more: { readonly deadlineMs?: numbe
   return { servers, sidecar, client }
 }
 
-/** Each look reads the configuration. */
+/** Each poll reads the configuration. */
 async function callsAt(client: Redis, name: 'config\\|get' | 'eval'): Promise<number> {
   const stats = await client.info('commandstats')
   return Number(new RegExp(`^cmdstat_${name}:calls=(\\d+)`, 'm').exec(stats)?.[1] ?? 0)
@@ -30,27 +30,27 @@ async function callsAt(client: Redis, name: 'config\\|get' | 'eval'): Promise<nu
 async function looksOn(client: Redis, more: number): Promise<void> {
   const before = await callsAt(client, 'config\\|get')
   await eventually(
-    'it was looked at again',
+    'it was polled again',
     async () => (await callsAt(client, 'config\\|get')) >= before + more,
   )
 }
 
-test('a node that does not answer its look holds up no look at the others', async () => {
-  // Far longer than a look takes on a busy machine.
+test('a node that does not answer its poll holds up no poll of the others', async () => {
+  // Far longer than a poll takes on a busy machine.
   const { servers, sidecar, client } = await start(20, { deadlineMs: 20_000 })
   servers.pause(1)
-  // A look may have been under way, and one more may have begun with that of the silent node: a third began without it.
+  // A poll may have been under way, and one more may have begun with that of the silent node: a third began without it.
   await looksOn(client, 3)
-  // Its look is still waited for.
+  // Its poll is still waited for.
   expect(sidecar.states()[1]).toBe('voting')
   servers.resume(1)
 })
 
-test('a look sends no script that the node knows, and sends those again that it has flushed', async () => {
+test('a poll sends no script that the node knows, and sends those again that it has flushed', async () => {
   const { sidecar, client } = await start(100)
-  // Looks that are under way together, as on a busy machine, may each send what the node does not know yet.
+  // Polls that are under way together, as on a busy machine, may each send what the node does not know yet.
   const quiet = (more: number) =>
-    eventually('three looks send none', async () => {
+    eventually('three polls send none', async () => {
       const before = await callsAt(client, 'eval')
       await looksOn(client, 3)
       return before >= more && (await callsAt(client, 'eval')) === before && before
