@@ -292,7 +292,7 @@ const leases: Board = {
     series({
       title: 'Waiting for a repair or a decision',
       description:
-        'Orphans: claims that lapsed without an outcome. Write-backs: outcomes of the time without a quorum. Quarantine: nodes without a vote. None is good. A sweeper is elected: 1, or nobody looks for orphans; it may be in another namespace on the same nodes, and is then not among these.',
+        'Orphans: claims that expired without an outcome. Write-backs: outcomes of the time without a quorum. Quarantine: nodes without a vote. None is good. A sweeper is elected: 1, or nobody looks for orphans; it may be in another namespace on the same nodes, and is then not among these.',
       unit: 'short',
       queries: [
         { expr: `max(fencepost_orphans_open{${S}})`, legend: 'orphans' },

@@ -2,7 +2,7 @@
  * One node: an acceptor of single-decree Paxos with a lease on top, for one record.
  *
  * Owns what each command does to the record of one node, and what a node that forgot is told of it. The same rules as
- * src/core/record/record-rules.ts and record-merge.ts, with time taken out: a lease is live or it has lapsed, and when it lapses
+ * src/core/record/record-rules.ts and record-merge.ts, with time taken out: a lease is live or it has expired, and when it expires
  * is somebody else's choice. record.pml searches every order of these steps; trace.pml holds recorded runs to them.
  *
  * Numbers stand for what the record keeps as text: a ballot is a token, an owner is 1, 2, …, and 0 is nobody; a content is the
@@ -41,7 +41,7 @@ typedef Record {
 	byte state;
 	NUMBER fence;		/* the largest ballot promised */
 	NUMBER owner;		/* whose promise that is */
-	bool live;		/* the lease has not lapsed */
+	bool live;		/* the lease has not expired */
 	NUMBER attempt;
 	NUMBER content;
 	NUMBER accepted;	/* the ballot at which the outcome was accepted */
@@ -180,7 +180,7 @@ inline on_learn(r, token, who, what, nth, at_ballot, result) {
 }
 
 /*
- * release(token, owner): the fence stays. Of a takeover it gives the lapsed claim of the earlier attempt back. `withdraws`: by a claimant that was
+ * release(token, owner): the fence stays. Of a takeover it gives the expired claim of the earlier attempt back. `withdraws`: by a claimant that was
  * not granted it, or never answered with it. What another call of its session keeps stays.
  */
 inline on_release(r, token, who, withdraws) {

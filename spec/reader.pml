@@ -19,7 +19,7 @@
 #define SAYS_UNKNOWN   0
 #define SAYS_FREE      1
 #define SAYS_HELD      2
-#define SAYS_LAPSED    3
+#define SAYS_EXPIRED    3
 #define SAYS_COMPLETED 4
 
 typedef Seen { bool heard; byte state; byte fence; byte owner; bool live; byte accepted; bool copied };
@@ -57,9 +57,9 @@ hidden byte i;
 #define seen_count (seen_at(0).heard + seen_at(1).heard + seen_at(2).heard)
 #define sees_claim(n) (seen_at(n).heard && seen_at(n).state == CLAIMED)
 #define sees_outcome(n) (seen_at(n).heard && seen_at(n).state == COMPLETED)
-#define sees_lapsed(n) (sees_claim(n) && (!seen_at(n).live || seen_at(n).owner == 0))
+#define sees_expired(n) (sees_claim(n) && (!seen_at(n).live || seen_at(n).owner == 0))
 #define outcomes_seen (sees_outcome(0) + sees_outcome(1) + sees_outcome(2))
-#define lapsed_seen (sees_lapsed(0) + sees_lapsed(1) + sees_lapsed(2))
+#define expired_seen (sees_expired(0) + sees_expired(1) + sees_expired(2))
 
 #define sees_accepted(b, n) (sees_outcome(n) && seen_at(n).accepted == (b) && !seen_at(n).copied)
 #define reads_chosen(b) (sum(sees_accepted, b) >= MAJORITY)
@@ -76,7 +76,7 @@ hidden byte i;
 #define same_and_live(n, m) (same_claim(n, m) && seen_at(m).live)
 #define at_or_above(n, m) (seen_at(m).heard && seen_at(m).fence >= seen_at(n).fence)
 #define same_owner(n, m) (sees_claim(m) && seen_at(m).owner == seen_at(n).owner)
-#define may_be_held(n) (sees_claim(n) && !sees_lapsed(n) && sum(same_owner, n) + unheard >= MAJORITY)
+#define may_be_held(n) (sees_claim(n) && !sees_expired(n) && sum(same_owner, n) + unheard >= MAJORITY)
 
 inline unsee(n) {
 	seen_at(n).heard = 0; seen_at(n).state = 0; seen_at(n).fence = 0; seen_at(n).owner = 0; seen_at(n).live = 0;
@@ -126,7 +126,7 @@ inline judge_read(what, who, result) {
 	:: what == SAYS_UNKNOWN -> printf("a read says: not known\n")
 	:: what == SAYS_FREE -> printf("a read says: free\n")
 	:: what == SAYS_HELD -> printf("a read says: held by session %d\n", who - 1)
-	:: what == SAYS_LAPSED -> printf("a read says: lapsed\n")
+	:: what == SAYS_EXPIRED -> printf("a read says: expired\n")
 	:: what == SAYS_COMPLETED -> printf("a read says: completed with outcome %d\n", result)
 	fi;
 	must(reads_are_true, !reading.after_outcome || what == SAYS_UNKNOWN || (what == SAYS_COMPLETED && result == shown));
@@ -172,7 +172,7 @@ inline say_standing() {
 	says_owner = seen_at(i).owner;
 	if
 	:: is_live(i) && says_owner != 0 -> says = SAYS_HELD
-	:: else -> says = SAYS_LAPSED
+	:: else -> says = SAYS_EXPIRED
 	fi;
 	i = 0
 }
@@ -185,8 +185,8 @@ inline say_without_claim() {
 	:: may_be_held(0) || may_be_held(1) || may_be_held(2) -> says = SAYS_UNKNOWN
 	:: else ->
 		if
-		:: lapsed_seen >= MAJORITY -> says = SAYS_LAPSED
-		:: lapsed_seen > 0 && lapsed_seen < MAJORITY && lapsed_seen + unheard >= MAJORITY -> says = SAYS_UNKNOWN
+		:: expired_seen >= MAJORITY -> says = SAYS_EXPIRED
+		:: expired_seen > 0 && expired_seen < MAJORITY && expired_seen + unheard >= MAJORITY -> says = SAYS_UNKNOWN
 		:: else -> says = SAYS_FREE
 		fi
 	fi

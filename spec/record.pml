@@ -2,7 +2,7 @@
  * The record protocol: claimants, nodes, and everything that may go wrong between them, in every order.
  *
  * There is no clock and no network in it. A message may be carried out at any later moment, or never; its answer is heard or lost.
- * A lease lapses when it likes, only not on a node on whose word a holder still relies (that is what the drift margin is for). A node
+ * A lease expires when it likes, only not on a node on whose word a holder still relies (that is what the drift margin is for). A node
  * forgets everything when it likes, within the bound that a majority remembers. README.md says what is left out.
  *
  * Sizes, with -D: SESSIONS claims of one key; BALLOTS to choose from; WIPES, how often a node forgets; REJOINS that bring it back;
@@ -56,7 +56,7 @@
 #define ADOPTING   4
 #define ENDED      5
 
-/* An answer whose lease has lapsed since: a promise, and no grant any more. */
+/* An answer whose lease has expired since: a promise, and no grant any more. */
 #define PROMISED 13
 
 /* Between one session and one node: which messages are under way, and what was heard on what the session asked last. */
@@ -73,7 +73,7 @@ typedef Session {
 	byte offers;
 	byte renewals;
 	bool renewing;
-	bool valid;		/* by the true time its lease has not lapsed; it need not know */
+	bool valid;		/* by the true time its lease has not expired; it need not know */
 	bool surely_without;	/* it was told that its outcome is surely without effect */
 	byte relies;		/* on the word of which nodes its lease rests */
 	Link link[N]
@@ -615,7 +615,7 @@ proctype Claimant(byte s) {
 	od
 }
 
-/* -------- Time: leases lapse. Not while a holder relies on this very node. */
+/* -------- Time: leases expire. Not while a holder relies on this very node. */
 
 inline expire(s, n) {
 	if
@@ -625,17 +625,17 @@ inline expire(s, n) {
 	fi
 }
 
-#define lapses(n) \
+#define expires(n) \
 	:: d_step { record[n].state == CLAIMED && record[n].live && !owner_relies_on(n) -> \
 		record[n].live = 0; \
 		if :: record[n].owner > 0 -> k = record[n].owner - 1; expire(k, n); k = 0 :: else -> skip fi; \
-		printf("the lease on node %d lapses\n", n); in_order }
+		printf("the lease on node %d expires\n", n); in_order }
 
 active proctype Time() {
 	do
-	lapses(0)
-	lapses(1)
-	lapses(2)
+	expires(0)
+	expires(1)
+	expires(2)
 	od
 }
 

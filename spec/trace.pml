@@ -2,7 +2,7 @@
  * A recorded run, held to the model: each step of it is taken by the rules of acceptor.pml, and must come to what was recorded.
  *
  * The steps come from a driver that is written for each run (test/spec/trace.ts) and included at the end. What the driver may say is the
- * order of the steps, when a lease has lapsed, and what a node remembers when it comes back; what a command is answered, what the record is then,
+ * order of the steps, when a lease has expired, and what a node remembers when it comes back; what a command is answered, what the record is then,
  * and whether a claimant may conclude what it concluded, the model says. Run by `spin`, not by a search: nothing is left to choose.
  */
 
@@ -22,7 +22,7 @@
 #define COMPLETE 3
 #define LEARN    4
 #define RELEASE  5
-#define LAPSE    6	/* the lease is live (1) or has lapsed (0) */
+#define EXPIRE    6	/* the lease is live (1) or has expired (0) */
 #define FORGET   7	/* the node does not vote, and remembers this */
 #define TELL     8	/* while it does not vote it is told of other nodes' records */
 #define VOTE     9
@@ -139,7 +139,7 @@ proctype Model() {
 				compare(); note_acceptance()
 			:: step.kind == RELEASE -> on_release(record[step.node], step.with_token, step.by_owner, step.with_outcome); compare()
 			:: step.kind == NOTHING -> compare_record()
-			:: step.kind == LAPSE -> record[step.node].live = step.with_token
+			:: step.kind == EXPIRE -> record[step.node].live = step.with_token
 			:: step.kind == FORGET -> votes[step.node] = 0; copy_record(record[step.node], after)
 			:: step.kind == TELL ->
 				/* But an outcome that came late, to a node that had forgotten the promise above it: that one is dropped. */

@@ -126,12 +126,12 @@ async function recordOf(find: object): Promise<string> {
 }
 
 /** An attempt of which nobody knows whether it was executed. */
-async function lapsed(): Promise<string> {
+async function expired(): Promise<string> {
   const letGo = await live()
   const record = await recordOf(BY_KEY)
   await operator.decide('end', record, { even_though: 'live' })
   await letGo()
-  expect((await operator.show(record)).state).toBe('lapsed')
+  expect((await operator.show(record)).state).toBe('expired')
   return record
 }
 
@@ -140,7 +140,7 @@ async function forgotten(find: object): Promise<void> {
   const found = await operator.find(find)
   const record = found.body.records?.[0]
   if (record === undefined || record.state === 'released' || record.state === 'absent') return
-  const said = record.state === 'lapsed' ? {} : { even_though: record.state }
+  const said = record.state === 'expired' ? {} : { even_though: record.state }
   expect(await operator.decide('forget', record.record, said)).toMatchObject({ status: 200 })
 }
 
@@ -167,7 +167,7 @@ const reservedAnew = async () => {
 }
 
 const underWay = () => forgotten(BY_KEY).then(() => live())
-const unknown = () => forgotten(BY_KEY).then(lapsed)
+const unknown = () => forgotten(BY_KEY).then(expired)
 const again = () => post('/payments', KEY)
 const attemptsOfKey = () => scene.attemptsOf(KEY).at(-1)
 
@@ -175,7 +175,7 @@ async function endOf(find: object): Promise<void> {
   expect((await operator.decide('end', await recordOf(find), { even_though: 'live' })).status).toBe(200)
 }
 
-/** A lapsed claim, and what the sweeper writes when it finds it. */
+/** An expired claim, and what the sweeper writes when it finds it. */
 async function letter(): Promise<void> {
   const recordKey = await unknown()
   const { attempt, fencing_token: token, fingerprint } = await operator.show(recordKey)
@@ -213,7 +213,7 @@ const SCENES: Readonly<Record<string, Scene>> = {
   'fencepost records show $O --value payment:order-4711': { given: reservedAnew, out: /^state +live/m },
   'fencepost records show $O --reservation "$RESERVATION_ID"': { out: /^state +live/m },
   'fencepost records list $O live': { out: /live.*\n.*live/ },
-  'fencepost records list $O lapsed': { given: unknown, out: /lapsed/ },
+  'fencepost records list $O expired': { given: unknown, out: /expired/ },
   'fencepost records list $O decisions': {
     given: () => unknown().then(again),
     out: /acquired +201 .*attempt 2/,
@@ -239,7 +239,7 @@ const SCENES: Readonly<Record<string, Scene>> = {
     given: unknown,
     exit: 64,
     out: /first attempt again[\s\S]*add --fencing-token \d+ --yes/,
-    seen: async () => expect((await operator.show(await recordOf(BY_KEY))).state).toBe('lapsed'),
+    seen: async () => expect((await operator.show(await recordOf(BY_KEY))).state).toBe('expired'),
   },
   'fencepost records forget $O $R --reason "$WHY" --fencing-token "$TOKEN" --yes': {
     given: async () => {
@@ -313,7 +313,7 @@ const SCENES: Readonly<Record<string, Scene>> = {
   'fencepost dead-letters requeue "$ID" --reason "$WHY"': {
     exit: 64,
     out: /first attempt again[\s\S]*add --yes/,
-    seen: async () => expect((await operator.show(await recordOf(BY_KEY))).state).toBe('lapsed'),
+    seen: async () => expect((await operator.show(await recordOf(BY_KEY))).state).toBe('expired'),
   },
   'fencepost dead-letters requeue "$ID" --reason "$WHY" --by ann --yes': {
     out: /^requeue: done/,

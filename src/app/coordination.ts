@@ -23,7 +23,7 @@ import type { Application } from '../http/proxy/application.ts'
 import { SWEEPER_LEADERSHIP } from '../redis/keys.ts'
 import { readNodeStats } from '../redis/node-details.ts'
 import type { RedisNodes } from '../redis/nodes.ts'
-import { lapsedClaims } from '../redis/record-scan.ts'
+import { expiredClaims } from '../redis/record-scan.ts'
 import type { SidecarNames } from '../redis/sidecar-names.ts'
 import { askOf, decisionTermsOf } from './settle-question.ts'
 
@@ -91,8 +91,8 @@ function openCoordination(config: Config, ports: CoordinationPorts) {
   const sweeper = createSweeper({
     ...ports,
     sources: redis.members.map((_, index) => ({
-      lapsed: async (cursor) => {
-        const { found, cursor: next } = await lapsedClaims(redis, index, cursor)
+      expired: async (cursor) => {
+        const { found, cursor: next } = await expiredClaims(redis, index, cursor)
         return { found: found.map(({ recordKey, fence: token }) => ({ recordKey, token })), cursor: next }
       },
     })),

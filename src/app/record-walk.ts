@@ -70,7 +70,7 @@ export function walkOver(groups: readonly RedisNodes[], clock: Clock) {
         const step = await scanKeys(nodes, index, cursor)
         return { ...step, found: step.found.filter((key) => key.slice(-64).startsWith(digits)) }
       }),
-    list: (state: 'live' | 'lapsed', from: string | undefined) =>
+    list: (state: 'live' | 'expired', from: string | undefined) =>
       walk(from, async (nodes, index, cursor) => {
         const step = await scanRecords(nodes, index, cursor)
         const found = step.found.flatMap(({ recordKey, record, nodeMs }) =>

@@ -52,7 +52,7 @@ export const records: Command = (args, io) =>
     )
     addressed(parser.command('list <what>'))
       .description(
-        '`live` claims, or `lapsed` ones that ended without an outcome, oldest first; `dead-letters`, questions that wait for a decision; `decisions`, the newest ones of this sidecar',
+        '`live` claims, or `expired` ones that ended without an outcome, oldest first; `dead-letters`, questions that wait for a decision; `decisions`, the newest ones of this sidecar',
       )
       .option('--before <cursor>', 'of dead letters: older ones, from where a list before ended')
       .action((what: string, options: Which & { readonly before?: string }) =>
@@ -82,7 +82,7 @@ export const records: Command = (args, io) =>
     for (const [name, what] of [
       ['end', 'end a live claim: its holder is fenced, the next attempt is told it is a further one'],
       ['forget', 'forget it: the next request is a first attempt again'],
-      ['ask', 'ask the application now what became of a lapsed attempt'],
+      ['ask', 'ask the application now what became of an expired attempt'],
     ] as const)
       decision(parser, name, what).action((reference: string | undefined, options: Deciding) =>
         on(options, (client) => decided(client, name, reference, options, io)),
@@ -198,9 +198,9 @@ async function found(
 
 /** Nodes are walked one after the other, so a record may come twice. */
 async function listed(client: OperatorClient, state: string): Promise<Printed> {
-  if (state !== 'live' && state !== 'lapsed')
+  if (state !== 'live' && state !== 'expired')
     throw new CallRefused(
-      `${state} is no list; \`live\`, \`lapsed\`, \`dead-letters\` and \`decisions\` are`,
+      `${state} is no list; \`live\`, \`expired\`, \`dead-letters\` and \`decisions\` are`,
       EXIT.usage,
     )
   const all = new Map<unknown, Reply>()

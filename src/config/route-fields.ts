@@ -276,7 +276,7 @@ export const ROUTE_FIELDS = {
   takeover: field(
     scalar(choice('reexecute', 'indeterminate')),
     'reexecute',
-    'When a lease lapsed without an outcome: `reexecute` (with a higher token), or `indeterminate` (409 until somebody decides).',
+    'When a lease expired without an outcome: `reexecute` (with a higher token), or `indeterminate` (409 until somebody decides).',
   ),
   duplicateContent: field(
     scalar(choice('conflict', 'execute')),

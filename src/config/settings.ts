@@ -269,7 +269,7 @@ export const SETTINGS = {
   }),
   sweepIntervalMs: setting('FENCEPOST_SWEEP_INTERVAL', 'coordination.sweepInterval', '60s', {
     kind: duration({ minMs: 100 * MILLISECOND, maxMs: DAY }),
-    summary: 'How often the elected sidecar looks for claims that lapsed without an outcome.',
+    summary: 'How often the elected sidecar looks for claims that expired without an outcome.',
     source: 'Twice the default lease: an orphan is seen within three leases.',
   }),
   nodeCollectionIntervalMs: setting(
@@ -287,7 +287,7 @@ export const SETTINGS = {
   settlePath: optional('FENCEPOST_SETTLE_PATH', 'coordination.settlePath', {
     kind: patterned('a path that begins with a slash', /^\/[\x21-\x7e]{0,255}$/),
     summary:
-      'Path of the application that is asked (POST) what became of a claim that lapsed without an outcome.',
+      'Path of the application that is asked (POST) what became of a claim that expired without an outcome.',
     source: 'Without it such claims are only written down as dead letters.',
   }),
   reservationMaxLeaseMs: setting('FENCEPOST_RESERVATION_MAX_LEASE', 'reservations.maxLease', '60s', {

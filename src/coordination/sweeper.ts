@@ -1,5 +1,5 @@
 /**
- * The sweeper: finds claims that lapsed without an outcome, writes each down once as a dead letter, and, where
+ * The sweeper: finds claims that expired without an outcome, writes each down once as a dead letter, and, where
  * configured, asks the application what became of it. Letters of failed renewals, of work that went on after its lease was lost, are
  * closed where they have an answer; what stays open is a person's to decide.
  *
@@ -24,12 +24,12 @@ import type { Leases } from '../core/ports.ts'
 import type { Token } from '../core/record/token.ts'
 import { isWork } from '../core/request/identity.ts'
 
-/** A lapsed claim as one node shows it. */
-type Lapsed = { readonly recordKey: string; readonly token: Token }
+/** An expired claim as one node shows it. */
+type Expired = { readonly recordKey: string; readonly token: Token }
 
 interface RecordSource {
-  /** Lapsed claims among some keys of one node, and the next cursor; `0` begins and ends. Rejects on failure. */
-  lapsed(cursor: string): Promise<{ readonly found: readonly Lapsed[]; readonly cursor: string }>
+  /** Expired claims among some keys of one node, and the next cursor; `0` begins and ends. Rejects on failure. */
+  expired(cursor: string): Promise<{ readonly found: readonly Expired[]; readonly cursor: string }>
 }
 
 type SweeperOptions = {
@@ -67,10 +67,10 @@ export function createSweeper(options: SweeperOptions) {
       try {
         for (let cursor = '0', first = true; first || cursor !== '0'; first = false) {
           if (over.aborted) return open
-          const step = await source.lapsed(cursor)
+          const step = await source.expired(cursor)
           cursor = step.cursor
           for (const { recordKey } of step.found) {
-            // Entities and marks of contents lapse on purpose; no request's work ends with them.
+            // Entities and marks of contents expire on purpose; no request's work ends with them.
             if (seen.has(recordKey) || !isWork(recordKey)) continue
             seen.add(recordKey)
             if (await look(recordKey)) open += 1

@@ -118,7 +118,7 @@ async function underClaim(
   switch (claimed.kind) {
     case 'granted':
       if (claimed.lease.attempt > 1 && request.policy.takeover === 'indeterminate') {
-        // Releasing a takeover restores the lapsed claim, so the question stays open until the orphan is settled.
+        // Releasing a takeover restores the expired claim, so the question stays open until the orphan is settled.
         await context.leases.release(claimed.lease)
         const { attempt } = claimed.lease
         return { kind: 'undecided', retryAfterMs: request.policy.leaseMs, found: { attempt } }
@@ -165,7 +165,7 @@ async function workUnderLease(
     await endLease(fate, renewer, context)
     return outcome
   } catch (fault) {
-    // The application may or may not have begun, so the lease is left to lapse, like that of a dead process.
+    // The application may or may not have begun, so the lease is left to expire, like that of a dead process.
     renewer.stop('abandoned')
     throw fault
   }
@@ -187,7 +187,7 @@ async function workOnEntities(
   const held = () => renewer.held() && locked.held()
   const { outcome, lease: fate } = await forwardAndSettle(request, renewer, held, context)
   await endLease(fate, renewer, context)
-  // The application may still work on them: let their leases lapse, like the record's.
+  // The application may still work on them: let their leases expire, like the record's.
   if (fate === 'abandoned') return outcome
   // Of an answer that is passed on as a stream the end is still to come, and the work with it.
   const over = 'response' in outcome ? outcome.response?.oversized?.over : undefined

@@ -68,7 +68,7 @@ export type Lease = {
   readonly token: Token
   readonly owner: Owner
   readonly fingerprint: Fingerprint
-  /** 1, or more where an earlier holder's lease lapsed and the fate of its work is unknown. */
+  /** 1, or more where an earlier holder's lease expired and the fate of its work is unknown. */
   readonly attempt: number
   readonly leaseMs: number
   readonly retentionMs: number

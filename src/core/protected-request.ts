@@ -16,7 +16,7 @@ import type { EntityLocks } from './reservations/entity-locks.ts'
 import type { SettlePolicy } from './settle.ts'
 
 export type DedupPolicy = SettlePolicy &
-  // After the total hold the lease is left to lapse.
+  // After the total hold the lease is left to expire.
   RenewalPolicy &
   Pick<ClaimRequest, 'retentionMs' | 'budgetMs' | 'terms'> & {
     /** How long a concurrent duplicate waits for the first; 0: it is refused at once. */

@@ -221,7 +221,7 @@ function quorumLossMetrics({ counterBy, gauge }: Kinds) {
     ),
     orphansOpen: gauge(
       'fencepost_orphans_open',
-      'Lapsed claims without an outcome that the last round of this sidecar found; NaN where it is not elected.',
+      'Expired claims without an outcome that the last round of this sidecar found; NaN where it is not elected.',
       {},
       Number.NaN,
     ),

@@ -103,7 +103,7 @@ const OPEN_METRICS = 'application/openmetrics-text'
  * counters permanently. So scrapes are written one after the other, and the names are restored.
  *
  * All that are asked for in one turn of the event loop, before the one that waits has begun, are one: a peer that sends thousands of
- * requests ahead would hold up everything else for as long as they take, and leases would lapse meanwhile.
+ * requests ahead would hold up everything else for as long as they take, and leases would expire meanwhile.
  */
 function expositionOf(registry: Registry<RegistryContentType>): Exposition {
   const named = (registry.getMetricsAsArray() as { name: string }[]).map((metric) => ({

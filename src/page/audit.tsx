@@ -76,7 +76,7 @@ export function History({ entries, empty, linked = false }: HistoryProps) {
 }
 
 const NAMES: Readonly<Record<string, string>> = {
-  orphan: 'Lapsed without an outcome',
+  orphan: 'Expired without an outcome',
   renewal_failed: 'Lease was not renewed, and its work went on',
   renewal_lost: 'Renewal lost: another holder came',
   fenced_completion: 'Late outcome refused',

@@ -56,7 +56,7 @@ export function FindView({ session }: { readonly session: Session }) {
       if (isMine()) setResult({ kind: 'failed', error })
     }
   }
-  const list = (state: 'live' | 'lapsed') =>
+  const list = (state: 'live' | 'expired') =>
     look(
       `${state}, oldest first`,
       (cursor) => api.get(`/records?state=${state}${cursor ? `&cursor=${cursor}` : ''}`),
@@ -73,7 +73,7 @@ export function FindView({ session }: { readonly session: Session }) {
         <h2 id="lists">Nothing but “it hangs”?</h2>
         <p class="buttons">
           <Button onClick={() => void list('live')}>Live claims, oldest first</Button>
-          <Button onClick={() => void list('lapsed')}>Lapsed claims, oldest first</Button>
+          <Button onClick={() => void list('expired')}>Expired claims, oldest first</Button>
           <Button onClick={() => show('questions')}>Questions that wait</Button>
           <Button onClick={() => show('decisions')}>What was just answered</Button>
         </p>
@@ -368,7 +368,7 @@ function Question({ entry, session, onDecided }: QuestionProps) {
     <>
       <p>
         <Time at={entry.at} />:{' '}
-        {entry.kind === 'orphan' ? 'lapsed without an outcome' : 'lost its lease at work'}, attempt{' '}
+        {entry.kind === 'orphan' ? 'expired without an outcome' : 'lost its lease at work'}, attempt{' '}
         {entry.attempt ?? '1'} of <a href={linkTo({ view: 'record', record })}>{record.slice(-64, -48)}</a>
       </p>
       {session.operator.role !== 'operate' ? undefined : (

@@ -15,7 +15,7 @@ const TONES: Readonly<Record<string, Tone>> = {
   voting: 'good',
   live: 'warn',
   claimed: 'plain',
-  lapsed: 'bad',
+  expired: 'bad',
   damaged: 'bad',
   unknown: 'bad',
   down: 'bad',

@@ -12,7 +12,7 @@ import { asText, duration, linkTo, said, visible } from './words.ts'
 /** As docs/operations/one-key.md says it. */
 const MEANING: Readonly<Record<RecordShown['state'], string>> = {
   live: 'An attempt is under way, or it ended without an answer and its lease is not over yet: look again when that is.',
-  lapsed: 'An attempt ended without an outcome: nobody knows whether it was executed.',
+  expired: 'An attempt ended without an outcome: nobody knows whether it was executed.',
   completed: 'The outcome is recorded; duplicates get it.',
   released: 'It was not executed, or somebody decided so. The next request is executed.',
   absent:

@@ -61,14 +61,14 @@ async function keysOf(nodes: RedisNodes, index: number, cursor: string) {
   return { node, step: await node.keys(cursor) }
 }
 
-export type LapsedClaim = { readonly recordKey: string; readonly fence: number }
+export type ExpiredClaim = { readonly recordKey: string; readonly fence: number }
 
 /** Claims whose lease is over; none of a node that does not vote: that is told of where its state changes, and the others show its records. */
-export async function lapsedClaims(
+export async function expiredClaims(
   nodes: RedisNodes,
   index: number,
   cursor: string,
-): Promise<Step<LapsedClaim>> {
+): Promise<Step<ExpiredClaim>> {
   if (nodes.members[index]?.state.kind !== 'voting') return { found: [], cursor: '0' }
   const step = await scanRecords(nodes, index, cursor)
   const found = step.found.flatMap(({ recordKey, record, nodeMs }) => {

@@ -10,7 +10,7 @@ import { pauseUnless, whenAborted } from '../core/retry.ts'
 import { sidecarNameKey } from './keys.ts'
 import { askingEach, type NodeClients } from './nodes.ts'
 
-/** Longer than a claim that lapsed is of interest, after its sidecar has ended. */
+/** Longer than a claim that expired is of interest, after its sidecar has ended. */
 const KEPT_MS = 7 * 24 * 3_600_000
 /** A node that lost everything knows it again after this. */
 const AGAIN_MS = 3_600_000

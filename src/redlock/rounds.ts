@@ -48,7 +48,7 @@ const AGAINST = new Error('this node votes against')
 /** What redlock takes for the value of a lock. The node is sent the owner of the claim. */
 const UNUSED_VALUE = ''
 
-/** So that redlock never takes a lease as lapsed: the caller judges validity. */
+/** So that redlock never takes a lease as expired: the caller judges validity. */
 const NEVER_MS = Number.MAX_SAFE_INTEGER
 
 /** A round under way. redlock carries it, as the requested resource, to each of its clients. */

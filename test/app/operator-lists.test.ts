@@ -90,14 +90,14 @@ test('a live claim is listed also where the nodes that are left do not show it o
   expect(listed.incomplete).toBeUndefined()
 })
 
-// Bug: without a quorum the lists of live and lapsed claims were empty, "nothing" and "There is none." while many hung, and 16 digits
+// Bug: without a quorum the lists of live and expired claims were empty, "nothing" and "There is none." while many hung, and 16 digits
 // got "No node has a record of it".
 test('without a quorum a list says that it may lack records, and a record that nobody can look for is not called absent', async () => {
   await killed(1, 2)
   const listed = await live()
   expect([new Set(Object.values(statesOf(listed))), listed.incomplete]).toEqual([new Set(['unknown']), true])
-  const lapsed = (await operator.call('/records?state=lapsed')).body
-  expect(lapsed).toEqual({ records: [], incomplete: true })
+  const expired = (await operator.call('/records?state=expired')).body
+  expect(expired).toEqual({ records: [], incomplete: true })
 
   // Bug: the nodes that are left "differed from the majority", which is not known; the page said that it is no reason to worry.
   const { state, nodes } = await operator.show(listed.records[0].record)
@@ -109,7 +109,7 @@ test('without a quorum a list says that it may lack records, and a record that n
   const unknown = await operator.find({ reference: '0123456789abcdef' })
   expect([unknown.status, unknown.body.code]).toEqual([503, 'quorum-unavailable'])
 
-  const list = await command('list', 'lapsed')
+  const list = await command('list', 'expired')
   expect([list.code, list.output]).toEqual([
     69,
     'too few nodes can be read: there may be records that are not listed\n',

@@ -148,7 +148,7 @@ test('a decision on a record of each group is in the history of that record alon
   }
   for (const record of records) {
     const { history, state } = await operator.show(record)
-    expect(state).toBe('lapsed')
+    expect(state).toBe('expired')
     expect(history.map(({ act, step, record: of }: Record<string, string>) => [act, step, of])).toEqual([
       ['end', 'begun', record],
       ['end', 'done', record],

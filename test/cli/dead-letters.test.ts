@@ -42,8 +42,8 @@ async function run(...args: string[]) {
 const because = ['--reason', 'ticket 4711'] as const
 const write = async (entry: AuditEntry) => expect(await auditLog.append('dead-letters', entry)).toBe(true)
 
-/** A claim that its holder took over from a lapsed one and gave back, and the question that the sweeper writes of it. */
-async function lapse(name: string): Promise<AuditEntry> {
+/** A claim that its holder took over from an expired one and gave back, and the question that the sweeper writes of it. */
+async function expire(name: string): Promise<AuditEntry> {
   const claimed = await sidecar.claim(name, { leaseMs: 60_000, retentionMs: 60_000 })
   if (claimed.kind !== 'granted') throw new Error(claimed.kind)
   const renewed = await sidecar.leases.renew({ ...claimed.lease, attempt: 2 })
@@ -74,7 +74,7 @@ test.each([
   '%s %j: a reason, then what would happen, and with --yes it happens',
   async (act, how, next, told) => {
     const name = `${act} ${how.length}`
-    const { id } = await lapse(name)
+    const { id } = await expire(name)
     expect(await run(act, id, ...how)).toMatchObject({
       exit: 64,
       out: '',
@@ -95,16 +95,16 @@ test.each([
 )
 
 test('--by says who decides', async () => {
-  const { id } = await lapse('somebody else')
+  const { id } = await expire('somebody else')
   expect((await run('discard', id, ...because, '--by', 'bob', '--yes')).exit).toBe(0)
   expect((await audited(id)).map(({ by }) => by)).toEqual(['bob', 'bob'])
 })
 
 test('a decision that is repeated leaves a newer claim alone, says so, and ends with 1', async () => {
-  const entry = await lapse('again')
+  const entry = await expire('again')
   expect((await run('requeue', entry.id, ...because, '--yes')).exit).toBe(0)
-  // The letter is still there, as when too few nodes removed it; meanwhile a later claim of the key has lapsed.
-  await lapse('again')
+  // The letter is still there, as when too few nodes removed it; meanwhile a later claim of the key has expired.
+  await expire('again')
   const same = { ...entry, id: `${entry.id}:again` }
   await write(same)
   expect(await run('requeue', same.id, ...because, '--yes')).toEqual({
@@ -118,7 +118,7 @@ test('a decision that is repeated leaves a newer claim alone, says so, and ends 
 
 // Bug: the dry run promised that the next request is a first attempt again, of a record with an outcome.
 test('a dry run about a record that was completed meanwhile says that it has moved on', async () => {
-  const entry = await lapse('completed-meanwhile')
+  const entry = await expire('completed-meanwhile')
   const claimed = await sidecar.claim('completed-meanwhile', { leaseMs: 60_000, retentionMs: 60_000 })
   if (claimed.kind !== 'granted') throw new Error(claimed.kind)
   const outcome = { kind: 'tombstone', status: 200, completedAtWallMs: 1 } as const
@@ -130,13 +130,13 @@ test('a dry run about a record that was completed meanwhile says that it has mov
 })
 
 test('with --json a script reads what the operator API answers: preview, decision, moved on, and refusal', async () => {
-  const entry = await lapse('json')
+  const entry = await expire('json')
   const replies = []
   for (const more of [[], ['--yes']]) {
     const { exit, out } = await run('requeue', entry.id, ...because, '--json', ...more)
     replies.push([exit, JSON.parse(out)])
   }
-  await lapse('json')
+  await expire('json')
   const same = { ...entry, id: `${entry.id}:json` }
   await write(same)
   const moved = await run('requeue', same.id, ...because, '--json', '--yes')
@@ -188,7 +188,7 @@ test('a list says how to go on with older ones, and an entry of any page can be 
 
 // Bug: the list had the last digits of the record alone, and support knows the first ones: no customer's key was found by it.
 test('a list shows the whole record of each entry, and no character that a terminal would obey', async () => {
-  const { id, recordKey } = await lapse('whose')
+  const { id, recordKey } = await expire('whose')
   const reason = 'ticket\u001b[2J\n4711'
   await write({ id: 'operator:1', kind: 'operator', atWallMs: 2, recordKey, fields: { reason } })
   const lines = (await run('list')).out.split('\n')
@@ -198,7 +198,7 @@ test('a list shows the whole record of each entry, and no character that a termi
 })
 
 test('too few nodes: nothing is decided, and the exit code is 69', async () => {
-  const { id } = await lapse('no majority')
+  const { id } = await expire('no majority')
   await Promise.all([servers.kill(0), servers.kill(1)])
   for (const more of [[], ['--yes']]) {
     const { exit, err } = await run('requeue', id, ...because, ...more)

@@ -29,19 +29,19 @@ async function run(args: readonly string[], { token = bob.path, operator = api.o
 const because = ['--reason', 'ticket 4711'] as const
 
 test('without --yes a decision says what it would do, and does nothing', async () => {
-  const key = await api.lapse('dry')
+  const key = await api.expire('dry')
   const { exit, out } = await run(['forget', key, ...because])
   expect(exit).toBe(64)
   expect(out).toContain('The next request with this key is a first attempt again')
   const { state, fencing_token: token } = await api.operator.show(key)
   expect(out).toContain(`Nothing was decided. To do it, add --fencing-token ${token} --yes.`)
-  expect(state).toBe('lapsed')
+  expect(state).toBe('expired')
   const audited = api.auditLog.entries('audit').filter(({ recordKey }) => recordKey === key)
   expect(audited).toEqual([])
 })
 
 test('with --yes it is decided, and the reason stands in the audit log', async () => {
-  const key = await api.lapse('forgotten')
+  const key = await api.expire('forgotten')
   const { exit, out } = await run(['forget', key, ...because, '--yes'])
   expect([exit, out.split('\n')[0]]).toEqual([0, 'forget: done'])
   expect((await api.operator.show(key)).state).toBe('released')
@@ -54,9 +54,9 @@ test('with --yes it is decided, and the reason stands in the audit log', async (
 
 // Bug: --yes decided about an attempt that nobody had looked at, and the next request executed it a second time.
 test('an attempt that came after the dry run is not decided with it', async () => {
-  const key = await api.lapse('came after')
+  const key = await api.expire('came after')
   const [, how = ''] = /To do it, add (.+)\./.exec((await run(['forget', key, ...because])).out) ?? []
-  await api.lapse('came after')
+  await api.expire('came after')
   const { state, fencing_token: token } = await api.operator.show(key)
   const refused = await run(['forget', key, ...because, ...how.split(' ')])
   expect([refused.exit, refused.err]).toEqual([1, expect.stringContaining('record-moved-on')])
@@ -73,11 +73,11 @@ test('--yes alone breaks no promise: the one at stake has to be said out', async
   ])
   expect((await api.operator.show(key)).state).toBe('live')
   expect((await run(['end', key, ...because, '--yes', '--even-though', 'live'])).exit).toBe(0)
-  expect((await api.operator.show(key)).state).toBe('lapsed')
+  expect((await api.operator.show(key)).state).toBe('expired')
 })
 
 test('complete records the body of a file, and show prints it', async () => {
-  const key = await api.lapse('by hand')
+  const key = await api.expire('by hand')
   const file = join(bob.path, '../answer.json')
   writeFileSync(file, '{"payment":"p-1"}')
   const answer = ['--status', '201', '--header', 'content-type: application/json', '--body-file', file]
@@ -91,7 +91,7 @@ test('complete records the body of a file, and show prints it', async () => {
 
 // Bug: it was read as text, and each byte that is none came to the client as U+FFFD.
 test('complete records a body that is no text as it is', async () => {
-  const key = await api.lapse('no text')
+  const key = await api.expire('no text')
   const file = join(bob.path, '../answer.pdf')
   writeFileSync(file, Buffer.from([0x25, 0x50, 0x44, 0x46, 0xff, 0x00, 0xfe]))
   const answer = ['--status', '200', '--header', 'Content-Type: application/pdf', '--body-file', file]
@@ -119,10 +119,10 @@ test.each([
   ['a body without a status', ['--body-file', '/none'], 'With what?'],
   ['two records', ['--not-kept', '--value', 'payment:order-4711'], 'Two of them are named'],
 ] as const)('complete with %s is refused, and nothing is decided', async (_, how, sentence) => {
-  const key = await api.lapse('misread')
+  const key = await api.expire('misread')
   const told = await run(['complete', key, ...because, ...how, '--yes'])
   expect([told.exit, told.err]).toEqual([64, expect.stringContaining(sentence)])
-  expect((await api.operator.show(key)).state).toBe('lapsed')
+  expect((await api.operator.show(key)).state).toBe('expired')
 })
 
 test('a path and a key that name another record than the value beside them decide about neither', async () => {
@@ -143,9 +143,9 @@ test('every node is shown with its fingerprint, so that one with another content
   expect(out).toMatch(new RegExp(`^fingerprint +${digits}$`, 'm'))
 })
 
-/** A lapsed claim, and the question that the sweeper writes of it. */
+/** An expired claim, and the question that the sweeper writes of it. */
 async function question(name: string) {
-  const key = await api.lapse(name)
+  const key = await api.expire(name)
   const { fencing_token: token, fingerprint } = await api.operator.show(key)
   const id = `orphan:${key.slice(-16)}:${token}`
   const fields = { token: String(token), attempt: '1', fingerprint }
@@ -156,7 +156,7 @@ async function question(name: string) {
 test.each([
   ['requeue', [], 'released', 'first attempt again'],
   ['discard', ['--completed'], 'completed', 'never executed again'],
-  ['discard', [], 'lapsed', 'stays as it is'],
+  ['discard', [], 'expired', 'stays as it is'],
 ] as const)(
   '%s %j of a dead letter: a reason, what would happen, and with --yes it happens',
   async (act, how, after, told) => {
@@ -172,7 +172,7 @@ test.each([
       expect.stringContaining('Nothing was decided. To do it, add --yes.'),
     ])
     expect(dry.out).toContain(told)
-    expect((await api.operator.show(key)).state).toBe('lapsed')
+    expect((await api.operator.show(key)).state).toBe('expired')
     expect((await run([act, id, ...how, ...because, '--yes'])).exit).toBe(0)
     expect((await api.operator.show(key)).state).toBe(after)
     expect(api.auditLog.entries('audit').at(-1)?.fields).toMatchObject({
@@ -250,7 +250,7 @@ test.each([
   ['a decision that there is nothing for', ['end', keyOf('absent'), ...because], 1, 'decision-refused'],
   ['no reason', ['end', keyOf('absent')], 64, 'Give --reason'],
   ['no record', ['show'], 64, 'Which record?'],
-  ['a list that there is not', ['list', 'all'], 64, '`live`, `lapsed`, `dead-letters` and `decisions` are'],
+  ['a list that there is not', ['list', 'all'], 64, '`live`, `expired`, `dead-letters` and `decisions` are'],
   [
     'a token that is none',
     ['end', keyOf('absent'), '--fencing-token', '1e3'],
@@ -284,7 +284,7 @@ test.each([
 
 // Bug: "no answer from …" alone, about a decision that had been made: its answer came too late, or was lost.
 test('a decision whose answer is lost is not called undecided, and one that was never sent is', async () => {
-  const key = await api.lapse('answer lost')
+  const key = await api.expire('answer lost')
   await using cut = await startApplication(async (request, response) => {
     const { method, target } = request
     const body = request.body.toString()

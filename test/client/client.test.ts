@@ -100,7 +100,7 @@ test('a reservation left without completing is released', async () => {
 })
 
 describe('a reservation whose work may have been done is not released', () => {
-  test('after a failed complete the lease is left to lapse, and the next attempt is the second', async () => {
+  test('after a failed complete the lease is left to expire, and the next attempt is the second', async () => {
     await using api = await startReservationApi()
     const client = createClient({
       url: api.origin,
@@ -118,7 +118,7 @@ describe('a reservation whose work may have been done is not released', () => {
     expect(next.attempt).toBe(2)
   })
 
-  test('after the signal stopped the work the lease is left to lapse, too', async () => {
+  test('after the signal stopped the work the lease is left to expire, too', async () => {
     await using api = await startReservationApi()
     let cut = false
     const client = createClient({
@@ -156,15 +156,15 @@ describe('withReservation', () => {
 
   test.each<[onError: 'release' | 'hold' | undefined, state: string]>([
     // Bug: it was free at once, so a charge whose answer was lost was made again by an attempt that was told to be the first.
-    [undefined, 'LAPSED'],
+    [undefined, 'EXPIRED'],
     ['release', 'FREE'],
-    ['hold', 'LAPSED'],
+    ['hold', 'EXPIRED'],
   ])('work that throws, onError %s: %s', async (onError, state) => {
     await using api = await startReservationApi()
     const client = createClient({ url: api.origin })
     const failure = new Error('no')
     // Short only where its end is waited for: what is to be released must still be held.
-    const leaseMs = state === 'LAPSED' ? 150 : 20_000
+    const leaseMs = state === 'EXPIRED' ? 150 : 20_000
     const options = { leaseMs, ...(onError === undefined ? {} : { onError }) }
     const work = client.withReservation('v', () => Promise.reject(failure), options)
     expect(await thrownBy(work)).toBe(failure)

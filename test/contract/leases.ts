@@ -26,7 +26,7 @@ const F = 'f'.repeat(64)
 const G = '9'.repeat(64)
 const A = 'a'.repeat(32)
 const LEASE_MS = 10_000
-/** For leases that must lapse: long enough for a round on a loaded machine. */
+/** For leases that must expire: long enough for a round on a loaded machine. */
 const SHORT_LEASE_MS = 400
 /** For claims that must be granted in the end, where a round may take longer than a short lease. */
 const BUDGET_MS = 10_000
@@ -75,7 +75,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
      * Until a short lease is over on every node. On a suspended node it begins when the node resumes, after the
      * majority's: a claimant that came meanwhile would be refused there, and what that node takes would be unknown.
      */
-    const lapse = async (): Promise<void> => {
+    const expire = async (): Promise<void> => {
       await pass(SHORT_LEASE_MS + 5)
       await eventually('the lease to be over on every node', async () => {
         const running = await Promise.all(nodes.map((node) => node.hasRunningLease(key)))
@@ -83,9 +83,9 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       })
     }
     /** A claim whose lease ended without an outcome. */
-    const lapsed = async (): Promise<Lease> => {
+    const expired = async (): Promise<Lease> => {
       const lease = await granted({ leaseMs: SHORT_LEASE_MS })
-      await lapse()
+      await expire()
       return lease
     }
     const records = () => Promise.all(nodes.map((node) => node.record(key)))
@@ -111,8 +111,8 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       nodes,
       claim,
       granted,
-      lapse,
-      lapsed,
+      expire,
+      expired,
       records,
       states,
       kinds,
@@ -155,13 +155,13 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       }
     })
 
-    test('a claim for another content is a mismatch, after a lapse too, and is granted after a release', async () => {
-      const { claim, lapsed, granted, leases } = await start()
-      await lapsed()
+    test('a claim for another content is a mismatch, after an expiry too, and is granted after a release', async () => {
+      const { claim, expired, granted, leases } = await start()
+      await expired()
       expect(await claim({ fingerprint: G })).toEqual({ kind: 'mismatch', answered })
       const second = await granted()
       expect(await claim({ fingerprint: G })).toEqual({ kind: 'mismatch', answered })
-      // The takeover gives the lapsed claim back: the key is not free yet.
+      // The takeover gives the expired claim back: the key is not free yet.
       await leases.release(second)
       expect(await claim({ fingerprint: G })).toEqual({ kind: 'mismatch', answered })
       const fresh = await start()
@@ -177,11 +177,11 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(again.token).toBeGreaterThan(first.token)
     })
 
-    test('a claim over a lapsed one is a takeover, and counted', async () => {
-      const { lapsed, granted, lapse, kinds } = await start()
-      await lapsed()
+    test('a claim over an expired one is a takeover, and counted', async () => {
+      const { expired, granted, expire, kinds } = await start()
+      await expired()
       expect((await granted({ leaseMs: SHORT_LEASE_MS })).attempt).toBe(2)
-      await lapse()
+      await expire()
       expect((await granted()).attempt).toBe(3)
       expect(kinds().filter((kind) => kind === 'takeover')).toHaveLength(2)
     })
@@ -201,14 +201,14 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
 
   describe(`${name}: tokens`, () => {
     test('tokens increase strictly from claim to claim, whichever sidecar claims, however the last ended', async () => {
-      const { granted, leases, cluster, lapse } = await start()
+      const { granted, leases, cluster, expire } = await start()
       const sidecars = [leases, cluster.sidecar()]
       const tokens: number[] = []
       for (let round = 0; round < 8; round += 1) {
         const by = sidecars[round % 2] as Leases
         const lease = await granted({ leaseMs: SHORT_LEASE_MS }, by)
         tokens.push(lease.token)
-        if (round % 4 === 3) await lapse()
+        if (round % 4 === 3) await expire()
         else await by.release(lease)
       }
       expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b))
@@ -257,14 +257,14 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
         expect(renewed.lease.validUntilMonoMs).toBeGreaterThanOrEqual(lease.validUntilMonoMs + 20)
     })
 
-    test('a lapsed lease can be renewed while no other claimant has taken it', async () => {
-      const { lapsed, leases } = await start()
-      expect(await leases.renew(await lapsed())).toMatchObject({ kind: 'renewed' })
+    test('an expired lease can be renewed while no other claimant has taken it', async () => {
+      const { expired, leases } = await start()
+      expect(await leases.renew(await expired())).toMatchObject({ kind: 'renewed' })
     })
 
     test('the holder has lost its lease after a takeover', async () => {
-      const { lapsed, granted, leases } = await start()
-      const late = await lapsed()
+      const { expired, granted, leases } = await start()
+      const late = await expired()
       await granted()
       expect(await leases.renew(late)).toEqual({ kind: 'lost' })
       expect(await leases.release(late)).toEqual({ kind: 'not_owner' })
@@ -285,9 +285,9 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect((await granted()).attempt).toBe(1)
     })
 
-    test('a release after a takeover restores the lapsed claim', async () => {
-      const { lapsed, granted, leases } = await start()
-      const first = await lapsed()
+    test('a release after a takeover restores the expired claim', async () => {
+      const { expired, granted, leases } = await start()
+      const first = await expired()
       const second = await granted()
       expect(await leases.release(second)).toEqual({ kind: 'released' })
       expect(await leases.read(first.key)).toMatchObject({ kind: 'claimed', attempt: 1, remainingMs: 0 })
@@ -322,14 +322,14 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       expect(await claim({ fingerprint: G })).toEqual({ kind: 'mismatch', answered })
     })
 
-    test('an outcome is recorded after the lease lapsed, while no other claimant took over', async () => {
-      const { lapsed, leases } = await start()
-      expect(await leases.complete(await lapsed(), outcome('late'))).toEqual({ kind: 'recorded' })
+    test('an outcome is recorded after the lease expired, while no other claimant took over', async () => {
+      const { expired, leases } = await start()
+      expect(await leases.complete(await expired(), outcome('late'))).toEqual({ kind: 'recorded' })
     })
 
     test('an outcome after a takeover is refused, with the recorded outcome where there is one', async () => {
-      const { lapsed, granted, leases } = await start()
-      const late = await lapsed()
+      const { expired, granted, leases } = await start()
+      const late = await expired()
       const next = await granted()
       expect(await leases.complete(late, outcome('late'))).toEqual({ kind: 'fenced', answered })
       await leases.complete(next, outcome('next'))
@@ -361,8 +361,8 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
     })
 
     test('an outcome that another claimant is adopting is undecided, and recorded once a majority has it', async () => {
-      const { lapsed, leases, accept, nodes, key } = await start()
-      const lease = await lapsed()
+      const { expired, leases, accept, nodes, key } = await start()
+      const lease = await expired()
       const bytes = encodeOutcome(outcome('paid'))
       const token = lease.token + 1
       await accept(0, token, bytes)
@@ -374,10 +374,10 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
     })
 
     test('an earlier copy of the outcome on a minority does not hide a later holder', async () => {
-      const { granted, accept, leases, cluster, lapse } = await start()
+      const { granted, accept, leases, cluster, expire } = await start()
       const late = await granted({ owner: A, leaseMs: SHORT_LEASE_MS })
       for (const index of [0, 1]) await accept(index, late.token, encodeOutcome(outcome('paid', 1)))
-      await lapse()
+      await expire()
       cluster.set('deaf', 0, 1)
       await granted()
       cluster.set('well', 0, 1)
@@ -391,15 +391,15 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
     ])(
       'a late outcome that a node took is undecided while the later holder %s, and the next claim finds it',
       async (_, givesBack) => {
-        const { lapsed, granted, claim, leases, cluster, lapse } = await start()
-        const late = await lapsed()
+        const { expired, granted, claim, leases, cluster, expire } = await start()
+        const late = await expired()
         cluster.set('deaf', 3, 4)
         const next = await granted({ leaseMs: SHORT_LEASE_MS })
         expect(next.attempt).toBe(2)
         if (givesBack) await leases.release(next)
         cluster.set('well', 3, 4)
         expect(await leases.complete(late, outcome('late', 1))).toEqual({ kind: 'undecided', answered })
-        if (!givesBack) await lapse()
+        if (!givesBack) await expire()
         expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: outcome('late', 1) })
         expect(await leases.complete(late, outcome('late', 2))).toEqual({ kind: 'recorded' })
         // Whichever claimant adopted it, it is reported under the token of its execution.
@@ -409,8 +409,8 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
     )
 
     test('an equal outcome of another execution is another outcome', async () => {
-      const { lapsed, granted, leases } = await start()
-      const late = await lapsed()
+      const { expired, granted, leases } = await start()
+      const late = await expired()
       const next = await granted()
       await leases.complete(next, outcome('paid', 1))
       const told = await leases.complete({ ...late, attempt: next.attempt }, outcome('paid', 1))
@@ -418,8 +418,8 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
     })
 
     test('a late outcome is fenced only when every node says that it did not take it', async () => {
-      const { lapsed, granted, leases, cluster, states } = await start()
-      const late = await lapsed()
+      const { expired, granted, leases, cluster, states } = await start()
+      const late = await expired()
       await granted()
       cluster.set('deaf', 4)
       expect(await leases.complete(late, outcome('late'))).toEqual({ kind: 'undecided', answered })
@@ -429,12 +429,12 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
     })
 
     test('an outcome that too few nodes took, adopted by another claimant, is recorded when sent again', async () => {
-      const { granted, claim, leases, cluster, lapse } = await start()
+      const { granted, claim, leases, cluster, expire } = await start()
       const lease = await granted({ leaseMs: SHORT_LEASE_MS })
       cluster.set('deaf', 2, 3, 4)
       expect(await leases.complete(lease, outcome('paid', 1))).toEqual({ kind: 'unavailable', answered })
       cluster.set('well', 2, 3, 4)
-      await lapse()
+      await expire()
       expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: outcome('paid', 1) })
       expect(await leases.complete(lease, outcome('paid', 2))).toEqual({ kind: 'recorded' })
       expect(await leases.complete(lease, outcome('not paid', 3))).toMatchObject({
@@ -463,8 +463,8 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
     })
 
     test('a takeover that a majority grants does not overlook an outcome on a single node', async () => {
-      const { lapsed, accept, claim } = await start()
-      const { token } = await lapsed()
+      const { expired, accept, claim } = await start()
+      const { token } = await expired()
       await accept(4, token + 1, encodeOutcome(outcome('half recorded')))
       expect(await claim()).toMatchObject({ kind: 'duplicate', outcome: outcome('half recorded') })
     })
@@ -569,7 +569,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
 
   describe(`${name}: reading`, () => {
     test('a read reports every state', async () => {
-      const { key, leases, granted, lapse } = await start()
+      const { key, leases, granted, expire } = await start()
       expect(await leases.read(key)).toEqual({ kind: 'absent' })
       const first = await granted()
       expect(await leases.read(key)).toMatchObject({
@@ -582,7 +582,7 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
       await leases.release(first)
       expect(await leases.read(key)).toEqual({ kind: 'released', token: first.token })
       const second = await granted({ leaseMs: SHORT_LEASE_MS })
-      await lapse()
+      await expire()
       expect(await leases.read(key)).toMatchObject({ kind: 'claimed', remainingMs: 0 })
       await leases.complete(second, outcome('paid'))
       expect(await leases.read(key)).toEqual({
@@ -624,8 +624,8 @@ export function leasesContract(name: string, open: () => Promise<LeasesUnderTest
     })
 
     test('a read does not know an outcome that two nodes show, one may have, and two refuse', async () => {
-      const { key, leases, lapsed, granted, cluster, accept } = await start()
-      const late = await lapsed()
+      const { key, leases, expired, granted, cluster, accept } = await start()
+      const late = await expired()
       cluster.set('deaf', 0, 1)
       await granted()
       cluster.set('well', 0, 1)

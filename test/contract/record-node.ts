@@ -142,7 +142,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['forget B5', 'not_owner t10', '='],
     ['read', 'claimed t10 A live, kept, attempt 1, F', '='],
   ],
-  'claimed, lapsed, kept': [
+  'claimed, expired, kept': [
     ['claim A10F', 'stale t10', '='],
     ['claim A20F', 'granted 2', 'claimed t20 A live, attempt 2, F'],
     ['claim B20F', 'granted 2', 'claimed t20 B live, attempt 2, F'],
@@ -153,12 +153,12 @@ const TABLE: Record<string, readonly Row[]> = {
     ['withdraw A10', 'not_owner t10', '='],
     ['release A10', 'released', 'released t10'],
   ],
-  'claimed, lapsed': [
+  'claimed, expired': [
     ['claim A10F', 'stale t10', '='],
     ['claim B10F', 'stale t10', '='],
     ['claim A20F', 'granted 2', 'claimed t20 A live, attempt 2, F'],
     ['claim B20F', 'granted 2', 'claimed t20 B live, attempt 2, F'],
-    ['claim B20G', 'mismatch t10 lapsed, F', '='],
+    ['claim B20G', 'mismatch t10 expired, F', '='],
     ['renew A10', 'renewed', 'claimed t10 A live, kept, attempt 1, F'],
     ['renew A5', 'lost t10', '='],
     ['renew B10', 'lost t10', '='],
@@ -173,13 +173,13 @@ const TABLE: Record<string, readonly Row[]> = {
     ['forget B20', 'released', 'released t20'],
     ['forget C10', 'not_owner t10', '='],
     ['forget B5', 'not_owner t10', '='],
-    ['read', 'claimed t10 A lapsed, attempt 1, F', '='],
+    ['read', 'claimed t10 A expired, attempt 1, F', '='],
   ],
   'taken over': [
     ['claim A20F', 'granted 2', 'claimed t20 A live, attempt 2, F'],
     ['claim B20F', 'held t10 live, F, attempt 2', '='],
-    ['withdraw A10', 'released', 'claimed t10 no owner lapsed, attempt 1, F'],
-    ['release A10', 'released', 'claimed t10 no owner lapsed, attempt 1, F'],
+    ['withdraw A10', 'released', 'claimed t10 no owner expired, attempt 1, F'],
+    ['release A10', 'released', 'claimed t10 no owner expired, attempt 1, F'],
     ['release B10', 'not_owner t10', '='],
     ['forget B20', 'released', 'released t20'],
     ['forget B5', 'not_owner t10', '='],
@@ -188,7 +188,7 @@ const TABLE: Record<string, readonly Row[]> = {
   'taken over, kept': [
     ['claim A20F', 'held t10 live, F, attempt 2', '='],
     ['withdraw A10', 'not_owner t10', '='],
-    ['release A10', 'released', 'claimed t10 no owner lapsed, attempt 1, F'],
+    ['release A10', 'released', 'claimed t10 no owner expired, attempt 1, F'],
     ['forget B20', 'released', 'released t20'],
     ['forget B5', 'not_owner t10', '='],
     ['read', 'claimed t10 A live, kept, attempt 2, F', '='],
@@ -196,7 +196,7 @@ const TABLE: Record<string, readonly Row[]> = {
   'taken over, released': [
     ['claim A10F', 'stale t10', '='],
     ['claim B20F', 'granted 2', 'claimed t20 B live, attempt 2, F'],
-    ['claim B20G', 'mismatch t10 lapsed, F', '='],
+    ['claim B20G', 'mismatch t10 expired, F', '='],
     ['renew A10', 'lost t10', '='],
     ['renew B20', 'renewed', 'claimed t20 B live, kept, attempt 1, F'],
     ['complete A10x', 'fenced t10', '='],
@@ -205,7 +205,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['release A10', 'not_owner t10', '='],
     ['forget B20', 'released', 'released t20'],
     ['forget B5', 'not_owner t10', '='],
-    ['read', 'claimed t10 no owner lapsed, attempt 1, F', '='],
+    ['read', 'claimed t10 no owner expired, attempt 1, F', '='],
   ],
   released: [
     ['claim A10F', 'stale t10', '='],
@@ -319,37 +319,37 @@ export function recordNodeContract(
       text: string,
       change: Partial<{ leaseMs: number; keyTtlMs: number; attempt: number }> = {},
     ) => execute({ ...parse(text), ...change } as RecordCommand)
-    const lapse = async () => {
+    const expire = async () => {
       const record = recordOf(await run('read'))
       if (record?.state === 'claimed') await reach(record.leaseUntilNodeMs)
     }
-    return { key, base, run, lapse, reach, execute, takeNewClaims }
+    return { key, base, run, expire, reach, execute, takeNewClaims }
   }
   type Started = Awaited<ReturnType<typeof start>>
 
   const bring: Record<keyof typeof TABLE, (on: Started) => Promise<void>> = {
     absent: async () => {},
     'claimed, live': async ({ run }) => void (await run('claim A10F')),
-    'claimed, lapsed': async ({ run, lapse }) => {
+    'claimed, expired': async ({ run, expire }) => {
       await run('claim A10F', { leaseMs: 1 })
-      await lapse()
+      await expire()
     },
     'claimed, live, kept': async ({ run }) => {
       await run('claim A10F')
       await run('renew A10')
     },
-    'claimed, lapsed, kept': async ({ run, lapse }) => {
+    'claimed, expired, kept': async ({ run, expire }) => {
       await run('claim A10F')
       await run('renew A10', { leaseMs: 1 })
-      await lapse()
+      await expire()
     },
     'taken over, kept': async (on) => {
       await bring['taken over']?.(on)
       await on.run('renew A10', { attempt: 2 })
     },
-    'taken over': async ({ run, lapse }) => {
+    'taken over': async ({ run, expire }) => {
       await run('claim C5F', { leaseMs: 1 })
-      await lapse()
+      await expire()
       await run('claim A10F')
     },
     'taken over, released': async (on) => {
@@ -474,21 +474,21 @@ export function recordNodeContract(
     })
 
     test('renewing keeps the time of the claim, taking over sets it', async () => {
-      const { run, lapse, reach } = await start()
+      const { run, expire, reach } = await start()
       await run('claim A10F', { leaseMs: 1 })
       const first = claimedAt(await run('read'))
       await reach(first + 2)
       await run('renew A10', { leaseMs: 1 })
       expect(claimedAt(await run('read'))).toBe(first)
-      await lapse()
+      await expire()
       await run('claim B20F')
       expect(claimedAt(await run('read'))).toBeGreaterThan(first)
     })
 
     test('attempts are counted to 9999 and stay there, and the record stays readable', async () => {
-      const { run, lapse } = await start()
+      const { run, expire } = await start()
       await run('renew A10', { attempt: ATTEMPT_MAX, leaseMs: 1 })
-      await lapse()
+      await expire()
       expect(await run('claim B20F')).toMatchObject({ kind: 'granted', attempt: ATTEMPT_MAX })
       expect(recordOf(await run('read'))).toMatchObject({ attempt: ATTEMPT_MAX, fingerprint: FINGERPRINTS.F })
     })
@@ -668,7 +668,7 @@ function sayRecord(record: NodeRecord | undefined, base: Token, nodeMs: number):
     case 'released':
       return `released t${record.fence - base}`
     case 'claimed': {
-      const lease = record.leaseUntilNodeMs > nodeMs ? 'live' : 'lapsed'
+      const lease = record.leaseUntilNodeMs > nodeMs ? 'live' : 'expired'
       const kept = record.kept ? 'kept, ' : ''
       return `claimed t${record.fence - base} ${who(record.owner)} ${lease}, ${kept}attempt ${record.attempt}, ${print(record.fingerprint)}`
     }
@@ -682,9 +682,9 @@ function sayAnswer(answer: NodeAnswer, base: Token): string {
     case 'granted':
       return `granted ${answer.attempt}`
     case 'held':
-      return `held t${answer.fence - base} ${answer.remainingMs > 0 ? 'live' : 'lapsed'}, ${print(answer.fingerprint)}, attempt ${answer.attempt}`
+      return `held t${answer.fence - base} ${answer.remainingMs > 0 ? 'live' : 'expired'}, ${print(answer.fingerprint)}, attempt ${answer.attempt}`
     case 'mismatch':
-      return `mismatch t${answer.fence - base} ${answer.remainingMs > 0 ? 'live' : 'lapsed'}, ${print(answer.fingerprint)}`
+      return `mismatch t${answer.fence - base} ${answer.remainingMs > 0 ? 'live' : 'expired'}, ${print(answer.fingerprint)}`
     case 'stale':
     case 'lost':
     case 'fenced':

@@ -24,7 +24,7 @@ test('a sweep whose dead letters no majority takes says so once, and the next on
   const sweeper = createSweeper({
     sources: [
       {
-        lapsed: async () => ({ found: KEYS.map((recordKey) => ({ recordKey, token: 7 })), cursor: '0' }),
+        expired: async () => ({ found: KEYS.map((recordKey) => ({ recordKey, token: 7 })), cursor: '0' }),
       },
     ],
     leases: { read } as unknown as Leases,

@@ -198,7 +198,7 @@ describe('the first request', () => {
     expect(ports.background.running).toBe(0)
   })
 
-  test('a request whose entity locks fail by a fault of the sidecar leaves all its leases to lapse', async () => {
+  test('a request whose entity locks fail by a fault of the sidecar leaves all its leases to expire', async () => {
     const { ports, clock, told, states, cluster } = sidecar()
     const [one, other] = ['1', '2'].map((digit) => `dedup:t:e:v:lock:${digit.repeat(64)}`)
     const faulty: typeof ports.leases.claim = async (asked) => {
@@ -269,7 +269,7 @@ describe('a duplicate', () => {
     })
   })
 
-  test('a duplicate with another content is a mismatch, while the first is under way, afterwards, and after it lapsed', async () => {
+  test('a duplicate with another content is a mismatch, while the first is under way, afterwards, and after it expired', async () => {
     const { begun, request, clock } = sidecar()
     const other = { fingerprint: '9'.repeat(64) }
     const { outcome, answer } = await begun()
@@ -399,15 +399,15 @@ describe('a duplicate that may wait', () => {
 })
 
 describe('a takeover', () => {
-  async function lapsed() {
+  async function expired() {
     const on = sidecar()
     await on.request({ kind: 'no_answer', cause: 'reset', detail: '' })
     await on.clock.advance(LEASE_MS + 1)
     return on
   }
 
-  test('a lapsed claim is not taken over, now or later, where the route leaves the decision open', async () => {
-    const { request, told, clock } = await lapsed()
+  test('an expired claim is not taken over, now or later, where the route leaves the decision open', async () => {
+    const { request, told, clock } = await expired()
     for (let retry = 0; retry < 3; retry += 1) {
       expect(await request(answered(), { takeover: 'indeterminate' })).toEqual({
         kind: 'undecided',
@@ -421,7 +421,7 @@ describe('a takeover', () => {
   })
 
   test('a released takeover leaves the question of the first attempt open', async () => {
-    const { request, states } = await lapsed()
+    const { request, states } = await expired()
     expect(await request(answered({ status: 503 }))).toMatchObject({ kind: 'released' })
     expect(await states()).toEqual(Array(5).fill('claimed'))
     expect(await request()).toMatchObject({ kind: 'created', execution: { attempt: 2 } })
@@ -522,7 +522,7 @@ describe('without a quorum', () => {
     expect(told.length).toBe(1)
   })
 
-  // Per docs/reference/http.md: the claim stood on the quorum, and this process forgets it once it has lapsed.
+  // Per docs/reference/http.md: the claim stood on the quorum, and this process forgets it once it has expired.
   test('a local route repeats a request that began under the quorum as a first attempt after that lease', async () => {
     const { cluster, request, told, clock } = sidecar({ shared: true })
     const local = { onQuorumLoss: 'local' } as const
@@ -632,7 +632,7 @@ describe('where the quorum goes away between claim and completion', () => {
     expect(on.clock.pendingTimers).toBe(0)
   })
 
-  test('an outcome beyond the limit of the background is not recorded later, and its lease is left to lapse', async () => {
+  test('an outcome beyond the limit of the background is not recorded later, and its lease is left to expire', async () => {
     const { ports, clock, cluster } = await unstored(0)
     expect(ports.background.running).toBe(0)
     expect(clock.pendingTimers).toBe(0)

@@ -145,7 +145,7 @@ describe('found by simulation', () => {
     ['the claim that the other three nodes granted is asked about', [2, 3, 4], ['its own'], 0],
     ['no claim is asked about, and no entry is written', [], [], 0],
   ] as const)(
-    'the application is not asked about a lapsed, never granted claim that is larger than a granted one: %s',
+    'the application is not asked about an expired, never granted claim that is larger than a granted one: %s',
     async (_, nodesOfIts, asked, entries) => {
       const clock = new VirtualClock()
       const nodes = createEmbeddedNodes(5, clock, 50, SILENT)
@@ -163,7 +163,7 @@ describe('found by simulation', () => {
       const appended: string[] = []
       const sweeper = createSweeper({
         sources: nodes.map(() => ({
-          lapsed: async () => ({ found: [{ recordKey: key, token: other }], cursor: '0' }),
+          expired: async () => ({ found: [{ recordKey: key, token: other }], cursor: '0' }),
         })),
         leases,
         auditLog: {

@@ -3,7 +3,7 @@ import { retryAfterMsOf } from '../../src/core/retry.ts'
 
 const LEASE_MS = 30_000
 
-// A second is the smallest step of Retry-After, and what a lapsed lease leaves is free at once.
+// A second is the smallest step of Retry-After, and what an expired lease leaves is free at once.
 test.each<[heldForMs: number | undefined, leftMs: number, retryAfterMsOf: number]>([
   [undefined, LEASE_MS, LEASE_MS],
   [-40, LEASE_MS, 1_000],

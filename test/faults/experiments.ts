@@ -37,7 +37,7 @@ async function acquisitions(
     const held = await clients.reserve(0, key, 1_000)
     if (held.type !== 'ok' || held.status !== 201) continue
     tookMs.push(held.endMs - held.startMs)
-    // Thousands that lapse would keep the sweeper busy, beside what is measured.
+    // Thousands that expire would keep the sweeper busy, beside what is measured.
     await clients.end('release', 0, { key, id: held.id, token: held.token })
   }
   return tookMs.sort(ascending)

@@ -83,7 +83,7 @@ export type Look = {
       readonly type: 'ok'
       readonly status: number
       readonly code: string
-      /** FREE, HELD, LAPSED, LOST or COMPLETED; empty where it was refused. */
+      /** FREE, HELD, EXPIRED, LOST or COMPLETED; empty where it was refused. */
       readonly state: string
       /** The token of the holder, where the answer shows it. */
       readonly shownToken: number | undefined
@@ -112,7 +112,7 @@ export type Decision = {
   /** The token under which the operator saw the record, and alone decides about it. */
   readonly token: number
   /** What the record was: as the sidecar found it under its lock, or as the operator saw it where it does not say. */
-  readonly was: 'live' | 'lapsed' | 'completed'
+  readonly was: 'live' | 'expired' | 'completed'
   /** The outcome that is written, as duplicates are shown it; {@link NOT_KEPT} of a request without an answer. */
   readonly result?: string
   /** Of `operator-ask`: what the application says since its books were opened, to whomever asks. */

@@ -13,7 +13,7 @@ export type Sight = {
   readonly token: number
 }
 
-const DECIDABLE: ReadonlySet<unknown> = new Set(['live', 'lapsed', 'completed'])
+const DECIDABLE: ReadonlySet<unknown> = new Set(['live', 'expired', 'completed'])
 
 /** @param answer with `records`, of which the first is meant */
 export function sightOf(answer: Readonly<Record<string, unknown>>): Sight | undefined {
@@ -35,7 +35,7 @@ export function wordsOf(
   const words = {
     reason: 'the plan of a fault run',
     fencing_token: token,
-    ...(state === 'lapsed' ? {} : { even_though: state }),
+    ...(state === 'expired' ? {} : { even_though: state }),
   }
   const { reason } = words
   if (f === 'operator-requeue') return { body: { reason } }

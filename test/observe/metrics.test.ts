@@ -179,11 +179,11 @@ test('the delay of the event loop is measured without requests, too', async () =
   await expect.poll(lag, { interval: 1_500, timeout: 10_000 }).toBeGreaterThan(0)
 })
 
-test('leases of the proxy and of the reservation API are counted together, until they end or lapse', async () => {
+test('leases of the proxy and of the reservation API are counted together, until they end or expire', async () => {
   await using application = await startCountingApplication()
   await using servers = await startRedisServers(3, { founded: true })
   await using sidecar = await startSidecar({ ...PATIENT, ...between(servers, application) })
-  // A leader first, before any reservation: the lease that lapses below becomes an orphan of the next sweep.
+  // A leader first, before any reservation: the lease that expires below becomes an orphan of the next sweep.
   await eventually('the sweeper has made its round', async () => {
     const series = seriesOf(await scrape(sidecar.admin))
     return series.get('fencepost_sweeper_leading') === 1 && series.get('fencepost_orphans_open') === 0
@@ -201,7 +201,7 @@ test('leases of the proxy and of the reservation API are counted together, until
   const request = posted(`${sidecar.proxy}/p`, { 'idempotency-key': 'k' }, 'x')
   await application.arrived(1)
   expect(await held()).toBeGreaterThanOrEqual(2)
-  await eventually('the short one has lapsed', async () => (await held()) === 2)
+  await eventually('the short one has expired', async () => (await held()) === 2)
   await call(`/v1/reservations/${first?.reservation_id}/release`, { fencing_token: first?.fencing_token })
   expect(await held()).toBe(1)
   application.letGo()

@@ -63,7 +63,7 @@ describe('one stuck payment', () => {
     await page.getByLabel(/even though a live lease holds it/).check()
     await decide.click()
     await page.getByText('End the claim: done.').waitFor()
-    await expect.poll(() => verdict().innerText()).toContain('lapsed')
+    await expect.poll(() => verdict().innerText()).toContain('expired')
 
     const retry = await scene.pay('held-end')
     expect([retry.status, scene.attemptsOf('held-end')]).toEqual([201, ['1', '2']])
@@ -140,7 +140,7 @@ describe('one stuck payment', () => {
     expect(told).toContain(
       'It is not known whether it was decided: look at it again before you decide once more.',
     )
-    await tab.getByText('it is lapsed, attempt 1 now').waitFor()
+    await tab.getByText('it is expired, attempt 1 now').waitFor()
     await tab.context().close()
     await comeBack()
   })
@@ -199,7 +199,7 @@ describe('a record that is open', () => {
       .toBeGreaterThan(2)
     expect(await page.evaluate('window.announced')).toEqual([])
     await scene.operator.decide('end', record, { even_though: 'live', reason: 'ticket 7: elsewhere' })
-    await expect.poll(() => verdict().innerText()).toContain('lapsed')
+    await expect.poll(() => verdict().innerText()).toContain('expired')
     const history = page.getByRole('region', { name: 'History' })
     await expect
       .poll(() => history.getByRole('listitem').filter({ hasText: 'ticket 7' }).count(), { timeout: 10_000 })
@@ -208,7 +208,7 @@ describe('a record that is open', () => {
     const before = await lookedAt()
     await look.click()
     await expect.poll(lookedAt).not.toBe(before)
-    expect(await page.evaluate('window.announced')).toEqual(['The record is lapsed, attempt 1 now.'])
+    expect(await page.evaluate('window.announced')).toEqual(['The record is expired, attempt 1 now.'])
     expect(await page.evaluate('document.activeElement.textContent')).toBe('Look again')
     await comeBack()
   })
@@ -221,7 +221,7 @@ describe('a record that is open', () => {
     await page.getByLabel(/even though a live lease/).check()
     await page.getByLabel('Reason').focus()
     await scene.operator.decide('end', record, { even_though: 'live' })
-    await page.getByText('it is lapsed, attempt 1 now').waitFor()
+    await page.getByText('it is expired, attempt 1 now').waitFor()
     expect(await verdict().innerText()).toContain('live')
     expect(await page.getByLabel('Reason').inputValue()).toBe('ticket 8: nothing was charged')
     expect(await page.getByLabel(/even though a live lease/).isChecked()).toBe(true)
@@ -234,7 +234,7 @@ describe('a record that is open', () => {
     await page.getByRole('button', { name: 'Preview' }).click()
     await expect.poll(() => page.getByRole('alert').innerText()).toContain('The record has moved on')
     await page.getByRole('button', { name: 'Show it as it is' }).click()
-    await expect.poll(() => verdict().innerText()).toContain('lapsed')
+    await expect.poll(() => verdict().innerText()).toContain('expired')
     expect(await page.getByLabel('Reason').inputValue()).toBe('ticket 8: nothing was charged')
     await page.getByRole('button', { name: 'Preview' }).click()
     await page.getByRole('button', { name: 'Forget it' }).click()
@@ -498,7 +498,7 @@ describe('without a quorum', () => {
   // Bug: the list was "There is none.", while many hung.
   test('a list says that it may lack records, and not that there is none', async () => {
     await tab.getByRole('link', { name: 'Find' }).click()
-    await tab.getByRole('button', { name: 'Lapsed claims, oldest first' }).click()
+    await tab.getByRole('button', { name: 'Expired claims, oldest first' }).click()
     await tab.getByText('Too few nodes can be read: there may be records that are not listed.').waitFor()
     expect(await tab.getByText('There is none.').count()).toBe(0)
   })

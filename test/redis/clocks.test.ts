@@ -88,7 +88,7 @@ test('after a step of all clocks a sidecar with short leases grants nothing that
   await seenSteady(short)
   const held = await long.claim('one holder', { leaseMs: 2_500 })
   if (held.kind !== 'granted') throw new Error(held.kind)
-  // Tolerated: no node forgets by it. The nodes let the lease lapse as much sooner.
+  // Tolerated: no node forgets by it. The nodes let the lease expire as much sooner.
   for (const clock of clocks) clock.set(900)
   const grantedMonoMs = await eventually(
     'it is taken over',

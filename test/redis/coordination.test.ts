@@ -14,7 +14,7 @@ import {
 import { SILENT } from '../../src/core/events.ts'
 import { contentMarkOf, ENTITY_MARK } from '../../src/core/request/identity.ts'
 import { createRedisAuditLog } from '../../src/redis/audit-log.ts'
-import { lapsedClaims } from '../../src/redis/record-scan.ts'
+import { expiredClaims } from '../../src/redis/record-scan.ts'
 import { systemClock, systemRandom } from '../../src/system/clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { joinCluster, keyOf, type Sidecar } from '../support/redis-cluster.ts'
@@ -33,8 +33,8 @@ function auditLogOf({ nodes }: Sidecar) {
 function sweeperOf(sidecar: Sidecar, ask?: (orphan: Orphan) => Promise<SettleReply>) {
   return createSweeper({
     sources: sidecar.nodes.members.map((_, index) => ({
-      lapsed: async (cursor) => {
-        const { found, cursor: next } = await lapsedClaims(sidecar.nodes, index, cursor)
+      expired: async (cursor) => {
+        const { found, cursor: next } = await expiredClaims(sidecar.nodes, index, cursor)
         return { found: found.map(({ recordKey, fence: token }) => ({ recordKey, token })), cursor: next }
       },
     })),
@@ -50,14 +50,14 @@ function sweeperOf(sidecar: Sidecar, ask?: (orphan: Orphan) => Promise<SettleRep
   })
 }
 
-async function lapsedClaim(sidecar: Sidecar, name: string, under = keyOf(name)): Promise<string> {
+async function expiredClaim(sidecar: Sidecar, name: string, under = keyOf(name)): Promise<string> {
   const claimed = await sidecar.claim(name, { key: under, leaseMs: 200, retentionMs: RETENTION_MS })
   if (claimed.kind !== 'granted') throw new Error(claimed.kind)
   const { key } = claimed.lease
   // On every node: leases begin when the claim arrives, so one node's may live a moment longer than another's.
-  await eventually('the lease to lapse on all nodes', async () => {
+  await eventually('the lease to expire on all nodes', async () => {
     const { nodes } = sidecar
-    const shown = await Promise.all(nodes.members.map((_, index) => lapsedClaims(nodes, index, '0')))
+    const shown = await Promise.all(nodes.members.map((_, index) => expiredClaims(nodes, index, '0')))
     return shown.every(({ found }) => found.some(({ recordKey }) => recordKey === key))
   })
   return key
@@ -115,9 +115,13 @@ test('an entry that was cut off half-way is completed by the next append of it',
 test('the sweeper records an orphan once, and no live claim, outcome, entity or mark of a content', async () => {
   await using servers = await startRedisServers(5)
   await using sidecar = await joinCluster(servers.urls)
-  const orphan = await lapsedClaim(sidecar, 'orphan')
-  await lapsedClaim(sidecar, 'an entity', keyOf('an entity').replace(/:(?=[0-9a-f]{64}$)/, `${ENTITY_MARK}:`))
-  await lapsedClaim(sidecar, 'a content', contentMarkOf(keyOf('a content')))
+  const orphan = await expiredClaim(sidecar, 'orphan')
+  await expiredClaim(
+    sidecar,
+    'an entity',
+    keyOf('an entity').replace(/:(?=[0-9a-f]{64}$)/, `${ENTITY_MARK}:`),
+  )
+  await expiredClaim(sidecar, 'a content', contentMarkOf(keyOf('a content')))
   await sidecar.carryOut('done')
   await sidecar.claim('live', { leaseMs: 30_000 })
 
@@ -131,7 +135,7 @@ test('the sweeper records an orphan once, and no live claim, outcome, entity or 
 test('a sweep beside a node that does not vote finds what the others show, and fails at nothing', async () => {
   await using servers = await startRedisServers(5)
   await using sidecar = await joinCluster(servers.urls)
-  await lapsedClaim(sidecar, 'a')
+  await expiredClaim(sidecar, 'a')
   await servers.kill(0)
   await eventually('the node is down', () => sidecar.nodes.members[0]?.state.kind === 'down')
   expect(await sweeperOf(sidecar).sweepOnce(NEVER)).toBe(1)
@@ -144,7 +148,7 @@ test.each<[verdict: Verdict, open: number, next: string]>([
 ])('the application says %s', async (verdict, open, next) => {
   await using servers = await startRedisServers(5)
   await using sidecar = await joinCluster(servers.urls)
-  await lapsedClaim(sidecar, 'asked')
+  await expiredClaim(sidecar, 'asked')
   const asked: Orphan[] = []
   const sweeper = sweeperOf(sidecar, async (orphan) => {
     asked.push(orphan)
@@ -161,7 +165,7 @@ test.each<[verdict: Verdict, open: number, next: string]>([
 test('the application sends the answer that it gave: duplicates get that, and the orphan is settled', async () => {
   await using servers = await startRedisServers(5)
   await using sidecar = await joinCluster(servers.urls)
-  await lapsedClaim(sidecar, 'reconciled')
+  await expiredClaim(sidecar, 'reconciled')
   const outcome = {
     kind: 'response',
     status: 201,
@@ -181,7 +185,7 @@ test.each<Verdict>(['completed', 'released'])(
   async (verdict) => {
     await using servers = await startRedisServers(5)
     await using sidecar = await joinCluster(servers.urls)
-    await lapsedClaim(sidecar, 'again')
+    await expiredClaim(sidecar, 'again')
     const outcome = { kind: 'result', result: 'paid', completedAtWallMs: 0 } as const
     const sweeper = sweeperOf(sidecar, async () => {
       const claimed = await sidecar.claim('again')
@@ -204,7 +208,7 @@ describe('the letter of a lease that was lost under working code', () => {
   }
   /** A claim whose holder lost its lease, and the letter that its sidecar wrote. */
   async function lostClaim(sidecar: Sidecar, name: string) {
-    const recordKey = await lapsedClaim(sidecar, name)
+    const recordKey = await expiredClaim(sidecar, name)
     const record = await sidecar.leases.read(recordKey)
     if (record.kind !== 'claimed') throw new Error(record.kind)
     const { token, attempt, fingerprint } = record
@@ -231,10 +235,10 @@ describe('the letter of a lease that was lost under working code', () => {
     expect(await sidecar.leases.complete(claimed.lease, OUTCOME)).toEqual({ kind: 'recorded' })
   }
 
-  test('is the only one of its claim, though the sweeper finds the claim lapsed', async () => {
+  test('is the only one of its claim, though the sweeper finds the claim expired', async () => {
     await using servers = await startRedisServers(3)
     await using sidecar = await joinCluster(servers.urls)
-    await lostClaim(sidecar, 'lapsed')
+    await lostClaim(sidecar, 'expired')
     expect(await sweeperOf(sidecar).sweepOnce(NEVER)).toBe(1)
     expect(await lettersOf(sidecar)).toEqual(['renewal_failed'])
   })
@@ -268,7 +272,7 @@ test('an operator decides about an orphan; a request that went on meanwhile is l
   await using sidecar = await joinCluster(servers.urls)
   const outcome = { kind: 'tombstone', status: 200, completedAtWallMs: 0 } as const
   const orphanOf = async (name: string) => {
-    const recordKey = await lapsedClaim(sidecar, name)
+    const recordKey = await expiredClaim(sidecar, name)
     const record = await sidecar.leases.read(recordKey)
     if (record.kind !== 'claimed') throw new Error(record.kind)
     return { recordKey, fingerprint: record.fingerprint, attempt: record.attempt, token: record.token }
@@ -293,15 +297,15 @@ test('an operator decides about an orphan; a request that went on meanwhile is l
   })
 })
 
-test('a decision is about one attempt: where another one has lapsed meanwhile, no claim is forgotten', async () => {
+test('a decision is about one attempt: where another one has expired meanwhile, no claim is forgotten', async () => {
   await using servers = await startRedisServers(5)
   await using sidecar = await joinCluster(servers.urls)
-  const recordKey = await lapsedClaim(sidecar, 'tried again')
+  const recordKey = await expiredClaim(sidecar, 'tried again')
   const record = await sidecar.leases.read(recordKey)
   if (record.kind !== 'claimed') throw new Error(record.kind)
   const { fingerprint, attempt, token } = record
   const orphan = { recordKey, fingerprint, attempt, token }
-  await lapsedClaim(sidecar, 'tried again')
+  await expiredClaim(sidecar, 'tried again')
   expect(await forgetOrphan(orphan, TERMS, sidecar.leases)).toEqual({
     kind: 'not_an_orphan',
     because: 'a later attempt',
@@ -312,13 +316,13 @@ test('a decision is about one attempt: where another one has lapsed meanwhile, n
 test('a repeated decision is about the same claim: a newer first attempt is not forgotten', async () => {
   await using servers = await startRedisServers(5)
   await using sidecar = await joinCluster(servers.urls)
-  const recordKey = await lapsedClaim(sidecar, 'decided')
+  const recordKey = await expiredClaim(sidecar, 'decided')
   const record = await sidecar.leases.read(recordKey)
   if (record.kind !== 'claimed') throw new Error(record.kind)
   const { fingerprint, attempt, token } = record
   const orphan = { recordKey, fingerprint, attempt, token }
   expect(await forgetOrphan(orphan, TERMS, sidecar.leases)).toEqual({ kind: 'settled' })
-  await lapsedClaim(sidecar, 'decided')
+  await expiredClaim(sidecar, 'decided')
   expect(await forgetOrphan(orphan, TERMS, sidecar.leases)).toEqual({
     kind: 'not_an_orphan',
     because: 'a later attempt',

@@ -134,19 +134,19 @@ describe('a node at maxmemory', () => {
     return seconds * 1_000 + micros / 1_000
   }
 
-  test('a full node grants neither a new key, nor a released one, nor a lapsed claim', async () => {
-    const [fresh, released, lapsed] = [newKey(), newKey(), newKey()]
+  test('a full node grants neither a new key, nor a released one, nor an expired claim', async () => {
+    const [fresh, released, expired] = [newKey(), newKey(), newKey()]
     await say(claim(released, 1))
     await say(release(released, 1))
-    await say(claim(lapsed, 1, A, 1))
+    await say(claim(expired, 1, A, 1))
     const claimedMs = await nodeMs()
     await fill()
     // The lease of 1 ms is over by the node's clock, also where filling it took no time.
     while ((await nodeMs()) < claimedMs + 2) await operator.ping()
-    const before = await Promise.all([released, lapsed].map((key) => operator.getBuffer(key)))
-    for (const key of [fresh, released, lapsed]) expect(await say(claim(key, 5, B))).toMatchObject(NO_ROOM)
+    const before = await Promise.all([released, expired].map((key) => operator.getBuffer(key)))
+    for (const key of [fresh, released, expired]) expect(await say(claim(key, 5, B))).toMatchObject(NO_ROOM)
     expect(await operator.exists(fresh)).toBe(0)
-    expect(await Promise.all([released, lapsed].map((key) => operator.getBuffer(key)))).toEqual(before)
+    expect(await Promise.all([released, expired].map((key) => operator.getBuffer(key)))).toEqual(before)
   })
 
   test('a full node refuses an outcome without room, and leaves the claim as it was', async () => {

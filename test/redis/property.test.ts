@@ -25,7 +25,7 @@ type Step =
   | { readonly kind: 'pass'; readonly ms: number }
 type Shape = Record<string, unknown> & { readonly kind: RecordCommand['kind'] }
 
-/** Most leases and lifetimes are short, so that lapsed claims and expired records are frequent. */
+/** Most leases and lifetimes are short, so that expired claims and records are frequent. */
 const durationMs = fc.oneof(fc.integer({ min: 1, max: 6 }), fc.constant(60_000))
 const claimant = {
   owner: fc.constantFrom(...OWNERS),

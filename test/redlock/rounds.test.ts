@@ -215,7 +215,7 @@ describe('plain redlock', () => {
     expect(aborted).toBe(false)
   })
 
-  test('plain using() stalls on the release of a lapsed lock, and hides the error of its caller', async () => {
+  test('plain using() stalls on the release of an expired lock, and hides the error of its caller', async () => {
     const { nodes, redlock } = plain(5, { retryCount: 10, retryDelay: 200, automaticExtensionThreshold: 1 })
     const used = watch(
       redlock.using(['k'], 1_000, async () => {

@@ -143,7 +143,7 @@ test('of ten processes one runs it, and none before the next interval', async ()
   expect(await runHousekeeping(kit)).toBe(true)
 })
 
-test('the lease of a process that died is taken over when it has lapsed', async () => {
+test('the lease of a process that died is taken over when it has expired', async () => {
   await kit.pool.query(
     `INSERT INTO ${kit.schema}.housekeeping VALUES ('all', 'dead', clock_timestamp() + interval '1 minute', '-infinity')`,
   )

@@ -23,7 +23,7 @@ beforeAll(async () => {
 })
 
 const lease = { leaseMs: 30_000 }
-const lapse = (resource: string) =>
+const expire = (resource: string) =>
   kit.pool.query(
     `UPDATE ${kit.schema}.locks SET lease_until = clock_timestamp() - interval '2 hours' WHERE resource = $1`,
     [resource],
@@ -65,10 +65,10 @@ test('twelve callers with crossing resources at once: one holder at a time, and 
   expect(tokens).toEqual([...tokens].sort((a, b) => a - b))
 })
 
-test('a lapsed lease is taken over, its holder cannot renew, and its token is refused by the fence', async () => {
+test('an expired lease is taken over, its holder cannot renew, and its token is refused by the fence', async () => {
   const locks = createPostgresLocks(kit)
   const paused = await locks.acquire(['account'], lease)
-  await lapse('account')
+  await expire('account')
   const next = await locks.acquire(['account'], lease)
   expect(next.fencingToken).toBeGreaterThan(paused.fencingToken)
   await expect(paused.renew(1_000)).rejects.toBeInstanceOf(LeaseEndedError)
@@ -123,10 +123,10 @@ test('inside a transaction a lock is refused: others would see it only after the
   await expect(locked).rejects.toBeInstanceOf(NestedTransactionError)
 })
 
-test('retention removes what lapsed an hour ago, and nothing that is held', async () => {
+test('retention removes what expired an hour ago, and nothing that is held', async () => {
   await createPostgresLocks(kit).acquire(['kept'], lease)
   await createPostgresLocks(kit).acquire(['gone'], lease)
-  await lapse('gone')
+  await expire('gone')
   expect((await runRetention(kit)).locks).toBe(1)
   expect(await countOf(kit, `locks WHERE resource = 'kept'`)).toBe(1)
 })

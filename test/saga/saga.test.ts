@@ -212,7 +212,7 @@ test('a saga compensated by hand is undone from its current step', async () => {
   while ((await countOf(kit, `saga_steps WHERE step = 'later' AND status = 'running'`)) === 0)
     await new Promise(setImmediate)
   expect(await compensateSaga(kit, 'a', 'customer called')).toBe(true)
-  // The step is still running: it must finish or lapse before any step is undone.
+  // The step is still running: it must finish or expire before any step is undone.
   await one.runOnce()
   expect((await getSaga(kit, 'a'))!.status).toBe('compensating')
   wait.reject(new Error('gave up'))

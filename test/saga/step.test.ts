@@ -32,7 +32,7 @@ const paymentsOf = async (key: string) =>
 const rowOf = async (key: string) =>
   (await kit.pool.query(`SELECT * FROM ${kit.schema}.idempotency_keys WHERE key = $1`, [key])).rows[0]
 /** The lease of a crashed holder, over: the test need not wait for it. */
-const lapse = (key: string) =>
+const expire = (key: string) =>
   kit.pool.query(
     `UPDATE ${kit.schema}.idempotency_keys SET locked_until = clock_timestamp() WHERE key = $1`,
     [key],
@@ -176,7 +176,7 @@ test('a vanished holder is taken over after its lease; when it comes back, it ha
   const outcome = expect(stalled).rejects.toBeInstanceOf(FencedOutError)
   while ((await rowOf('stalled')) === undefined) await new Promise(setImmediate)
   await expect(pay(provider, 'stalled')).rejects.toBeInstanceOf(OperationInProgressError)
-  await lapse('stalled')
+  await expire('stalled')
   const second = await pay(provider, 'stalled')
   expect(second.replayed).toBe(false)
   go.resolve()
@@ -226,7 +226,7 @@ test('crashes count as attempts: a step that kills its process is parked, too', 
     const dead = pay(provider, 'crash', { maxAttempts: 2 }, { effect: () => new Promise(() => {}) })
     dead.catch(() => 'it lost its lease, and nobody is there to hear it')
     while ((await rowOf('crash'))?.attempts !== crash) await new Promise(setImmediate)
-    await lapse('crash')
+    await expire('crash')
   }
   await expect(pay(provider, 'crash', { maxAttempts: 2 })).rejects.toBeInstanceOf(AttemptsExhaustedError)
   expect((await rowOf('crash')).status).toBe('parked')
@@ -372,7 +372,7 @@ const withLostAnswer = (then: () => Promise<unknown>): TestKit => {
 
 test.each([
   ['still its own', async () => {}, 1],
-  ['taken over as another one is, where it has lapsed', () => lapse('unanswered 2'), 2],
+  ['taken over as another one is, where it has expired', () => expire('unanswered 2'), 2],
 ] as const)('a claim whose COMMIT was not answered is %s', async (_, meanwhile, attempt) => {
   const key = `unanswered ${attempt}`
   const attempts: number[] = []

@@ -152,7 +152,7 @@ function checkPair(history: History, earlier: Execution, later: Execution): void
       history,
       'S10',
       later.startedMs,
-      `${later.id} is of another content than ${earlier.id}, which lapsed`,
+      `${later.id} is of another content than ${earlier.id}, which expired`,
     )
   }
   if (later.attempt < 2) {
@@ -315,7 +315,7 @@ function checkWrittenBack(world: World): void {
 function checkLostInTime({ history, plan }: World): void {
   const wallStepped = plan.faults.some((fault) => fault.kind === 'process_step')
   for (const grant of history.grants) {
-    // No holder works under the mark of a content: it is left to lapse.
+    // No holder works under the mark of a content: it is left to expire.
     if (isMark(grant.lease.key)) continue
     const settledMs = Math.min(
       grant.ended?.atMs ?? Number.POSITIVE_INFINITY,

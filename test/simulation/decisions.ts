@@ -133,7 +133,7 @@ async function decideOnRecord(
 /** The letter that the sweeper would have written when the operator looked. */
 async function decideOnLetter(desk: Desk): Promise<LetterDecided['kind'] | 'refused'> {
   const { view, deed, operation, sidecar, retentionMs } = desk
-  if (view.state !== 'lapsed') return 'refused'
+  if (view.state !== 'expired') return 'refused'
   const { fingerprint = '', attempt = 1, token = 0 } = view
   const letter: AuditEntry = {
     id: `orphan:${deed.key}:${token}`,

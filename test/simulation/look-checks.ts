@@ -11,7 +11,7 @@ import { contentOf } from './sidecar.ts'
 
 /**
  * R1 and R2: a read contradicts nothing that was acknowledged before it began. R3: nor does it report an older claim than
- * one of them. R4: it reports no claim as lapsed that is held when it answers, or that is granted afterwards.
+ * one of them. R4: it reports no claim as expired that is held when it answers, or that is granted afterwards.
  */
 export function checkLooks(history: History): void {
   for (const looked of history.looked) {
@@ -27,7 +27,7 @@ export function checkLooks(history: History): void {
     }
     for (const grant of history.grants) {
       if (grant.lease.key !== key) continue
-      checkLapsed(history, looked, grant)
+      checkExpired(history, looked, grant)
       if (grant.grantedMs >= askedMs) continue
       checkToken(history, looked, grant)
       if (grant.releasedMs !== undefined && grant.releasedMs < askedMs) checkGivenBack(history, looked, grant)
@@ -47,7 +47,7 @@ function checkHeld(history: History, looked: Looked, grant: Grant): void {
       return
     case 'claimed':
       if (!offered && result.owner !== grant.lease.owner) wrong(history, looked, 'R2', held)
-      else if (!offered && result.remainingMs === 0) wrong(history, looked, 'R2', `as lapsed, ${held}`)
+      else if (!offered && result.remainingMs === 0) wrong(history, looked, 'R2', `as expired, ${held}`)
       return
     case 'completed':
       if (!offered) wrong(history, looked, 'R2', held)
@@ -64,7 +64,7 @@ function checkGivenBack(history: History, looked: Looked, { lease, process }: Gr
     wrong(history, looked, 'R2', `although ${process} had given it back`)
 }
 
-/** The lease that a read shows, even a lapsed one, is the last: the application is asked about that execution. */
+/** The lease that a read shows, even an expired one, is the last: the application is asked about that execution. */
 function checkToken(history: History, looked: Looked, grant: Grant): void {
   const { result, answeredMs } = looked
   if (result.kind !== 'claimed' || result.token >= grant.lease.token) return
@@ -73,13 +73,13 @@ function checkToken(history: History, looked: Looked, grant: Grant): void {
 }
 
 /** The application would be asked what became of an execution that has not ended, or not begun. */
-function checkLapsed(history: History, looked: Looked, grant: Grant): void {
+function checkExpired(history: History, looked: Looked, grant: Grant): void {
   const { result, answeredMs } = looked
   const { lease, grantedMs, process, offeredMs } = grant
   if (result.kind !== 'claimed' || result.remainingMs > 0 || result.token !== lease.token) return
   if (result.owner !== lease.owner && result.owner !== NO_OWNER) return
   const heldMs = Math.max(grantedMs, answeredMs)
-  // A lease that lapsed and was renewed since may be reported as it was when the read began.
+  // A lease that expired and was renewed since may be reported as it was when the read began.
   if ((offeredMs === undefined || offeredMs > heldMs) && isHeldThrough(grant, grantedMs, heldMs))
     wrong(history, looked, 'R4', `although ${process} holds it from ${grantedMs.toFixed(2)}`)
 }

@@ -70,7 +70,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'release-forgets-attempt',
-    rule: 'releasing a takeover gives the lapsed claim of the earlier attempt back',
+    rule: 'releasing a takeover gives the expired claim of the earlier attempt back',
     file: RULES,
     from: 'if (record.attempt === 1) return released\n',
     to: 'return released\n',
@@ -438,7 +438,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'orphans-not-told',
-    rule: 'what lapsed without an outcome is told once',
+    rule: 'what expired without an outcome is told once',
     file: SWEEPER,
     from: '    await report(orphan)\n',
     to: '',
@@ -446,7 +446,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'live-claim-told-as-orphan',
-    rule: 'what a node shows as lapsed is checked by a quorum read',
+    rule: 'what a node shows as expired is checked by a quorum read',
     file: SWEEPER,
     from: "if (record.kind !== 'claimed' || record.remainingMs > 0) return false",
     to: "if (record.kind !== 'claimed') return false",
@@ -605,7 +605,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'mismatches-added-up',
     rule: "a key is another request's where a majority shows that one request",
     file: 'src/core/quorum/refused-claim.ts',
-    from: "return claims.every(({ remainingMs }) => remainingMs === 0) ? 'lapsed' : 'several'",
+    from: "return claims.every(({ remainingMs }) => remainingMs === 0) ? 'expired' : 'several'",
     to: "return 'one'",
     killedBy: ['L3'],
     only: 'races',
@@ -692,8 +692,8 @@ export const MUTANTS: readonly Mutant[] = [
     only: 'leftovers',
   },
   {
-    name: 'takeover-under-way-told-as-lapsed',
-    rule: 'a claim that runs on a node, and may yet be granted, is not reported as one that lapsed',
+    name: 'takeover-under-way-told-as-expired',
+    rule: 'a claim that runs on a node, and may yet be granted, is not reported as one that expired',
     file: 'src/core/quorum/majority-read.ts',
     from: '  if (granted[0]?.fence === largest) return undefined\n',
     to: '',

@@ -111,7 +111,7 @@ function looksWhileAnOutcomeSpreads(dice: Dice, nodeCount: number) {
   return { operations, faults }
 }
 
-/** Claimants take a lapsed claim over in turn, each through its own nodes, and release it; a reader follows. */
+/** Claimants take an expired claim over in turn, each through its own nodes, and release it; a reader follows. */
 function takeoversGivenBack(dice: Dice, nodeCount: number) {
   const operations: Operation[] = []
   const faults: Fault[] = []
@@ -133,19 +133,19 @@ function takeoversGivenBack(dice: Dice, nodeCount: number) {
   return { operations, faults }
 }
 
-/** Several race to take over a claim that lapsed, over nodes of unequal speed, and it is looked at meanwhile. */
+/** Several race to take over a claim that expired, over nodes of unequal speed, and it is looked at meanwhile. */
 function takeoversRace(dice: Dice) {
   const operations: Operation[] = [reservation(50, 0, 2, 'vanishes')]
-  const lapsedMs = 50 + LEASE_MS
+  const expiredMs = 50 + LEASE_MS
   for (let racers = dice.between(2, 5); racers > 0; racers -= 1)
     operations.push({
-      ...request(lapsedMs + dice.fraction() * 100, dice.between(0, 2), dice.pick([50, 300])),
+      ...request(expiredMs + dice.fraction() * 100, dice.between(0, 2), dice.pick([50, 300])),
       waitMs: dice.pick([0, 1_500, 1_500]),
     })
   for (let looks = dice.between(4, 8); looks > 0; looks -= 1)
     operations.push({
       kind: 'read',
-      atMs: lapsedMs + dice.fraction() * 300,
+      atMs: expiredMs + dice.fraction() * 300,
       process: dice.between(0, 2),
       key: 0,
     })

@@ -66,9 +66,9 @@ export function campaignToSweep(sidecar: Sidecar, number: number, ports: Sweepin
   }
   const sweeper = createSweeper({
     sources: nodes.map((node) => ({
-      lapsed: async () => {
+      expired: async () => {
         const shown = { process, scheduler, network: plan.network, healed, dice }
-        const found = await call(node, node.runId, shown, () => (node.voting ? lapsedOn(node) : undefined))
+        const found = await call(node, node.runId, shown, () => (node.voting ? expiredOn(node) : undefined))
         if (found === undefined) throw new Error(`${node.name} does not vote now`)
         return { found, cursor: '0' }
       },
@@ -111,7 +111,7 @@ export function campaignToSweep(sidecar: Sidecar, number: number, ports: Sweepin
   return () => void candidate[Symbol.asyncDispose]()
 }
 
-function lapsedOn(node: SimulatedNode) {
+function expiredOn(node: SimulatedNode) {
   return [...node.keys].flatMap((recordKey) => {
     const record = node.peek(recordKey)
     return record?.state === 'claimed' && record.leaseUntilNodeMs <= node.nodeMs
@@ -144,7 +144,7 @@ function checkLetter(
 }
 
 /**
- * D3: every record that lapsed without an outcome, and stands so on a majority, has been reported. Where the clock of a
+ * D3: every record that expired without an outcome, and stands so on a majority, has been reported. Where the clock of a
  * node was set back, it shows the lease as running for as long again. A node that gave the claim back, or that went on to
  * a larger token, can't say any more whether that lease is a renewal which it knew, too: the read waits for the end of the
  * lease, so the letter comes late, by at most the step of the clock. Nobody who claims has to wait for it.
@@ -158,7 +158,7 @@ export function checkOrphansTold(nodes: readonly SimulatedNode[], history: Histo
       return record?.state === 'claimed' ? [{ ...record, nodeMs: node.nodeMs }] : []
     })
     const done = nodes.some((node) => node.peek(key)?.state === 'completed')
-    const lapsedOnMajority = claims.some(({ fence }) => {
+    const expiredOnMajority = claims.some(({ fence }) => {
       const same = claims.filter((claim) => claim.fence === fence)
       const runs = same.some((claim) => claim.leaseUntilNodeMs > claim.nodeMs)
       const over = same.filter(
@@ -167,7 +167,7 @@ export function checkOrphansTold(nodes: readonly SimulatedNode[], history: Histo
       )
       return over.length >= majorityOf(nodes.length)
     })
-    if (!done && lapsedOnMajority)
-      history.beyondA1('D3', nowMs, `${key} lapsed without an outcome and was never told`)
+    if (!done && expiredOnMajority)
+      history.beyondA1('D3', nowMs, `${key} expired without an outcome and was never told`)
   }
 }

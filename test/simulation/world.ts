@@ -173,7 +173,7 @@ export class World {
       history,
       votes: this.#votes,
       healed: () => this.#healed,
-      // Who no longer polls knows no clock well enough to take a lapsed lease over.
+      // Who no longer polls knows no clock well enough to take an expired lease over.
       settled: () => !plan.watched && scheduler.nowMs >= SETTLED_MS,
       onFounded: (_, cluster) => this.#founded(cluster),
       onJoined: ({ index }) => {

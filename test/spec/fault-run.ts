@@ -1,6 +1,6 @@
 /**
  * A short run on five real nodes with faults, and what the nodes executed in it: three sidecars, sessions that race,
- * lapse, are taken over and released, while a node is suspended and killed, another one is emptied, and a third is
+ * expire, are taken over and released, while a node is suspended and killed, another one is emptied, and a third is
  * started again with its data.
  *
  * Owns what is done and in which order. It runs in real time on real servers, so no two runs are alike; the model

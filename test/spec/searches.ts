@@ -171,7 +171,7 @@ export const SEARCHES: readonly Search[] = [
   },
   {
     name: 'renewed while it is read',
-    about: 'a lease that is renewed while it is read is demanded not to be called lapsed',
+    about: 'a lease that is renewed while it is read is demanded not to be called expired',
     defines: [...READING, 'RENEWALS=1', 'NO_OUTCOMES', 'AT_ONCE'],
     breaks: 'reads_are_true',
     depth: 60,

@@ -1,5 +1,5 @@
 /**
- * What claimants of a recorded run on real nodes do and conclude: races, leases that lapse and are taken over,
+ * What claimants of a recorded run on real nodes do and conclude: races, leases that expire and are taken over,
  * takeovers that are released, and late calls of each.
  */
 
@@ -52,13 +52,13 @@ export class Sessions {
   }
 
   async #takenOver(name: string): Promise<void> {
-    const lapses = await this.#granted(0, name, SHORT_LEASE_MS)
+    const expires = await this.#granted(0, name, SHORT_LEASE_MS)
     const holds = await this.#granted(1, name, 20_000)
     // Each of them late: another holder's claim stands.
-    if (lapses !== undefined) {
-      await this.#leases(0).release(lapses)
-      await this.#leases(0).renew(lapses)
-      await this.#complete(0, name, lapses)
+    if (expires !== undefined) {
+      await this.#leases(0).release(expires)
+      await this.#leases(0).renew(expires)
+      await this.#complete(0, name, expires)
     }
     if (holds !== undefined) await this.#leases(1).renew(holds)
     await this.#complete(1, name, holds)
@@ -70,7 +70,7 @@ export class Sessions {
     const takes = await this.#granted(1, name, 20_000)
     if (takes !== undefined) await this.#leases(1).release(takes)
     await this.#granted(0, name, SHORT_LEASE_MS)
-    // Its own lease is not over yet, and a larger token was granted and has lapsed.
+    // Its own lease is not over yet, and a larger token was granted and has expired.
     await pause(SHORT_LEASE_MS)
     if (takes !== undefined) await this.#leases(1).renew(takes)
     await this.#complete(2, name, await this.#granted(2, name, 20_000))
@@ -89,7 +89,7 @@ export class Sessions {
     return (this.#sidecars[at] as Sidecar).leases
   }
 
-  /** Until granted: a lease must lapse, a node is suspended. Undefined where it never is, as in a broken build. */
+  /** Until granted: a lease must expire, a node is suspended. Undefined where it never is, as in a broken build. */
   async #granted(
     at: number,
     name: string,

@@ -65,7 +65,7 @@ function traceOf(key: string, events: readonly Event[]): readonly string[] {
   // Says come after everything else was forgotten.
   lines.unshift(lines.pop() ?? '')
   const live = new Map<number, boolean>()
-  const lapse = (node: number, record: NodeRecord | undefined, nodeMs: number) => {
+  const expire = (node: number, record: NodeRecord | undefined, nodeMs: number) => {
     const now = isLive(record, nodeMs)
     if ((live.get(node) ?? false) !== now) lines.push(line({ kind: 6, node, token: Number(now) }))
   }
@@ -73,7 +73,7 @@ function traceOf(key: string, events: readonly Event[]): readonly string[] {
     switch (event.kind) {
       case 'executed': {
         const { node, before, after } = event
-        lapse(node, before, after.nodeMs)
+        expire(node, before, after.nodeMs)
         lines.push(line({ ...stepOf(event, names), ...names.record(after) }))
         live.set(node, isLive(after.record, after.nodeMs))
         break

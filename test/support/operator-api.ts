@@ -146,8 +146,8 @@ export async function startOperatorApi({
     operator: operatorCaller(origin),
     viewer: operatorCaller(origin, VIEW_TOKEN),
     claim,
-    /** A claim that its holder took over from a lapsed one, and gave back: its first attempt is of unknown fate. */
-    lapse: async (name: string): Promise<string> => {
+    /** A claim that its holder took over from an expired one, and gave back: its first attempt is of unknown fate. */
+    expire: async (name: string): Promise<string> => {
       const lease = await claim(name)
       await leases.release((await raisedAttempt(lease)).lease)
       return lease.key

@@ -32,12 +32,12 @@ export const operatorProblems = {
     }),
   'record-moved-on': () =>
     asked(async (api) => {
-      await api.lapse('order')
+      await api.expire('order')
       return post(api, at('order', 'forget'), { reason, fencing_token: 1 })
     }),
   'decision-under-way': () =>
     asked(async (api) => {
-      await api.lapse('order')
+      await api.expire('order')
       await api.lockDecision('order')
       return post(api, at('order', 'forget'), { reason })
     }),

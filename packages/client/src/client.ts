@@ -92,7 +92,7 @@ export type Once<T> = {
 }
 
 export type ReservationStatus = {
-  readonly state: 'FREE' | 'HELD' | 'LAPSED' | 'COMPLETED'
+  readonly state: 'FREE' | 'HELD' | 'EXPIRED' | 'COMPLETED'
   readonly fencingToken?: number
   readonly attempt?: number
   readonly remainingLeaseMs?: number
@@ -123,7 +123,7 @@ export interface Client {
     work: (reservation: Reservation) => Promise<T>,
     options?: WithReservationOptions,
   ): Promise<T>
-  /** The status of a value: free, held, lapsed or completed. */
+  /** The status of a value: free, held, expired or completed. */
   read(
     value: string,
     options?: { readonly tenant?: string | undefined; readonly apiVersion?: string | undefined },

@@ -3,7 +3,7 @@
  * partitions.
  *
  * It runs wherever a consumer, a relay or a saga runner runs, once in each interval for all processes of a schema: a row
- * is the lease, which lapses if its holder dies. A run that overlaps another because its lease lapsed does no harm: every
+ * is the lease, which expires if its holder dies. A run that overlaps another because its lease expired does no harm: every
  * statement is right by itself. It never fails what it runs beside, and `createSagaKit({ housekeeping: false })` switches
  * it off.
  */
@@ -174,7 +174,7 @@ async function giveBack(kit: SagaKit, owner: string, intervalMs: number | undefi
   )
 }
 
-/** Long after the leases of a relay that died have lapsed. */
+/** Long after the leases of a relay that died have expired. */
 const leftBehindMs = 3_600_000
 
 /** Aggregates whose messages one run moves; the next run continues. */

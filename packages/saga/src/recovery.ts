@@ -17,7 +17,7 @@ type Recoverable = {
 type RecoveryReport = {
   readonly recovered: number
   readonly failed: number
-  /** Lapsed without a kept request or a handler: their callers must come back, or a person must look. */
+  /** Expired without a kept request or a handler: their callers must come back, or a person must look. */
   readonly leftAlone: number
   readonly parked: number
 }

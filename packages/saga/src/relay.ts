@@ -61,7 +61,7 @@ export interface OutboxRelay extends AsyncDisposable {
   /** Polls now instead of at the next interval. */
   wake(): void
   /**
-   * Finishes messages in flight, hands the partitions back (where the database is away they lapse), and closes the publisher: the last relay that was created
+   * Finishes messages in flight, hands the partitions back (where the database is away they expire), and closes the publisher: the last relay that was created
    * with it does, so that nothing keeps the process.
    */
   stop(): Promise<void>
@@ -147,7 +147,7 @@ class Relay implements OutboxRelay {
     try {
       await Promise.all([this.#running, this.#housekeeping?.stop()])
       await Promise.allSettled(this.#draining.values())
-      // They lapse by themselves: who stops many things at once must not lose the others to a database that is away.
+      // They expire by themselves: who stops many things at once must not lose the others to a database that is away.
       await this.#leases.leave().catch((error: unknown) => this.#tell(error))
     } finally {
       const others = (relaysOf.get(this.#publisher) ?? 1) - 1

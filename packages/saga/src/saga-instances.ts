@@ -2,7 +2,7 @@
  * The rows of sagas: inserted, taken by a runner, moved, read, and changed by an operator.
  *
  * Owns the SQL of `saga_instances`. A runner holds an instance by a lease; every write names its owner, so a runner
- * whose lease has lapsed changes nothing. What a step may do is still decided by `saga-step.ts`.
+ * whose lease has expired changes nothing. What a step may do is still decided by `saga-step.ts`.
  */
 import { deadLettersOf, retryMessageDriven } from './choreography.ts'
 import { isoText, rowsWritten, type Tx } from './database.ts'

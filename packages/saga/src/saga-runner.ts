@@ -1,7 +1,7 @@
 /**
  * Drives sagas: forward step by step, back step by step, or parked for a person when neither is possible.
  *
- * Owns the decisions; the steps own what is safe to repeat. A runner may die anywhere: its lease lapses, another one
+ * Owns the decisions; the steps own what is safe to repeat. A runner may die anywhere: its lease expires, another one
  * takes the saga and repeats the step in progress, under the same keys.
  *
  *     running      step done → next · refused before the pivot, or attempts exhausted → compensating · fault → later

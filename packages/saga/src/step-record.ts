@@ -99,7 +99,7 @@ export async function claimOrReplay(
     case 'parked':
       return parked()
     case 'in_progress':
-      // Our own claim: the connection was lost during its COMMIT. One that has lapsed meanwhile is taken over like any other.
+      // Our own claim: the connection was lost during its COMMIT. One that has expired meanwhile is taken over like any other.
       if (row.owner === owner && row.remaining_ms > 0)
         return {
           kind: 'claimed',
@@ -217,7 +217,7 @@ export async function noteFailure(
     ])
     if (last && rowCount === 1) return attempt
   } catch {
-    // The database is away: the lease lapses, and the first error is the one to report.
+    // The database is away: the lease expires, and the first error is the one to report.
   }
   return undefined
 }

@@ -5,7 +5,7 @@
  *     effect  the provider is called with a derived key      no transaction, no connection
  *     settle  only if the fence is still ours: result, rows of the application, events of the outbox    COMMIT
  *
- * A crash between them leaves `in_progress` with a lease that lapses. The next caller takes over under a higher fence,
+ * A crash between them leaves `in_progress` with a lease that expires. The next caller takes over under a higher fence,
  * asks the provider for the earlier result (`reconcile`) or calls it again under the same derived key. So the effect
  * takes place once only if the provider honours that key; the database writes happen once in any case.
  * A definite refusal by the business is an outcome: committed, and replayed. Faults are thrown, and retried up to

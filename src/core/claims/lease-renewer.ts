@@ -11,7 +11,7 @@
  * the fencing token proves continuity, and a new claim would be another token.
  *
  * Where `totalHoldMs` is finite, renewing ends then: an application that never answers keeps a bounded lease. The lease
- * itself is not released, because the work may still be under way; it lapses, like that of a dead holder.
+ * itself is not released, because the work may still be under way; it expires, like that of a dead holder.
  */
 
 import { type Clock, type Instant, now, type Random, type Timer } from '../clock.ts'

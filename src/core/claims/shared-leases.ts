@@ -151,7 +151,7 @@ function after({ monoMs, wallMs }: Instant, ms: number): Validity {
 /**
  * The leases that this process holds, by their key, each until it ends.
  *
- *   granted → held (renewed) → ended (completed, released, lost, or found lapsed)
+ *   granted → held (renewed) → ended (completed, released, lost, or found expired)
  *
  * A lease ends here by our own clocks, which is never later than on the nodes.
  */
@@ -175,7 +175,7 @@ class HeldLeases {
   }
 
   granted(lease: Lease): void {
-    if (this.#held.size >= this.#forgetFrom) this.#forgetLapsed()
+    if (this.#held.size >= this.#forgetFrom) this.#forgetExpired()
     this.#held.set(lease.key, { lease })
   }
 
@@ -214,10 +214,10 @@ class HeldLeases {
   }
 
   /**
-   * A lease that is left to lapse (no answer came, a mark of a content) is rarely looked up again. Sweeping once their
+   * A lease that is left to expire (no answer came, a mark of a content) is rarely looked up again. Sweeping once their
    * number has doubled since the last sweep keeps the cost of a claim constant.
    */
-  #forgetLapsed(): void {
+  #forgetExpired(): void {
     const at = now(this.#clock)
     for (const { lease } of this.#held.values()) if (remainingMs(lease, at) <= 0) this.end(lease)
     this.#forgetFrom = Math.max(FORGET_FROM, 2 * this.#held.size)

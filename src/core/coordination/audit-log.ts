@@ -13,7 +13,7 @@ import type { Token } from '../record/token.ts'
 export type AuditStream = 'dead-letters' | 'audit'
 
 export type AuditKind =
-  /** A claim lapsed without an outcome: the fate of its work is unknown. */
+  /** A claim expired without an outcome: the fate of its work is unknown. */
   | 'orphan'
   /** A lease was not renewed, and its work went on: another attempt may have been executed beside it. */
   | 'renewal_failed'
@@ -105,7 +105,7 @@ export function auditEntryOf(
   }
 }
 
-/** One letter for each claim, whoever writes it first: the sidecar that lost its lease, or the sweeper that finds it lapsed. */
+/** One letter for each claim, whoever writes it first: the sidecar that lost its lease, or the sweeper that finds it expired. */
 export function deadLetterId(recordKey: string, token: Token): string {
   return `orphan:${recordKey.slice(-16)}:${token}`
 }

@@ -1,5 +1,5 @@
 /**
- * Settles an orphan: a claim that lapsed without an outcome, so that it is unknown whether its work was done.
+ * Settles an orphan: a claim that expired without an outcome, so that it is unknown whether its work was done.
  *
  * Owns the ways to settle it on the record itself, all by claiming it first, so that a decision never overtakes a
  * request that is being executed again at the same moment; and that what is decided is kept for as long as the record of
@@ -16,7 +16,7 @@ export type Orphan = {
   readonly fingerprint: Fingerprint
   /** The attempt as it was when the question was asked. */
   readonly attempt: number
-  /** Of the claim that lapsed. A newer one may have the same attempt, where a decision came between them. */
+  /** Of the claim that expired. A newer one may have the same attempt, where a decision came between them. */
   readonly token: Token
 }
 
@@ -61,13 +61,13 @@ export async function forgetOrphan(
   if (now.kind === 'unavailable') return { kind: 'unavailable' }
   const isNewer = now.kind === 'claimed' && now.token > orphan.token
   return decide(orphan, now, terms, leases, async (lease) => {
-    // A client retried meanwhile, and that attempt lapsed too: its question is not answered yet, so release its claim.
-    // A claim that lapses between the read and this claim is one attempt more.
+    // A client retried meanwhile, and that attempt expired too: its question is not answered yet, so release its claim.
+    // A claim that expires between the read and this claim is one attempt more.
     if (isNewer || lease.attempt > orphan.attempt + 1) {
       await leases.release(lease)
       return 'later'
     }
-    // Renewed as a first attempt, so that its release does not restore the lapsed claim.
+    // Renewed as a first attempt, so that its release does not restore the expired claim.
     const renewed = await leases.renew({ ...lease, attempt: 1 })
     if (renewed.kind !== 'renewed') return renewed.kind === 'lost' ? 'fenced' : 'unavailable'
     const released = await leases.release(renewed.lease)
@@ -94,7 +94,7 @@ export async function concludeOrphan(
 export async function adoptOutcome(orphan: Orphan, terms: DecisionTerms, leases: Leases): Promise<boolean> {
   const now = await leases.read(orphan.recordKey)
   const settled = await decide(orphan, now, terms, leases, async (lease) => {
-    // The node that remembers it did not answer: release the takeover, which restores the lapsed claim.
+    // The node that remembers it did not answer: release the takeover, which restores the expired claim.
     await leases.release(lease)
     return 'unavailable'
   })

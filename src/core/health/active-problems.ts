@@ -100,8 +100,8 @@ function aboutRequests({ failing, openBreakers, unprotected }: SeenNow): Trouble
 }
 
 function aboutWork({ sweeperElected, deadLetters = 0 }: SeenNow): Trouble[] {
-  const unswept = 'No sidecar is elected to sweep: lapsed claims are not found.'
-  const open = `Lapsed claims that wait for a decision: ${deadLetters}.`
+  const unswept = 'No sidecar is elected to sweep: expired claims are not found.'
+  const open = `Expired claims that wait for a decision: ${deadLetters}.`
   return [
     ...where(sweeperElected === false, 'FencepostSweeperMissing', unswept),
     ...where(deadLetters > 0, 'FencepostOrphansOpen', open),

@@ -190,7 +190,7 @@ class NodeClocks {
   }
 
   /** Whether a lease that has ended by its clock has ended. */
-  #knowsLapses(state: Watched, leaseMs: number): boolean {
+  #knowsExpires(state: Watched, leaseMs: number): boolean {
     const { clock, suspendMs } = this.#options
     const nowMonoMs = clock.monoMs()
     if (nowMonoMs - state.followedSinceMonoMs >= suspendMs()) return true
@@ -250,7 +250,7 @@ class NodeClocks {
           const { nodeMs } = answer
           // It was executed, so the claimant releases what it may have granted; it does not count.
           if (suspended || answer.kind === 'quarantined') return { kind: 'quarantined', nodeMs }
-          const uncounted = isTakeover(command, answer) && !this.#knowsLapses(state, command.leaseMs)
+          const uncounted = isTakeover(command, answer) && !this.#knowsExpires(state, command.leaseMs)
           return refused || uncounted ? { kind: 'quarantined', nodeMs, votes: true } : answer
         })
       },

@@ -1,5 +1,5 @@
 /**
- * Decides one dead letter: a claim that lapsed without an outcome, which the sweeper wrote down as a question.
+ * Decides one dead letter: a claim that expired without an outcome, which the sweeper wrote down as a question.
  *
  * Owns that the entry is dropped once it is decided, or once its record has moved on by itself, and that the audit log
  * has who decided and why before anything changes.

@@ -246,7 +246,7 @@ async function act(
     if (ended === 'moved_on') return { kind: 'moved_on', because: 'its holder ended it, or another one came' }
     if (ended === 'unavailable' || request.decision === 'end') return { kind: ended }
   }
-  // From here on it is a lapsed claim, under the token of the decision where one was ended.
+  // From here on it is an expired claim, under the token of the decision where one was ended.
   const orphan = orphanOf(view, view.state === 'live' ? lock.token : undefined)
   if (request.decision === 'ask') return askNow(orphan, ports)
   const { outcome } = request

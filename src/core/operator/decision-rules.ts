@@ -59,7 +59,7 @@ const ROWS: Readonly<Record<DecisionKind, Row>> = {
     absent: refused(NOTHING),
     released: refused(FREE),
     live: breaking('live', 'The claim ends now.', LATE_HOLDER, NEXT_IS_FURTHER),
-    lapsed: refused('Its lease is over already: the next attempt is told that it is a further one.'),
+    expired: refused('Its lease is over already: the next attempt is told that it is a further one.'),
     completed: refused('It is completed: duplicates are answered with its outcome, and no claim is left.'),
     damaged: refused(DAMAGED),
   },
@@ -67,7 +67,7 @@ const ROWS: Readonly<Record<DecisionKind, Row>> = {
     absent: refused(NOTHING),
     released: refused(FREE),
     live: breaking('live', 'The claim ends now.', LATE_HOLDER, 'Duplicates are answered with what you give.'),
-    lapsed: possible('Duplicates are answered with what you give, and it is never executed again.'),
+    expired: possible('Duplicates are answered with what you give, and it is never executed again.'),
     completed: breaking(
       'completed',
       'The recorded outcome is replaced by what you give, and it is never executed again. A client that got the first one was told otherwise.',
@@ -83,7 +83,7 @@ const ROWS: Readonly<Record<DecisionKind, Row>> = {
     absent: refused(NOTHING),
     released: refused(FREE),
     live: breaking('live', 'The claim ends now.', LATE_HOLDER, NEXT_IS_FIRST),
-    lapsed: possible(NEXT_IS_FIRST),
+    expired: possible(NEXT_IS_FIRST),
     completed: breaking('completed', NEXT_IS_FIRST, EVERY_NODE, REMEMBERED),
     damaged: refused(DAMAGED),
   },
@@ -91,7 +91,7 @@ const ROWS: Readonly<Record<DecisionKind, Row>> = {
     absent: refused(NOTHING),
     released: refused(FREE),
     live: refused('A holder works on it: wait for its lease to end, or end it first.'),
-    lapsed: possible(
+    expired: possible(
       'The application is asked what became of it (FENCEPOST_SETTLE_PATH). "completed": duplicates get the answer that it sends with it, or 410 where it sends none, and it is never executed again. "released": the next request is a first attempt. "unknown": nothing changes.',
     ),
     completed: refused('It is completed, so there is no question left.'),
@@ -115,7 +115,7 @@ export function rulingOn(
       kind: 'unavailable',
       because: `${answered} nodes replied, ${required} are required, and they do not show one state on a majority. Nothing was decided.`,
     }
-  if (view.minorityOutcome === true && decision !== 'end' && state === 'lapsed')
+  if (view.minorityOutcome === true && decision !== 'end' && state === 'expired')
     return refused(
       'A node has an outcome of it, which the next claim adopts. Wait for the sweeper, or send the request again: it is answered, and not executed.',
     )

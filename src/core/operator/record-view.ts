@@ -21,7 +21,7 @@ export type RecordState =
   | 'released'
   | 'live'
   /** A claim ended without an outcome: the fate of its work is unknown. */
-  | 'lapsed'
+  | 'expired'
   | 'completed'
   /** Completed, and what is stored can't be read. */
   | 'damaged'
@@ -130,7 +130,7 @@ function verdictOf(read: MajorityRead): Verdict {
 
 function claimOf(claim: ClaimedRead): Verdict {
   const { fence: token, owner, remainingMs: leaseRemainingMs, attempt, fingerprint } = claim
-  const state = leaseRemainingMs > 0 ? 'live' : 'lapsed'
+  const state = leaseRemainingMs > 0 ? 'live' : 'expired'
   return { state, token, attempt, fingerprint, leaseRemainingMs, ...(owner === NO_OWNER ? {} : { owner }) }
 }
 
@@ -169,7 +169,7 @@ const STATE_ON_NODE: Record<RecordState, NodeRecord['state'] | undefined> = {
   absent: undefined,
   released: 'released',
   live: 'claimed',
-  lapsed: 'claimed',
+  expired: 'claimed',
   completed: 'completed',
   damaged: 'completed',
   unknown: undefined,

@@ -7,7 +7,7 @@
  * ever propose under the same one. The lock also is what makes one of two operators wait for the other.
  *
  *   live       renew the claim under the larger token, as a further attempt, and release that attempt: what stays is
- *              the lapsed claim of the holder, above its token, so that whatever it still sends is refused
+ *              the expired claim of the holder, above its token, so that whatever it still sends is refused
  *   completed  to forget it, have every node forget what stands below the larger token, which stays promised: no
  *              sidecar that claims the key from then on gets a smaller one, even if this one ends in between. Where
  *              nodes show outcomes of several tokens, the present one is written everywhere first: else an earlier one

@@ -84,7 +84,7 @@ export function explainRead(answers: Answers, settled: boolean): MajorityRead {
   // A node may have missed a renewal or a claim, or its clock was set back: more answers decide which.
   if (
     !settled &&
-    views.some((view) => view.fence !== views[0]?.fence || isLapsed(view) !== isLapsed(views[0]))
+    views.some((view) => view.fence !== views[0]?.fence || isExpired(view) !== isExpired(views[0]))
   )
     return { kind: 'undecided' }
   const standing = claimOfMajority(heard)
@@ -155,18 +155,18 @@ function withoutClaimOfMajority(heard: Heard): MajorityRead {
   const { reads, silent, needed, views } = heard
   const uncertain: MajorityRead = { kind: 'uncertain', answered: reads.length }
   // By its holder: its token is raised on one node after another.
-  const running = views.filter((view) => !isLapsed(view))
+  const running = views.filter((view) => !isExpired(view))
   const mayBeHeld = running.some(
     ({ owner }) => views.filter((view) => view.owner === owner).length + silent >= needed,
   )
   if (mayBeHeld) return uncertain
   // An attempt that ended without an outcome: its claim, or a later one on the same node.
-  const lapsed = views.filter((view) => isLapsed(view) || view.attempt > 1).length
-  if (lapsed >= needed) {
+  const expired = views.filter((view) => isExpired(view) || view.attempt > 1).length
+  if (expired >= needed) {
     const speaker = speakerOf(heard)
     return speaker === undefined ? uncertain : { ...speaker, remainingMs: 0, leftovers: true }
   }
-  if (lapsed > 0 && lapsed + silent >= needed) return uncertain
+  if (expired > 0 && expired + silent >= needed) return uncertain
   return withoutClaim(reads)
 }
 
@@ -176,7 +176,7 @@ function withoutClaim(reads: readonly Read[]): MajorityRead {
 }
 
 /**
- * Which of several lapsed claims is reported: the largest that a majority may have granted. A larger one was granted to
+ * Which of several expired claims is reported: the largest that a majority may have granted. A larger one was granted to
  * no holder, so it hides none. A node that granted a claim promised its token, and promises only rise: it shows that
  * token or a larger one, even after that claim was released or another came and went. Where no node shows the claim of
  * that token any more, the claim that it took over is reported under its token. Where a node shows it running, and none
@@ -186,13 +186,13 @@ function speakerOf({ reads, views, silent, needed }: Heard): ClaimedRead | undef
   const promised = reads.map(({ record }) => record?.fence ?? NO_TOKEN).sort((one, other) => other - one)
   const largest = promised[needed - 1 - silent] ?? NO_TOKEN
   const granted = views.filter(({ fence }) => fence <= largest)
-  const speaker = granted.find(isLapsed)
+  const speaker = granted.find(isExpired)
   if (speaker === undefined || speaker.fence === largest) return speaker
   if (granted[0]?.fence === largest) return undefined
   const majorityReached = promised.filter((fence) => fence >= largest).length >= needed
   return { ...speaker, fence: largest, owner: NO_OWNER, majorityReached }
 }
 
-function isLapsed(view: ClaimedRead | undefined): boolean {
+function isExpired(view: ClaimedRead | undefined): boolean {
   return view === undefined || view.owner === NO_OWNER || view.remainingMs === 0
 }

@@ -79,7 +79,7 @@ export function explainRefusedClaim(answers: Answers, settled: boolean): Refusal
         }
       : { kind: 'undecided' }
   const others = otherContents(heard, needed)
-  if (others === 'one' || (others === 'lapsed' && settled)) return { kind: 'mismatch' }
+  if (others === 'one' || (others === 'expired' && settled)) return { kind: 'mismatch' }
   if (others !== 'none' && !settled) return { kind: 'undecided' }
   const skewed = heard.flatMap((answer) => (answer.kind === 'skewed' ? [answer.nodeMs] : []))
   const promises = heard.filter(
@@ -122,9 +122,9 @@ export function explainRefusedClaim(answers: Answers, settled: boolean): Refusal
 /**
  * What a majority shows of other requests under this key, claims and outcomes together. `one`: the same other request,
  * which owns the key. `several`: different ones, each on a minority, with at least one live lease: they race, and any
- * of them or none may still win. Two live claims of one request race as well. `lapsed`: different ones, none live.
+ * of them or none may still win. Two live claims of one request race as well. `expired`: different ones, none live.
  */
-function otherContents(heard: readonly NodeAnswer[], needed: number): 'none' | 'one' | 'several' | 'lapsed' {
+function otherContents(heard: readonly NodeAnswer[], needed: number): 'none' | 'one' | 'several' | 'expired' {
   const claims = heard.filter((answer) => answer.kind === 'mismatch')
   let all = 0
   for (const fingerprint of new Set(claims.map((claim) => claim.fingerprint))) {
@@ -140,10 +140,10 @@ function otherContents(heard: readonly NodeAnswer[], needed: number): 'none' | '
     all += of.length
   }
   if (all < needed) return 'none'
-  return claims.every(({ remainingMs }) => remainingMs === 0) ? 'lapsed' : 'several'
+  return claims.every(({ remainingMs }) => remainingMs === 0) ? 'expired' : 'several'
 }
 
-/** The claim (by its fence and request) that a majority holds, with the time until the last node lets it lapse. */
+/** The claim (by its fence and request) that a majority holds, with the time until the last node lets it expire. */
 function majorityHolder(heard: readonly NodeAnswer[], needed: number): Held | undefined {
   const claims = new Map<string, { count: number; remainingMs: number; heldForMs: number }>()
   for (const answer of heard) {

@@ -42,7 +42,7 @@ export type RecordSnapshot = {
 /** A record on its way to another node: its times say how long something still lasts, not until when on a foreign clock. */
 export type Merged = {
   /**
-   * `leaseUntilNodeMs` is what remains of the lease; 0: lapsed. `overAtNodeMs` is what remains of an outcome, at least 1;
+   * `leaseUntilNodeMs` is what remains of the lease; 0: expired. `overAtNodeMs` is what remains of an outcome, at least 1;
    * absent where it lasts as long as the record.
    */
   readonly record: NodeRecord

@@ -53,7 +53,7 @@ export function whatStands(record: NodeRecord | undefined, nodeMs: number): Node
 
 /**
  * Whether a command grants a new claim: work still to be done, and an outcome that will take room. A node that takes no
- * new claims refuses exactly these. A claim by the lease's own holder, or of a lapsed lease, begins no record: its room
+ * new claims refuses exactly these. A claim by the lease's own holder, or of an expired lease, begins no record: its room
  * was there when it was granted.
  */
 export function beginsWork(before: NodeRecord | undefined, { answer }: Effect): boolean {
@@ -172,8 +172,8 @@ function renew(
         if (command.raises === undefined || record.kept === undefined) return renewed(record.claimedAtNodeMs)
         return token > record.fence ? lost(record.fence) : renewed(record.claimedAtNodeMs, true)
       }
-      const lapsed = record.leaseUntilNodeMs <= nodeMs
-      return lapsed && token > record.fence ? renewed(nodeMs) : lost(record.fence)
+      const expired = record.leaseUntilNodeMs <= nodeMs
+      return expired && token > record.fence ? renewed(nodeMs) : lost(record.fence)
     }
   }
 }

@@ -13,9 +13,9 @@
  *   released  → claimed | completed
  *   completed → completed (a higher ballot writes the adopted outcome again) | released (its retention ended, or forgotten)
  *
- * Differences from a lock: a lapsed claim stays readable until the key's own expiry, so that the next claimant learns
+ * Differences from a lock: an expired claim stays readable until the key's own expiry, so that the next claimant learns
  * that it is a takeover; a release keeps the fence, so that a delayed claim of the same token bounces; and releasing a
- * takeover restores the lapsed claim of the earlier attempt, because the fate of that attempt is still unknown.
+ * takeover restores the expired claim of the earlier attempt, because the fate of that attempt is still unknown.
  *
  * A claim is *kept* once it was renewed: somebody works under it. Until then it may be withdrawn, raised and claimed again by
  * its own claimant, all of which belong to the claiming. A session may claim in one process and find its claim on a majority
@@ -34,7 +34,7 @@ import type { Token } from './token.ts'
 /** 128 random bits as 32 hex digits: identifies the holder of a claim. */
 export type Owner = string
 
-/** No holder: the owner of a lapsed claim that was restored. */
+/** No holder: the owner of an expired claim that was restored. */
 export const NO_OWNER: Owner = '0'.repeat(32)
 
 /** Attempts are counted no further: the record has four digits for them. */
@@ -63,7 +63,7 @@ export type NodeRecord =
       readonly state: 'claimed'
       readonly fence: Token
       readonly owner: Owner
-      /** On the node's own clock. In the past: the claim lapsed. */
+      /** On the node's own clock. In the past: the claim expired. */
       readonly leaseUntilNodeMs: number
       readonly attempt: number
       readonly fingerprint: Fingerprint
@@ -145,7 +145,7 @@ export type RecordAnswer =
       readonly attempt: number
       readonly nodeMs: number
     }
-  /** A claim, live or lapsed (`remainingMs` 0), of another fingerprint. */
+  /** A claim, live or expired (`remainingMs` 0), of another fingerprint. */
   | {
       readonly kind: 'mismatch'
       readonly fence: Token

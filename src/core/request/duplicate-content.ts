@@ -2,7 +2,7 @@
  * Remembers under which key a content came, so that the same content under another key is noticed.
  *
  * Owns a second record, the mark, keyed by the content; its fingerprint stands for the key. It is claimed and, once the
- * request was executed, left to lapse: a lapsed claim still names its key, and refuses every other key as a mismatch.
+ * request was executed, left to expire: an expired claim still names its key, and refuses every other key as a mismatch.
  * The fate of the request is on the other record.
  *
  *   A mark lives as long as the record that it belongs to.
@@ -127,7 +127,7 @@ function withMark(marked: Lease, record: Lease, ports: MarkPorts): Leases {
     ...leases,
     renew: async (lease) => {
       const renewed = await leases.renew(lease)
-      // Not awaited: a lapsed mark refuses other keys as well, and the next renewal makes up for a missed one.
+      // Not awaited: an expired mark refuses other keys as well, and the next renewal makes up for a missed one.
       if (lease.key === record.key && renewed.kind === 'renewed') void renewMark()
       return renewed
     },

@@ -19,7 +19,7 @@ export const SCOPE_PART_BYTES_MAX = 128
  */
 export const ENTITY_MARK = ':lock'
 
-/** The same for the mark of a content (`duplicate-content.ts`): it is left to lapse, and never has an outcome. */
+/** The same for the mark of a content (`duplicate-content.ts`): it is left to expire, and never has an outcome. */
 const CONTENT_MARK = ':content'
 
 /**

@@ -39,7 +39,7 @@ type EntityPorts = LeaseRenewerPorts & {
 }
 
 type Locked =
-  /** Disposing leaves the rest to lapse: the work on it may not be over. */
+  /** Disposing leaves the rest to expire: the work on it may not be over. */
   | (Disposable & {
       readonly kind: 'locked'
       /** Whether all of them still stand. Their group may be another one than that of the request's record. */

@@ -31,7 +31,7 @@ const CONTENDED_RETRY_AFTER_MS = 1_000
 export type ReserveRequest = {
   readonly intents: readonly Intent[]
   readonly entities: readonly Intent[]
-  /** Where an earlier attempt at one of the intents lapsed without an outcome. */
+  /** Where an earlier attempt at one of the intents expired without an outcome. */
   readonly takeover: 'reexecute' | 'indeterminate'
   /** {@link SESSION_TAG_BYTES} as hex digits, which no outsider can compute from a session's id. */
   readonly sessionTag: string
@@ -94,7 +94,7 @@ export async function reserve(
     }
     held.push(claimed.lease)
     if (!entity && isUnwanted(claimed.lease, request)) {
-      // Withdrawing a takeover restores the lapsed claim, so the question stays open until the orphan is settled.
+      // Withdrawing a takeover restores the expired claim, so the question stays open until the orphan is settled.
       await abortClaims(held, leases)
       return { kind: 'undecided', intent, retryAfterMs: leaseMs }
     }
@@ -102,7 +102,7 @@ export async function reserve(
   return underOneToken(held, intents.length, request, leases)
 }
 
-/** An earlier attempt lapsed without an outcome, and the caller does not want another one. */
+/** An earlier attempt expired without an outcome, and the caller does not want another one. */
 function isUnwanted(one: ReadResult | Lease, { takeover }: ReserveRequest): boolean {
   return takeover === 'indeterminate' && 'attempt' in one && one.attempt > 1
 }

@@ -78,7 +78,7 @@ export type ProtectedRoute = {
   /** Of a duplicate that waits for the first: how long, and how many of one route in this process. */
   readonly wait: { readonly maxMs: number; readonly maxWaiters: number }
   readonly onQuorumLoss: 'fail-closed' | 'fail-open' | 'local'
-  /** When a lease lapsed without an outcome. */
+  /** When a lease expired without an outcome. */
   readonly takeover: 'reexecute' | 'indeterminate'
   /** Only in mode `both`: another key with the same content inside the retention. */
   readonly duplicateContent: 'conflict' | 'execute'

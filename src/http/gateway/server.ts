@@ -141,7 +141,7 @@ export function createGateway(options: GatewayOptions, ports: GatewayPorts): Lis
   return {
     listen: (at) => server.listen(at),
     leave: server.inFlight.leave,
-    // Accepts completions until all that was claimed has ended or lapsed.
+    // Accepts completions until all that was claimed has ended or expired.
     close: async (graceMs) => {
       const endMonoMs = ports.clock.monoMs() + graceMs
       server.inFlight.drain()

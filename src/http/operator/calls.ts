@@ -143,7 +143,7 @@ export const OPERATOR_CALLS = {
   endClaim: decision('end', 'End a live claim: its holder is fenced, the next attempt is a further one'),
   completeRecord: decision('complete', 'Complete by hand with a given answer', CompleteBody),
   forgetRecord: decision('forget', 'Forget it: the next request is a first attempt'),
-  askApplication: decision('ask', 'Ask the application now what became of a lapsed attempt'),
+  askApplication: decision('ask', 'Ask the application now what became of an expired attempt'),
   listDeadLetters: get(
     'dead-letters',
     'Questions that wait for a decision, oldest first, a page at a time from the newest on',

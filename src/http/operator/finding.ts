@@ -1,5 +1,5 @@
 /**
- * Records that are looked for: by what support has of one, or all that are live or lapsed.
+ * Records that are looked for: by what support has of one, or all that are live or expired.
  *
  * Owns what is said of records that are not found. Nothing is called absent, and no list whole, that too few nodes could be
  * read for.
@@ -45,7 +45,7 @@ export type FindingPorts = Pick<ShowingPorts, 'inspect' | 'auditLog' | 'clock'> 
   /** Records whose hash begins with these digits, on from a cursor. */
   readonly search: (digits: string, cursor: string | undefined) => Promise<SearchStep>
   /** Claims in this state as one node shows them, on from a cursor. */
-  readonly list: (state: 'live' | 'lapsed', cursor: string | undefined) => Promise<SearchStep>
+  readonly list: (state: 'live' | 'expired', cursor: string | undefined) => Promise<SearchStep>
 }
 
 export async function find(

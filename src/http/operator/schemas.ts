@@ -27,7 +27,7 @@ export const CURSOR = '^([0-9]{1,3}\\.){3}[01]\\.[0-9]{1,20}(\\.[A-Za-z0-9_-]{1,
 /** `int64`: generators of Java, Kotlin and Rust take an integer of no format for one of 32 bits, which are 24 days in milliseconds. */
 const Token = Type.Integer({ format: 'int64', minimum: 0, description: 'A fencing token.' })
 const Millis = Type.Integer({ format: 'int64', minimum: 0 })
-const State = Type.Enum(['absent', 'released', 'live', 'lapsed', 'completed', 'damaged', 'unknown'])
+const State = Type.Enum(['absent', 'released', 'live', 'expired', 'completed', 'damaged', 'unknown'])
 
 const Summary = {
   record: Type.String({ description: 'The key of the record: names it in the other calls.' }),
@@ -59,7 +59,7 @@ export const Found = Closed({
 })
 
 export const ListQuery = Closed({
-  state: Type.Union([Type.Literal('live'), Type.Literal('lapsed')], {
+  state: Type.Union([Type.Literal('live'), Type.Literal('expired')], {
     description:
       'Of each record as one node shows it: `live` claims, or those that ended without an outcome. One on which the nodes give no verdict comes as `unknown`.',
   }),

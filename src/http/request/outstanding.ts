@@ -25,7 +25,7 @@ export interface Outstanding {
    */
   full(sessionTag: string, recordKey: string): number | undefined
   count(): number
-  /** Resolves when all of them have ended or lapsed, at most after `graceMs`. */
+  /** Resolves when all of them have ended or expired, at most after `graceMs`. */
   none(graceMs: number): Promise<void>
 }
 
@@ -44,7 +44,7 @@ export function trackOutstanding(clock: Clock, perSessionMax: number): Outstandi
     if (held.size === 0) sessions.delete(session)
   }
 
-  function forgetLapsed(): void {
+  function forgetExpired(): void {
     const nowMonoMs = clock.monoMs()
     for (const [session, held] of sessions)
       for (const [key, { untilMonoMs }] of held) if (untilMonoMs <= nowMonoMs) forget(session, key)
@@ -58,8 +58,8 @@ export function trackOutstanding(clock: Clock, perSessionMax: number): Outstandi
   }
 
   function hold(reservation: Reservation, { validUntilMonoMs }: Pick<Validity, 'validUntilMonoMs'>): void {
-    // Lapsed ones are dropped now and then: doing it at each call would be a scan for each call.
-    if (size % 1_024 === 1_023) forgetLapsed()
+    // Expired ones are dropped now and then: doing it at each call would be a scan for each call.
+    if (size % 1_024 === 1_023) forgetExpired()
     const session = sessionOf(reservation)
     const held = sessions.get(session) ?? new Map<string, Held>()
     sessions.set(session, held)
@@ -92,13 +92,13 @@ export function trackOutstanding(clock: Clock, perSessionMax: number): Outstandi
       return [...held.values()].some((one) => one.recordKey === recordKey) ? undefined : perSessionMax
     },
     count: (): number => {
-      forgetLapsed()
+      forgetExpired()
       return size
     },
     none: async (graceMs: number): Promise<void> => {
       const endMonoMs = clock.monoMs() + graceMs
       for (;;) {
-        forgetLapsed()
+        forgetExpired()
         const leftMs = Math.min(endMonoMs, latestMonoMs()) - clock.monoMs()
         if (size === 0 || leftMs <= 0) return
         await none.orAfter(leftMs)

@@ -277,7 +277,7 @@ export function intentStatusOf(found: ReadResult): IntentStatusOutput | Problem 
       return { state: 'FREE', fencing_token: found.token }
     case 'claimed': {
       const { token, attempt, remainingMs } = found
-      const state = remainingMs > 0 ? 'HELD' : 'LAPSED'
+      const state = remainingMs > 0 ? 'HELD' : 'EXPIRED'
       return { state, fencing_token: token, attempt, remaining_lease_ms: Math.floor(remainingMs) }
     }
     case 'completed': {

@@ -152,11 +152,11 @@ async function reservationStatus(id: string, reservation: Reservation, leases: L
   const states = found.map((one) => {
     if (one.kind === 'completed') return one.token === token ? ('COMPLETED' as const) : ('LOST' as const)
     if (one.kind !== 'claimed' || one.owner !== owner || one.token !== token) return 'LOST' as const
-    return one.remainingMs > 0 ? ('HELD' as const) : ('LAPSED' as const)
+    return one.remainingMs > 0 ? ('HELD' as const) : ('EXPIRED' as const)
   })
   // The worst state counts: a reservation of several intents is held only where all are.
   const state =
-    (['LOST', 'LAPSED', 'HELD', 'COMPLETED'] as const).find((one) => states.includes(one)) ?? 'LOST'
+    (['LOST', 'EXPIRED', 'HELD', 'COMPLETED'] as const).find((one) => states.includes(one)) ?? 'LOST'
   const body: ReservationStatusOutput = {
     reservation_id: id,
     state,
@@ -167,7 +167,7 @@ async function reservationStatus(id: string, reservation: Reservation, leases: L
   return { kind: 'json', status: 200, body }
 }
 
-/** Leftovers of several claims: ours may have lapsed, or another holder may have come after. */
+/** Leftovers of several claims: ours may have expired, or another holder may have come after. */
 function isOfSeveral(found: ReadResult): boolean {
   return found.kind === 'claimed' && found.leftovers !== undefined
 }

@@ -211,7 +211,7 @@ export const IntentStatus = Closed({
   state: Type.Union([
     Type.Literal('FREE', { description: 'Nobody has it, or it was released.' }),
     Type.Literal('HELD'),
-    Type.Literal('LAPSED', { description: 'A lease ended without an outcome.' }),
+    Type.Literal('EXPIRED', { description: 'A lease ended without an outcome.' }),
     Type.Literal('COMPLETED'),
   ]),
   fencing_token: Type.Optional(Token),
@@ -225,7 +225,7 @@ export const ReservationStatus = Closed({
   reservation_id: Type.String(),
   state: Type.Union([
     Type.Literal('HELD'),
-    Type.Literal('LAPSED', { description: 'The lease is over, and nobody else has come yet.' }),
+    Type.Literal('EXPIRED', { description: 'The lease is over, and nobody else has come yet.' }),
     Type.Literal('LOST', { description: 'Released, or somebody else came after.' }),
     Type.Literal('COMPLETED'),
   ]),

@@ -13,7 +13,7 @@ raises, but for what the node took while it did not vote, against their promises
 
 KEYS  the record's key
 Frame attempt 1 where a majority accepted this very outcome, else 0; key lifetime;
-      packed record (record.lua) whose lease end is what remains of the lease (ms; 0: lapsed), or of an outcome (ms; 0: it
+      packed record (record.lua) whose lease end is what remains of the lease (ms; 0: expired), or of an outcome (ms; 0: it
       lasts as long as its key)
 Answers
   ADOPTED   the node knows at least as much now

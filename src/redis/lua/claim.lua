@@ -4,9 +4,9 @@ claim: asks for the lease of one record, and for this node's promise to accept n
 KEYS  the record's key
 Frame token, owner, attempt (1: batch.lua keeps it as it stands), lease, fingerprint, key lifetime
 Answers
-  GRANTED    attempt                                  the lease is the caller's; attempt > 1: an earlier one lapsed
+  GRANTED    attempt                                  the lease is the caller's; attempt > 1: an earlier one expired
   HELD       fence, remaining ms, fingerprint, attempt   another owner's lease is live, or the caller's own that is kept
-  MISMATCH   fence, remaining ms, fingerprint         a claim, live or lapsed (0 ms), of another fingerprint
+  MISMATCH   fence, remaining ms, fingerprint         a claim, live or expired (0 ms), of another fingerprint
   STALE      fence                                    the token is not above what was promised
   SKEWED                                              the token lies further ahead of this node's clock than tolerated
   FULL                                                 the node takes no new claims (batch.lua), and this would be one

@@ -9,7 +9,7 @@ forget: the same by an operator, under a token of its own: whatever stands below
 KEYS  the record's key
 Frame token, owner, key lifetime
 Answers
-  RELEASED           nothing of this claim is left here; after a takeover the lapsed claim before it stands again
+  RELEASED           nothing of this claim is left here; after a takeover the expired claim before it stands again
   NOT_OWNER  fence   another claim, another token, or an outcome stands; withdraw: or the claim is kept; nothing was changed
   SKEWED             forget: the token lies further ahead of this node's clock than tolerated
 ]]

@@ -202,7 +202,7 @@ describe('a stopped renewer', () => {
 })
 
 describe('the total hold', () => {
-  test('at the total hold the holder is warned, and the lease is left to lapse', async () => {
+  test('at the total hold the holder is warned, and the lease is left to expire', async () => {
     const { clock, events, renewedAtMs, renewer } = keep(() => 'renewed', 0, 2 * LEASE_MS)
     await clock.advance(2 * LEASE_MS - 1)
     expect(renewer.lost.aborted).toBe(false)

@@ -64,13 +64,13 @@ const HISTORIES: Record<string, History> = {
     readAtMs: 2_000,
     may: ['held by Ann', 'completed with paid'],
   },
-  lapsed: { calls: [done(claim(T1, ANN))], readAtMs: 2_000, may: ['lapsed'] },
+  expired: { calls: [done(claim(T1, ANN))], readAtMs: 2_000, may: ['expired'] },
   completed: {
     calls: [done(claim(T1, ANN)), done(complete(T1, ANN, 'paid'), 10)],
     readAtMs: 20,
     may: ['completed with paid'],
   },
-  'completed after it lapsed': {
+  'completed after it expired': {
     calls: [done(claim(T1, ANN)), done(complete(T1, ANN, 'paid'), 1_500)],
     readAtMs: 2_000,
     may: ['completed with paid'],
@@ -95,20 +95,20 @@ const HISTORIES: Record<string, History> = {
     readAtMs: 1_600,
     may: ['held by Bob'],
   },
-  'lapsed, and taken over': {
+  'expired, and taken over': {
     calls: [done(claim(T1, ANN)), done(claim(T2, BOB), 1_500)],
     readAtMs: 1_600,
     may: ['held by Bob'],
   },
-  'lapsed, taken over, and completed too late by the first holder, unacknowledged': {
+  'expired, taken over, and completed too late by the first holder, unacknowledged': {
     calls: [done(claim(T1, ANN)), done(claim(T2, BOB), 1_500), failed(complete(T1, ANN, 'late'), 1_600)],
     readAtMs: 1_700,
     may: ['held by Bob'],
   },
-  'lapsed, taken over and given back': {
+  'expired, taken over and given back': {
     calls: [done(claim(T1, ANN)), done(claim(T2, BOB), 1_500), done(release(T2, BOB), 1_600)],
     readAtMs: 1_700,
-    may: ['lapsed'],
+    may: ['expired'],
   },
 }
 
@@ -213,7 +213,7 @@ function say(read: ReadResult): string {
     case 'released':
       return 'free'
     case 'claimed':
-      return read.remainingMs === 0 ? 'lapsed' : `held by ${read.owner === ANN ? 'Ann' : 'Bob'}`
+      return read.remainingMs === 0 ? 'expired' : `held by ${read.owner === ANN ? 'Ann' : 'Bob'}`
     case 'completed':
       return `completed with ${'result' in read.outcome ? read.outcome.result : ''}`
     case 'unavailable':

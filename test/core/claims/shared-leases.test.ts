@@ -158,7 +158,7 @@ describe('duplicates while this process holds the claim', () => {
   })
 })
 
-test('a claim that lapses is forgotten, and a renewed one is not', async () => {
+test('a claim that expires is forgotten, and a renewed one is not', async () => {
   const claimed = async (key: string): Promise<Lease> => {
     const claim = shared.claim({ ...request, key })
     claims.at(-1)?.resolve({ kind: 'granted', lease: { ...lease(), key } })

@@ -16,7 +16,7 @@ const CLAIM = { key: 'k', fingerprint: 'f'.repeat(64), leaseMs: 30_000, budgetMs
 const TERMS = { leaseMs: 30_000, retentionMs: DAY_MS }
 const OUTCOME = { kind: 'tombstone', status: 200, completedAtWallMs: 0 } as const
 
-/** A claim of a route with this retention, a minute after its lease has lapsed. */
+/** A claim of a route with this retention, a minute after its lease has expired. */
 async function orphanOf(retentionMs: number) {
   const clock = new VirtualClock()
   const nodes = createEmbeddedNodes(3, clock, 10_000, SILENT)

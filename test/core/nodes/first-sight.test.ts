@@ -96,7 +96,7 @@ test.each([900, 300, 150])(
   },
 )
 
-test('a lapsed claim is taken over by a clock that was watched for the longest lease of any sidecar, as it is known then', async () => {
+test('an expired claim is taken over by a clock that was watched for the longest lease of any sidecar, as it is known then', async () => {
   const { aheadMs, longest, start, pass } = cluster()
   longest.leaseMs = 2_000
   aheadMs.splice(0, 5, 0, 200, 400, 600, 800)
@@ -109,7 +109,7 @@ test('a lapsed claim is taken over by a clock that was watched for the longest l
   expect(await watching.claim()).toMatchObject({ kind: 'granted', lease: { attempt: 2 } })
 })
 
-test('where clocks agree as closely as NTP keeps them, a sidecar takes a lapsed claim over at once', async () => {
+test('where clocks agree as closely as NTP keeps them, a sidecar takes an expired claim over at once', async () => {
   const { aheadMs, start, pass } = cluster()
   aheadMs.splice(0, 5, 3, -4, 5, 0, -2)
   expect(await start().claim()).toMatchObject({ kind: 'granted' })
@@ -117,7 +117,7 @@ test('where clocks agree as closely as NTP keeps them, a sidecar takes a lapsed 
   expect(await start().claim()).toMatchObject({ kind: 'granted', lease: { attempt: 2 } })
 })
 
-test('where clocks disagree a free key is granted at once, a lapsed one after the longest lease', async () => {
+test('where clocks disagree a free key is granted at once, an expired one after the longest lease', async () => {
   const { aheadMs, start, pass } = cluster()
   aheadMs.splice(0, 5, 0, 200, 400, 600, 800)
   expect(await start().claim()).toMatchObject({ kind: 'granted' })

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { DECISIONS, rulingOn } from '../../../src/core/operator/decision-rules.ts'
 import type { RecordState } from '../../../src/core/operator/record-view.ts'
 
-const STATES = ['absent', 'released', 'live', 'lapsed', 'completed', 'damaged', 'unknown'] as const
+const STATES = ['absent', 'released', 'live', 'expired', 'completed', 'damaged', 'unknown'] as const
 const WORK = `dedup:shop:test:v1:${'a'.repeat(64)}`
 const LOCK = `dedup:shop:test:v1:lock:${'a'.repeat(64)}`
 
@@ -23,7 +23,7 @@ test('what is possible, what breaks a promise, and what is refused', () => {
     DECISIONS.map((decision) => [decision, STATES.map((state) => wordOf(rulingOn(decision, viewed(state))))]),
   )
   expect(table).toEqual({
-    //         absent     released   live           lapsed     completed         damaged           unknown
+    //         absent     released   live           expired     completed         damaged           unknown
     end: ['refused', 'refused', 'breaks live', 'refused', 'refused', 'refused', 'unavailable'],
     complete: [
       'refused',
@@ -58,7 +58,7 @@ test('of an entity’s lock only the claim can be ended', () => {
 
 test('an outcome that a node has is waited for, and not decided against', () => {
   const words = DECISIONS.map((decision) =>
-    wordOf(rulingOn(decision, viewed('lapsed', WORK, { minorityOutcome: true }))),
+    wordOf(rulingOn(decision, viewed('expired', WORK, { minorityOutcome: true }))),
   )
   expect(words).toEqual(['refused', 'refused', 'refused', 'refused'])
 })

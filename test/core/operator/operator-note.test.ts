@@ -11,7 +11,7 @@ test('a note that is sent again is the same one', () => {
   expect(operatorNote(NOTED)).toEqual(operatorNote({ ...NOTED, fields: { ...FIELDS } }))
 })
 
-test.each([{ reason: 'ticket 2' }, { step: 'done' }, { state: 'lapsed' }, { by: 'ann' }, { act: 'forget' }])(
+test.each([{ reason: 'ticket 2' }, { step: 'done' }, { state: 'expired' }, { by: 'ann' }, { act: 'forget' }])(
   'within one millisecond a note with another %j is another one',
   (other) => expect(idOf(other)).not.toBe(idOf({})),
 )

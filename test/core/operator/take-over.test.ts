@@ -84,7 +84,7 @@ test('the next attempt after an ended claim is the second, above the token of th
   const holder = await granted()
   const decided = await decideNow('end')
   if (decided.kind !== 'done') throw new Error(decided.kind)
-  expect([decided.after.state, decided.after.attempt]).toEqual(['lapsed', 1])
+  expect([decided.after.state, decided.after.attempt]).toEqual(['expired', 1])
   expect(decided.after.token).toBeGreaterThan(holder.token)
   expect(await cluster.leases.renew(holder)).toEqual({ kind: 'lost' })
   expect((await cluster.leases.complete(holder, outcomeOf('late'))).kind).toBe('fenced')

@@ -30,14 +30,14 @@ export function casesOf(table: string): readonly Case[] {
   })
 }
 
-/** `completed-x@20#2/lapsed=two~7^90`, taken apart; what is not there is undefined. */
+/** `completed-x@20#2/expired=two~7^90`, taken apart; what is not there is undefined. */
 export type Word = {
   readonly kind: string
   /** Of another request than the one in question. */
   readonly request: string | undefined
   readonly at: number
   readonly attempt: number
-  /** `lapsed`, `given-back`, or milliseconds. */
+  /** `expired`, `given-back`, or milliseconds. */
   readonly left: string
   readonly says: string
   readonly moment: number
@@ -47,7 +47,7 @@ export type Word = {
 /** @throws Error at a text that is not a word */
 export function wordOf(text: string): Word {
   const form =
-    /^(?<kind>[a-z]+)(-(?<request>[xy]))?(@(?<at>\d+))?(#(?<attempt>\d+))?(\/(?<left>\d+|lapsed|given-back))?(=(?<says>[a-z]+))?(~(?<moment>\d+))?(\^(?<promised>\d+))?$/
+    /^(?<kind>[a-z]+)(-(?<request>[xy]))?(@(?<at>\d+))?(#(?<attempt>\d+))?(\/(?<left>\d+|expired|given-back))?(=(?<says>[a-z]+))?(~(?<moment>\d+))?(\^(?<promised>\d+))?$/
   const parts = form.exec(text)?.groups
   if (parts?.kind === undefined) throw new Error(`not a word of a case table: ${text}`)
   const {
@@ -55,7 +55,7 @@ export function wordOf(text: string): Word {
     request,
     at = '0',
     attempt = '1',
-    left = 'lapsed',
+    left = 'expired',
     says = 'one',
     moment = '1',
     promised,

@@ -128,7 +128,7 @@ function contentOf(outcome: Buffer): string {
 const OFFERED = { token: 10, attempt: 1, outcome: outcomeOf('one', 1) }
 
 function leftMsOf({ left }: Word): number {
-  return left === 'lapsed' || left === 'given-back' ? 0 : Number(left)
+  return left === 'expired' || left === 'given-back' ? 0 : Number(left)
 }
 
 /** Words of a node that shows no record and does no work. */

@@ -43,7 +43,7 @@ describe('reading', () => {
     L: claimed(10, nodeMs + 700),
     P: claimed(10, nodeMs - 700),
     U: claimed(20, nodeMs + 300, 2),
-    /** Lapsed, and of another content. */
+    /** Expired, and of another content. */
     V: claimed(20, nodeMs - 300, 1, 'e'.repeat(64)),
     R: { state: 'released', fence: 10 },
     Q: { state: 'released', fence: 15 },

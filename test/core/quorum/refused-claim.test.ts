@@ -67,7 +67,7 @@ function say(letters: string, settled: boolean): string {
 }
 
 describe('a claim that no majority granted', () => {
-  test('the last holder to lapse decides the remaining time', () => {
+  test('the last holder to expire decides the remaining time', () => {
     const answers = [100, 300, 200].map((remainingMs) => ({ ...LETTERS.H, remainingMs }) as NodeAnswer)
     expect(explainRefusedClaim([...answers, undefined, undefined], false)).toEqual({
       kind: 'held',

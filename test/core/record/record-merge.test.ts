@@ -25,7 +25,7 @@ const claimed = (fence: number, attempt = 1, leaseUntilNodeMs = 900, owner = ANN
   claimedAtNodeMs: 0,
 })
 const kept = (record: NodeRecord): NodeRecord => ({ ...record, kept: true }) as NodeRecord
-const lapsed = (fence: number, attempt = 1) => claimed(fence, attempt, 0)
+const expired = (fence: number, attempt = 1) => claimed(fence, attempt, 0)
 const givenBack = (fence: number, attempt: number) => claimed(fence, attempt, 0, NO_OWNER)
 const completed = (
   acceptedToken: number,
@@ -50,11 +50,11 @@ const lasting = (record: NodeRecord) => onNoClock({ record, nodeMs: 0, ttlMs: 1_
 describe('two nodes remember one record differently; a third gets', () => {
   test.each<[what: string, one: NodeRecord, other: NodeRecord, merged: NodeRecord]>([
     ['the larger fence', released(5), released(9), released(9)],
-    ['the claim with the larger token', lapsed(5), claimed(9, 2, 900, BOB), claimed(9, 2, 900, BOB)],
+    ['the claim with the larger token', expired(5), claimed(9, 2, 900, BOB), claimed(9, 2, 900, BOB)],
     ['the longer lease of one claim', claimed(5, 1, 300), claimed(5, 1, 900), claimed(5, 1, 900)],
     ['a claim as kept, where one of them knows that', kept(claimed(5, 1, 300)), claimed(5), kept(claimed(5))],
-    ['a claim as not kept, where a smaller one was', claimed(9, 2), kept(lapsed(5)), claimed(9, 2)],
-    ['no kept claim, where its fence is a release', kept(lapsed(5, 2)), released(9), givenBack(9, 2)],
+    ['a claim as not kept, where a smaller one was', claimed(9, 2), kept(expired(5)), claimed(9, 2)],
+    ['no kept claim, where its fence is a release', kept(expired(5, 2)), released(9), givenBack(9, 2)],
     // Found by simulation: two claimants had proposed one token, and the release was the other's.
     ['a claim rather than a release of the same token', claimed(5), released(5), claimed(5)],
     ['a takeover rather than what its release left behind', claimed(5, 3), givenBack(5, 2), claimed(5, 3)],
@@ -65,12 +65,17 @@ describe('two nodes remember one record differently; a third gets', () => {
       givenBack(5, 1),
       claimed(5, 2),
     ],
-    ['a claim whose takeover its node missed', lapsed(5), claimed(9, 1, 900, BOB), claimed(9, 2, 900, BOB)],
-    ['an attempt that only a node with a smaller fence knows of', lapsed(5, 2), released(9), givenBack(9, 2)],
+    ['a claim whose takeover its node missed', expired(5), claimed(9, 1, 900, BOB), claimed(9, 2, 900, BOB)],
+    [
+      'an attempt that only a node with a smaller fence knows of',
+      expired(5, 2),
+      released(9),
+      givenBack(9, 2),
+    ],
     ['the outcome rather than its claim', claimed(5), completed(5), completed(5)],
     ['the outcome with the larger token', completed(5), completed(9), completed(9)],
     // No larger promise: repeating an acceptance equals a late message.
-    ['an outcome with no larger promise above it', lapsed(4), completed(5), completed(5)],
+    ['an outcome with no larger promise above it', expired(4), completed(5), completed(5)],
     // A larger promise: repeating it would accept against that promise. It is copied, and marked as a copy.
     ['an outcome below a promise', claimed(9, 1, 900, BOB), completed(5), completed(5, 9, true, BOB)],
     ['an outcome below the fence of a release', released(9), completed(5), completed(5, 9, true, NO_OWNER)],
@@ -211,7 +216,7 @@ test('no lease is copied as longer than the longest, as one appears on a clock t
 
 /** Found by simulation: a completion that was refused arrived once more, at a node that had forgotten why. */
 test.each<[what: string, own: NodeRecord, others: NodeRecord, told: NodeRecord]>([
-  ['the claim above it', completed(5), lapsed(7, 2), lapsed(7, 2)],
+  ['the claim above it', completed(5), expired(7, 2), expired(7, 2)],
   ['the release above it', completed(5), released(7), released(7)],
   [
     'its own promise, over the claim that the others show',
@@ -220,7 +225,7 @@ test.each<[what: string, own: NodeRecord, others: NodeRecord, told: NodeRecord]>
     claimed(9, 1, 900, NO_OWNER),
   ],
   ['its own promise, over their release', completed(5, 9), released(7), released(9)],
-  ['the outcome, where the others promised nothing above it', completed(5), lapsed(5), completed(5)],
+  ['the outcome, where the others promised nothing above it', completed(5), expired(5), completed(5)],
   ['the outcome of the others', completed(5), completed(7), completed(7)],
 ])('a node that forgot took an outcome late, and gets %s', (_, own, others, told) => {
   const merged = mergeSnapshots([seen(others), seen(others), seen(others)], 3)
@@ -229,7 +234,7 @@ test.each<[what: string, own: NodeRecord, others: NodeRecord, told: NodeRecord]>
 
 // Found by simulation: another content, granted in quarantine, was given back and left no trace of the attempt.
 test('a node that granted another content without a vote gets the forgotten claim, above its own promise', () => {
-  const merged = mergeSnapshots([{ record: lapsed(5, 2), nodeMs: 10_000, ttlMs: 1 }], 1)
+  const merged = mergeSnapshots([{ record: expired(5, 2), nodeMs: 10_000, ttlMs: 1 }], 1)
   const stray: NodeRecord = { ...claimed(9, 1, 10_900, BOB), fingerprint: 'e'.repeat(64) } as NodeRecord
   const told = merged && adoptRecord({ record: stray, ttlMs: 1 }, merged, 10_000)
   expect(told?.record).toEqual({ ...givenBack(9, 2), fingerprint: PRINT })
@@ -246,7 +251,7 @@ const arbitrarySnapshot = fc.record({
 describe('nodes of five show claims of two contents; a node that forgot gets', () => {
   const [MANY, FEW] = ['1'.repeat(64), '2'.repeat(64)]
   const of = (fingerprint: string, record: NodeRecord) => ({ ...record, fingerprint }) as NodeRecord
-  const [many, few] = [of(MANY, lapsed(5)), of(FEW, givenBack(9, 1))]
+  const [many, few] = [of(MANY, expired(5)), of(FEW, givenBack(9, 1))]
   test.each<[what: string, shown: readonly NodeRecord[], told: NodeRecord]>([
     ['the only one that a majority can have granted', [few, many, many, many], of(MANY, givenBack(9, 1))],
     ['the larger of two that a majority can have granted', [few, few, many, many], few],
@@ -271,7 +276,7 @@ describe('nodes of five show claims of two contents; a node that forgot gets', (
     ],
     [
       'all attempts of the content that stands',
-      [few, many, of(MANY, lapsed(7, 2)), many],
+      [few, many, of(MANY, expired(7, 2)), many],
       of(MANY, givenBack(9, 2)),
     ],
   ])('%s', (_, shown, told) => {
@@ -285,11 +290,11 @@ describe('nodes of five show claims of two contents; a node that forgot gets', (
 describe('of three nodes two show claims of two contents; the third, which forgot, gets', () => {
   const [ONE, OTHER] = ['1'.repeat(64), '2'.repeat(64)]
   const of = (fingerprint: string, record: NodeRecord) => ({ ...record, fingerprint }) as NodeRecord
-  const executed = of(ONE, lapsed(5))
+  const executed = of(ONE, expired(5))
   test.each<[what: string, other: NodeRecord, leasesOver: boolean, told: NodeRecord]>([
     ['not the one whose first lease still runs', of(OTHER, claimed(9)), true, of(ONE, givenBack(9, 1))],
     ['the larger one, where it may have granted it', of(OTHER, claimed(9)), false, of(OTHER, claimed(9))],
-    ['the larger one, where its lease is over', of(OTHER, lapsed(9)), true, of(OTHER, lapsed(9))],
+    ['the larger one, where its lease is over', of(OTHER, expired(9)), true, of(OTHER, expired(9))],
     ['the larger one, where it was renewed', of(OTHER, kept(claimed(9))), true, of(OTHER, kept(claimed(9)))],
   ])('%s', (_, other, leasesOver, told) => {
     const merged = mergeSnapshots([seen(executed), seen(other)], 2, leasesOver)

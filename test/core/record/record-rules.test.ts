@@ -1,6 +1,6 @@
 /**
  * Every history of one record on one node, of a small world: two owners, three tokens, two contents, two outcomes, and a
- * lease that lapses. The truth table row by row is `test/contract/record-node.ts`; here are the rules behind it.
+ * lease that expires. The truth table row by row is `test/contract/record-node.ts`; here are the rules behind it.
  */
 import { describe, expect, test } from 'vitest'
 import type { NodeRecord, RecordAnswer, RecordCommand } from '../../../src/core/record/record.ts'
@@ -51,7 +51,7 @@ type Step = {
   readonly after: NodeRecord | undefined
 }
 
-/** All steps from all states that any history reaches. Time matters only as "live" or "lapsed", so states are few. */
+/** All steps from all states that any history reaches. Time matters only as "live" or "expired", so states are few. */
 function allSteps(): readonly Step[] {
   const seen = new Map<string, State>()
   const open: State[] = [{ record: undefined, nodeMs: START_MS }]
@@ -115,7 +115,7 @@ describe('in every history of one record', () => {
     })
   })
 
-  test('an attempt is counted exactly where a lapsed claim is taken over', () => {
+  test('an attempt is counted exactly where an expired claim is taken over', () => {
     each(({ before, nodeMs, answer }) => {
       if (answer.kind !== 'granted') return true
       if (before?.state !== 'claimed') return answer.attempt === 1

@@ -295,7 +295,7 @@ describe('a session reserves again while its first call waits', () => {
   })
 })
 
-test('a lapsed reservation can be extended until another session takes it; then it is lost for good', async () => {
+test('an expired reservation can be extended until another session takes it; then it is lost for good', async () => {
   const { mustReserve, leases, clock } = cluster()
   const first = await mustReserve('s', ['a', 'b'])
   await clock.advance(10_001)
@@ -360,7 +360,7 @@ test('entities are released with the last call, and only when every intent has i
   expect(await leases.read(keyOf('entity'))).toMatchObject({ kind: 'released' })
 })
 
-test('an undecided claim stays lapsed as it was, however often sessions try to reserve it', async () => {
+test('an undecided claim stays expired as it was, however often sessions try to reserve it', async () => {
   const { mustReserve, tryReserve, leases, clock } = cluster()
   await mustReserve('s', ['b'])
   await clock.advance(10_001)

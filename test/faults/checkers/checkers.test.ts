@@ -130,9 +130,9 @@ describe('the dedup register', () => {
   const broken = () => s(0, 10, 'indeterminate')
   const notKept = (startMs: number): Submission => s(startMs, startMs + 5, 'gone')
   const discarded = (effect: 'done' | 'unknown' = 'done') =>
-    d('discard', 'lapsed', [11, 20], { effect, result: NOT_KEPT })
+    d('discard', 'expired', [11, 20], { effect, result: NOT_KEPT })
   const asked = (said: Said, effect: 'done' | 'unknown' | 'nothing' = 'done') =>
-    d('ask', 'lapsed', [11, 20], { effect, said, ...(said === 'completed' ? { result: 'A' } : {}) })
+    d('ask', 'expired', [11, 20], { effect, said, ...(said === 'completed' ? { result: 'A' } : {}) })
   test.each<[string, () => Operation[], boolean]>([
     ['discarded as executed: duplicates get 410', () => [broken(), discarded(), notKept(21)], true],
     ['… and one is executed', () => [broken(), discarded(), s(21, 30, 'created', 'B')], false],
@@ -147,7 +147,7 @@ describe('the dedup register', () => {
       'nothing was discarded, and 410 is shown',
       () => [
         s(0, 10, 'created', 'A'),
-        d('discard', 'lapsed', [11, 20], { effect: 'nothing', result: NOT_KEPT }),
+        d('discard', 'expired', [11, 20], { effect: 'nothing', result: NOT_KEPT }),
         notKept(31),
       ],
       false,
@@ -233,13 +233,13 @@ describe('the dedup register', () => {
     ],
     [
       'an answer by hand, and another one is created',
-      () => [d('complete', 'lapsed', [0, 10]), s(21, 30, 'created', 'A')],
+      () => [d('complete', 'expired', [0, 10]), s(21, 30, 'created', 'A')],
       false,
     ],
     [
       'an answer by hand is shown to two contents',
       () => [
-        d('complete', 'lapsed', [0, 10]),
+        d('complete', 'expired', [0, 10]),
         s(21, 30, 'replayed', 'H'),
         s(31, 40, 'replayed', 'H', 'other'),
       ],
@@ -319,42 +319,46 @@ describe('the fenced mutex', () => {
 
   test.each<[string, () => Operation[], boolean]>([
     [
-      'a claim that lapsed is discarded as executed, and it is reserved again',
+      'a claim that expired is discarded as executed, and it is reserved again',
       () => [
-        lapsed(),
-        d('discard', 'lapsed', [31, 40], { result: 'null' }),
+        expired(),
+        d('discard', 'expired', [31, 40], { result: 'null' }),
         c('reserve', 3, 41, 50, 201, 50),
       ],
       false,
     ],
     [
       'a later claim is discarded with it, because that it was executed is true of both',
-      () => [lapsed(), c('reserve', 3, 11, 12, 201, 5), d('discard', 'lapsed', [31, 40], { result: 'null' })],
+      () => [
+        expired(),
+        c('reserve', 3, 11, 12, 201, 5),
+        d('discard', 'expired', [31, 40], { result: 'null' }),
+      ],
       true,
     ],
     [
       'a later claim is requeued with it',
-      () => [lapsed(), c('reserve', 3, 11, 12, 201, 5), d('requeue', 'lapsed', [31, 40])],
+      () => [expired(), c('reserve', 3, 11, 12, 201, 5), d('requeue', 'expired', [31, 40])],
       false,
     ],
     [
       'a later claim is given back, so the first one stands again, and is requeued',
       () => [
-        lapsed(),
+        expired(),
         c('reserve', 3, 11, 12, 201, 5),
         c('release', 3, 13, 14, 200),
-        d('requeue', 'lapsed', [10, 40]),
+        d('requeue', 'expired', [10, 40]),
       ],
       true,
     ],
     [
-      'a claim that lapsed is requeued, and the next one is the first',
-      () => [lapsed(), d('requeue', 'lapsed', [31, 40]), c('reserve', 3, 41, 50, 201, 50)],
+      'a claim that expired is requeued, and the next one is the first',
+      () => [expired(), d('requeue', 'expired', [31, 40]), c('reserve', 3, 41, 50, 201, 50)],
       true,
     ],
     [
       'a live claim is requeued',
-      () => [c('reserve', 1, 0, 10, 201, 100), d('requeue', 'lapsed', [31, 40])],
+      () => [c('reserve', 1, 0, 10, 201, 100), d('requeue', 'expired', [31, 40])],
       false,
     ],
   ])('of a dead letter: %s', (_, history, fine) => {
@@ -362,7 +366,7 @@ describe('the fenced mutex', () => {
     expect(checkFencedMutex(history()).length === 0).toBe(fine)
   })
 
-  const lapsed = () => c('reserve', 1, 0, 10, 201, 5)
+  const expired = () => c('reserve', 1, 0, 10, 201, 5)
   const held = () => c('reserve', 1, 0, 10, 201, 100)
   const again = (attempt: number, token = 3) => ({ ...c('reserve', token, 31, 40, 201, 50), attempt })
   test.each<[string, () => Operation[], boolean]>([
@@ -384,7 +388,7 @@ describe('the fenced mutex', () => {
     ],
     [
       'a lease is over for an operator who did not say so',
-      () => [held(), d('forget', 'lapsed', [11, 20]), again(1)],
+      () => [held(), d('forget', 'expired', [11, 20]), again(1)],
       false,
     ],
     [
@@ -483,17 +487,17 @@ describe('executions', () => {
     ],
     [
       'a second one after its letter was requeued',
-      () => [[e(1, 0, 4, { mode: 'reset' }), e(2, 50, 60)], d('requeue', 'lapsed', [10, 20])],
+      () => [[e(1, 0, 4, { mode: 'reset' }), e(2, 50, 60)], d('requeue', 'expired', [10, 20])],
       '',
     ],
     [
       'a second one after the application said that it was not executed',
-      () => [[e(1, 0, 4), e(2, 50, 60)], d('ask', 'lapsed', [10, 20], { said: 'released' })],
+      () => [[e(1, 0, 4), e(2, 50, 60)], d('ask', 'expired', [10, 20], { said: 'released' })],
       'counting',
     ],
     [
       'a second one after its letter was discarded',
-      () => [[e(1, 0, 4), e(2, 50, 60)], d('discard', 'lapsed', [10, 20], { result: NOT_KEPT })],
+      () => [[e(1, 0, 4), e(2, 50, 60)], d('discard', 'expired', [10, 20], { result: NOT_KEPT })],
       'counting',
     ],
     [
@@ -536,7 +540,7 @@ describe('executions', () => {
 
   test('an answer by hand is shown to its own request, and after it was given', () => {
     about = 'request'
-    const byHand = d('complete', 'lapsed', [10, 20])
+    const byHand = d('complete', 'expired', [10, 20])
     expect(checkAnswers([], [byHand, s(21, 30, 'replayed', 'H')])).toHaveLength(0)
     expect(checkAnswers([], [byHand, s(0, 9, 'replayed', 'H')])[0]?.checker).toBe('whole-answers')
     expect(checkAnswers([], [byHand, s(21, 30, 'replayed', 'H', 'c', 'other')])).toHaveLength(1)
@@ -550,18 +554,18 @@ describe('executions', () => {
 })
 
 test('a run in which an operator decided nothing of a kind is invalid', () => {
-  const decided = [d('end', 'live', [0, 1]), d('forget', 'lapsed', [2, 3], { effect: 'unknown' })]
+  const decided = [d('end', 'live', [0, 1]), d('forget', 'expired', [2, 3], { effect: 'unknown' })]
   expect(notDecided(decided)).toEqual(
     ['complete', 'forget', 'ask', 'requeue', 'discard'].map((kind) => `never decided: operator-${kind}`),
   )
-  expect(decidedKinds([...decided, d('ask', 'lapsed', [4, 5], { said: 'released' })])).toEqual({
+  expect(decidedKinds([...decided, d('ask', 'expired', [4, 5], { said: 'released' })])).toEqual({
     end: 1,
     'ask (released)': 1,
   })
 })
 
 test('an operator is told what the application says, or that it could not be asked', () => {
-  const told = (verdict: string) => [d('ask', 'lapsed', [0, 1], { said: 'released', verdict })]
+  const told = (verdict: string) => [d('ask', 'expired', [0, 1], { said: 'released', verdict })]
   expect(checkVerdicts(told('released'))).toEqual([])
   expect(checkVerdicts(told('unknown'))).toEqual([])
   expect(checkVerdicts(told('completed')).map(({ checker }) => checker)).toEqual(['verdict'])

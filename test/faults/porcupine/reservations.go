@@ -38,7 +38,7 @@ type register struct {
 	outcome string
 	// Results whose completion was refused for good, each between line feeds.
 	dead string
-	// The last claim was ended by an operator: it is lapsed, and the next grant is told of it.
+	// The last claim was ended by an operator: it is expired, and the next grant is told of it.
 	ended bool
 	// An outcome that was perhaps forgotten by some nodes alone; empty without one.
 	mayReturn string
@@ -369,7 +369,7 @@ func (r register) standing(op reservationOp) (register, bool) {
 	case "FREE":
 		after, free := r.free(op.end)
 		return after, free && !r.done
-	case "HELD", "LAPSED":
+	case "HELD", "EXPIRED":
 		if r.done {
 			return r, false
 		}
@@ -379,14 +379,14 @@ func (r register) standing(op reservationOp) (register, bool) {
 			}
 			return r.free(op.end)
 		}
-		if op.State == "LAPSED" && op.ShownToken == r.largest && r.attempt > 1 {
+		if op.State == "EXPIRED" && op.ShownToken == r.largest && r.attempt > 1 {
 			return r, true
 		}
 		// A claim that was ended stands under the token of the operator.
-		if op.State == "LAPSED" && r.ended && r.holder == 0 && op.ShownToken >= r.largest {
+		if op.State == "EXPIRED" && r.ended && r.holder == 0 && op.ShownToken >= r.largest {
 			return r, true
 		}
-		// A reservation whose answer was lost: its lease is not known. A lapsed one may also have been granted by fewer
+		// A reservation whose answer was lost: its lease is not known. An expired one may also have been granted by fewer
 		// nodes than a majority and shown because the others were silent: the next look need not show it.
 		after, free := r.free(op.end)
 		allowed := free && (op.foreign || op.deciding) && op.ShownToken > r.largest
@@ -404,7 +404,7 @@ func (r register) standingOf(op reservationOp) (register, bool) {
 		return r, r.done && r.outcome == op.Outcome
 	case "HELD":
 		return r, !r.done && r.holder == op.Token
-	case "LAPSED":
+	case "EXPIRED":
 		after, over := r.free(op.end)
 		return after, over && !r.done && r.holder == op.Token
 	case "LOST":

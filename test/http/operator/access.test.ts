@@ -134,7 +134,7 @@ test.each([
 })
 
 test('an answer by hand is refused where it could not be replayed as it was given', async () => {
-  const key = await api.lapse('by hand')
+  const key = await api.expire('by hand')
   for (const [answer, code] of [
     [{ status: 201, body: 'x'.repeat(1_025) }, 'body-too-large'],
     [{ status: 201, headers: { 'set-cookie': 'a=b' } }, 'request-invalid'],
@@ -146,16 +146,16 @@ test('an answer by hand is refused where it could not be replayed as it was give
       answer,
       code,
     ])
-  expect((await api.operator.show(key)).state).toBe('lapsed')
+  expect((await api.operator.show(key)).state).toBe('expired')
 })
 
 test('a decision that could not be written down is not made', async () => {
-  const key = await api.lapse('unwritten')
+  const key = await api.expire('unwritten')
   api.auditLog.away = true
   const refused = await api.operator.decide('forget', key)
   api.auditLog.away = false
   expect([refused.status, refused.body.code]).toEqual([503, 'quorum-unavailable'])
-  expect((await api.operator.show(key)).state).toBe('lapsed')
+  expect((await api.operator.show(key)).state).toBe('expired')
 })
 
 test('dead letters beyond the largest page: one page leads to the next, and the oldest can be decided', async () => {
@@ -183,7 +183,7 @@ test('dead letters beyond the largest page: one page leads to the next, and the 
 })
 
 test('the history of a record says how far back the audit log was searched, where it reaches further', async () => {
-  const key = await api.lapse('long ago')
+  const key = await api.expire('long ago')
   const note = (recordKey: string, at: number) =>
     api.auditLog.append('audit', { id: `note:${at}`, kind: 'degraded', atWallMs: at, recordKey, fields: {} })
   await note(key, 1)
@@ -197,7 +197,7 @@ test('the history of a record says how far back the audit log was searched, wher
 })
 
 test('a dead letter is shown, requeued once, and then unknown', async () => {
-  const key = await api.lapse('letter')
+  const key = await api.expire('letter')
   const { fencing_token: token, fingerprint } = await api.operator.show(key)
   const id = `orphan:${key.slice(-16)}:${token}`
   const fields = { token: String(token), attempt: '1', fingerprint }
@@ -208,7 +208,7 @@ test('a dead letter is shown, requeued once, and then unknown', async () => {
   const reason = 'ticket 4711'
   const letter = `/dead-letters/${encodeURIComponent(id)}/requeue`
   expect((await api.operator.call(letter, { reason, dry_run: true })).body).toMatchObject({ decided: false })
-  expect((await api.operator.show(key)).state).toBe('lapsed')
+  expect((await api.operator.show(key)).state).toBe('expired')
   expect((await api.operator.call(letter, { reason })).body).toEqual({ decided: true, dropped: true })
   expect((await api.operator.show(key)).state).toBe('released')
   expect((await api.operator.call(letter, { reason })).body.code).toBe('dead-letter-unknown')
@@ -234,7 +234,7 @@ test.each(
   calls
     .filter(([, { role }]) => role === 'operate')
     .flatMap(([name, call]) =>
-      (['live', 'lapsed', 'completed'] as const).map((state) => [name, state, call] as const),
+      (['live', 'expired', 'completed'] as const).map((state) => [name, state, call] as const),
     ),
 )(
   '%s of a %s record is refused to the role view, and the record stays as it is',
@@ -243,8 +243,8 @@ test.each(
     const key =
       state === 'live'
         ? (await api.claim(of)).key
-        : state === 'lapsed'
-          ? await api.lapse(of)
+        : state === 'expired'
+          ? await api.expire(of)
           : await api.complete(of)
     const before = await api.operator.show(key)
     const audited = api.auditLog.entries('audit').length

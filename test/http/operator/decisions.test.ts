@@ -223,7 +223,7 @@ test('a claim that is ended lets the retry run as attempt 2, and the holder that
     ended.body.audited,
     ended.body.after.state,
     ended.body.after.attempt,
-  ]).toEqual([200, true, true, 'lapsed', 1])
+  ]).toEqual([200, true, true, 'expired', 1])
   // The record is under the operator's token now. What the application got is found by what is shown all the same.
   const [seen] = application.seen.filter(({ target }) => target === '/held/ended')
   const { in_application: known } = await operator.show(record)
@@ -407,12 +407,12 @@ test('a reservation whose claim is ended is lost to its session, and the next se
   await api(`/v1/reservations/${second.reservation_id}/release`, { fencing_token: second.fencing_token })
 })
 
-test('the application is asked about a lapsed attempt, and what it says is done', async () => {
+test('the application is asked about an expired attempt, and what it says is done', async () => {
   const { record, comeBack } = await stuck('/held/asked', 'k-asked')
   expect((await operator.decide('ask', record)).body.code).toBe('decision-refused')
   await operator.decide('end', record, { even_though: 'live' })
-  const lapsed = await operator.call('/records?state=lapsed')
-  expect(lapsed.body.records.map((one: { record: string }) => one.record)).toContain(record)
+  const expired = await operator.call('/records?state=expired')
+  expect(expired.body.records.map((one: { record: string }) => one.record)).toContain(record)
   const asked = await operator.decide('ask', record)
   expect([asked.body.verdict, asked.body.after.state]).toEqual(['released', 'released'])
   await comeBack()
@@ -466,7 +466,7 @@ test('a reply of the application that contradicts itself decides nothing, and th
   await operator.decide('end', record, { even_though: 'live' })
   settleReply = '{"outcome":"completed","response":{"status":503}}'
   const asked = await operator.decide('ask', record)
-  expect([asked.body.verdict, asked.body.after.state]).toEqual(['unknown', 'lapsed'])
+  expect([asked.body.verdict, asked.body.after.state]).toEqual(['unknown', 'expired'])
   await eventually('the log to say why', () => logged.includes('the answer in its reply has the status 503'))
   await comeBack()
 })

@@ -192,12 +192,12 @@ describe('a record that is watched', () => {
     const seen = one.next()
     await api.operator.decide('end', key, { even_though: 'live' })
     await clock.advance(2_000)
-    expect(await seen).toMatchObject({ state: 'lapsed', history: [{ step: 'begun' }, { step: 'done' }] })
+    expect(await seen).toMatchObject({ state: 'expired', history: [{ step: 'begun' }, { step: 'done' }] })
     one.leave()
   })
 
   test('an entry that comes without a change of the record is seen within 30 seconds', async () => {
-    const recordKey = await api.lapse('asked about')
+    const recordKey = await api.expire('asked about')
     const one = await reader(eventsOf(recordKey))
     await one.next()
     const entry = { id: 'orphan:1', kind: 'orphan', atWallMs: 1, recordKey, fields: {} } as const

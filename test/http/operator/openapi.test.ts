@@ -16,10 +16,10 @@ const api = duringTests(() => startOperatorApi({ ask: async () => 'unknown' }))
 
 test('answers match their documented schemas', async () => {
   const { operator } = api
-  const [live, lapsed, asked] = [
+  const [live, expired, asked] = [
     (await api.claim('live')).key,
-    await api.lapse('lapsed'),
-    await api.lapse('asked'),
+    await api.expire('expired'),
+    await api.expire('asked'),
   ]
   const completed = await api.complete('completed')
   const id = 'orphan:x'
@@ -31,7 +31,7 @@ test('answers match their documented schemas', async () => {
     ['showRecord', await operator.call(`/records/${encodeURIComponent(completed)}`)],
     ['endClaim', await operator.decide('end', live, { dry_run: true })],
     ['endClaim', await operator.decide('end', live, { even_though: 'live' })],
-    ['completeRecord', await operator.decide('complete', lapsed, { not_kept: true })],
+    ['completeRecord', await operator.decide('complete', expired, { not_kept: true })],
     ['askApplication', await operator.decide('ask', asked)],
     ['forgetRecord', await operator.decide('forget', completed, { even_though: 'completed' })],
     ['listDeadLetters', await operator.call('/dead-letters?limit=5')],

@@ -275,7 +275,7 @@ test('an application that does not accept connections is 502: no request is sent
   for (const socket of queue) socket.destroy()
 })
 
-test('outcomes above the limit of background retries are given up: their claims lapse, the others are recorded', async () => {
+test('outcomes above the limit of background retries are given up: their claims expire, the others are recorded', async () => {
   let down = false
   const nodes = createEmbeddedNodes(5, systemClock, 10_000, SILENT).map((node) => ({
     ...node,

@@ -485,7 +485,7 @@ test('an earlier attempt that ended without an outcome is a takeover, or undecid
   expect(
     await api.call('/v1/reservations', { session_id: 'two', ...wait, takeover: 'indeterminate' }),
   ).toMatchObject({ status: 409, body: { code: 'outcome-undecided', value: 'v' } })
-  expect(await api.call('/v1/reservations?value=v')).toMatchObject({ body: { state: 'LAPSED' } })
+  expect(await api.call('/v1/reservations?value=v')).toMatchObject({ body: { state: 'EXPIRED' } })
   const second = await api.reserve({ session_id: 'three', ...wait })
   expect(second.attempt).toBe(2)
   expect(second.token).toBeGreaterThan(first.token)

@@ -58,9 +58,9 @@ test('a caller that disconnects ends the renewals, not the lease', async () => {
   await stream.closed
   await eventually('the renewals end', () => api.events.some((event) => event.kind === 'lease_ended'))
   expect(await api.call(`/v1/reservations/${stream.id}`)).toMatchObject({ body: { state: 'HELD' } })
-  await eventually('it lapses', async () => {
+  await eventually('it expires', async () => {
     const { body } = await api.call(`/v1/reservations/${stream.id}`)
-    return body.state === 'LAPSED'
+    return body.state === 'EXPIRED'
   })
 })
 

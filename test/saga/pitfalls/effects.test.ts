@@ -31,7 +31,7 @@ const payments = async (prefix: string) =>
   (await kit.pool.query('SELECT count(*)::int AS n FROM payments WHERE key LIKE $1', [`${prefix}%`])).rows[0]
     .n
 const keys = (prefix: string) => Array.from({ length: 200 }, (_, index) => `${prefix}-${index}`)
-const lapse = () =>
+const expire = () =>
   kit.pool.query(`UPDATE ${kit.schema}.idempotency_keys SET locked_until = clock_timestamp()`)
 const until = async (condition: () => Promise<boolean>) => {
   while (!(await condition())) await new Promise(setImmediate)
@@ -172,7 +172,7 @@ describe('8 · the lock is held, so the message is acknowledged', () => {
     })
     const message = orderMessage(newMessageId(kit), 'Placed', '1', { createdAt: '' })
     expect((await inbox.receive(message)).kind).toBe('again')
-    await lapse()
+    await expire()
     expect(await inbox.receive(message)).toEqual({ kind: 'ack' })
     expect(provider.charges.size).toBe(1)
   })
@@ -182,7 +182,7 @@ describe('11 · the finish does not ask whose it is', () => {
   test('usual: a late worker removes the reservation of the next worker', async () => {
     const finish = () => kit.pool.query(`DELETE FROM reservations WHERE value = 'a@x'`)
     await kit.pool.query(`INSERT INTO reservations VALUES ('a@x', 'first')`)
-    await kit.pool.query(`UPDATE reservations SET holder = 'second'`) // the first one's lease has lapsed
+    await kit.pool.query(`UPDATE reservations SET holder = 'second'`) // the first one's lease has expired
     expect((await finish()).rowCount).toBe(1) // by the first one, late
     expect((await kit.pool.query('SELECT 1 FROM reservations')).rows).toEqual([])
   })
@@ -197,7 +197,7 @@ describe('11 · the finish does not ask whose it is', () => {
     const first = ask(() => go.promise.then(() => 'first'))
     const refused = expect(first).rejects.toBeInstanceOf(FencedOutError)
     await until(async () => (await countOf(kit, `idempotency_keys WHERE scope = 'reserve'`)) === 1)
-    await lapse()
+    await expire()
     expect((await ask(async () => 'second')).result).toBe('second')
     go.resolve()
     await refused
