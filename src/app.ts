@@ -28,7 +28,7 @@ import type { Config } from './config/load.ts'
 import type { ReadFile } from './config/value.ts'
 import { createBackground } from './core/background.ts'
 import { createFairQueue } from './core/claims/fair-queue.ts'
-import { tellingUntaken } from './core/coordination/audit-log.ts'
+import { reportingUntaken } from './core/coordination/audit-log.ts'
 import { faultOf } from './core/fault.ts'
 import { createNearMisses } from './core/request/near-misses.ts'
 import { createTenantQuotas } from './core/request/tenant-quotas.ts'
@@ -127,7 +127,7 @@ async function build(config: Config, environment: AppEnvironment, state: State) 
   )
   const core = { bodyMemory, leases: stack.leases, quotas, clock, random, events, tracing }
   const { recent, traffic, observations } = requestsSeen(config, telemetry, clock)
-  telemetry.tell(youngGenerationGrows())
+  telemetry.subscribe(youngGenerationGrows())
   const background = createBackground(LATE_OFFERS_MAX, failedLater)
   const clients = await openClientIdentification(config, environment.readFile, clock, log)
   const listeners: Listeners = await openListeners(config, environment, secrets, clients.scope, {
@@ -192,13 +192,14 @@ function recordsOn(
   nodes: OpenNodes,
   config: Config,
   own: Pick<StackPorts, 'instance' | 'required' | 'keyRing'>,
-  { events, tracedNode, tell }: Telemetry,
+  { events, tracedNode, subscribe }: Telemetry,
   failedLater: (err: unknown) => void,
 ) {
   // Apart from late offers and without a limit: in an outage they would take the places of outcomes.
   const lateClaims = createBackground(Number.POSITIVE_INFINITY, failedLater)
   const stack = openStack(config, nodes, { ...own, clock, random, events, tracedNode, lateClaims })
-  if (stack.auditLog !== undefined) tell(appendAudit(stack.auditLog, clock, tellingUntaken(clock, events)))
+  if (stack.auditLog !== undefined)
+    subscribe(appendAudit(stack.auditLog, clock, reportingUntaken(clock, events)))
   return { stack, lateClaims }
 }
 
@@ -297,7 +298,7 @@ function coordinate(
     ...core,
     instance,
     application: listeners.application,
-    untaken: tellingUntaken(clock, core.events),
+    untaken: reportingUntaken(clock, core.events),
     onFailure: (err) => log.warn({ err }, 'coordination stumbled'),
   })
 }

@@ -11,7 +11,7 @@ export function deafTelemetry(level: string): typeof openTelemetry {
     events: SILENT,
     tracing: UNTRACED,
     tracedNode: (node) => node,
-    tell: () => {},
+    subscribe: () => {},
     readiness: ({ nodes }) => ({ ready: true, reasons: [], nodes }),
     verdict: () => ({ ready: true, reasons: [], failing: new Set(), sentences: new Map(), p95Ms: undefined }),
     scrape: async () => ({ contentType: 'text/plain', text: '' }),

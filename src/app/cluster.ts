@@ -5,7 +5,7 @@
 import type { Config } from '../config/load.ts'
 import { createLeases } from '../core/claims/leases.ts'
 import type { Clock, Random } from '../core/clock.ts'
-import { tellingUntaken } from '../core/coordination/audit-log.ts'
+import { reportingUntaken } from '../core/coordination/audit-log.ts'
 import { type CoreEvent, type Events, SILENT } from '../core/events.ts'
 import { troubleOf } from '../core/node-faults.ts'
 import type { NodeStatus } from '../core/node-status.ts'
@@ -138,7 +138,7 @@ function votingGroup(
   redis: RedisNodes,
   { clock, random, events }: Ports,
 ): NodeGroup & { readonly onPoll: PollListener; views(): readonly NodeStatus[] } {
-  const untaken = tellingUntaken(clock, events)
+  const untaken = reportingUntaken(clock, events)
   const guarded = guardNodes(config, redis, { clock, random, events })
   return {
     name,

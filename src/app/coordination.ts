@@ -10,7 +10,7 @@ import { createSweeper, paused } from '../coordination/sweeper.ts'
 import type { Clock, Random } from '../core/clock.ts'
 import {
   type AuditLog,
-  answeredLetterOf,
+  answeredDeadLetterOf,
   auditEntryOf,
   type Untaken,
 } from '../core/coordination/audit-log.ts'
@@ -147,24 +147,24 @@ function openCoordination(config: Config, ports: CoordinationPorts) {
 /** Entries waiting to be written; any beyond are dropped and reported as a failure. */
 const PENDING_MAX = 100
 
-/** Letters that are taken back when their outcome is recorded late; older ones are closed by the sweeper. */
-const LETTERS_MAX = 1_000
+/** Dead letters that are taken back when their outcome is recorded late; older ones are closed by the sweeper. */
+const DEAD_LETTERS_MAX = 1_000
 
 /** A subscriber that appends to the audit log; the log has what can't be written anyway. */
 export function appendAudit(auditLog: AuditLog, clock: Clock, untaken: Untaken): (event: CoreEvent) => void {
   let pending = 0
   const wallMs = () => clock.wallMs()
-  /** Letters that this process wrote, while their claim's own outcome may still come. */
-  const letters = new Map<string, Promise<unknown>>()
+  /** Dead letters that this process wrote, while their claim's own outcome may still come. */
+  const deadLetters = new Map<string, Promise<unknown>>()
   function takeBackAnswered(event: CoreEvent): void {
-    const answered = answeredLetterOf(event)
-    const letter = answered === undefined ? undefined : letters.get(answered)
-    if (answered === undefined || letter === undefined) return
-    letters.delete(answered)
-    void letter.then(() => auditLog.remove('dead-letters', answered))
+    const answered = answeredDeadLetterOf(event)
+    const deadLetter = answered === undefined ? undefined : deadLetters.get(answered)
+    if (answered === undefined || deadLetter === undefined) return
+    deadLetters.delete(answered)
+    void deadLetter.then(() => auditLog.remove('dead-letters', answered))
   }
   return (event) => {
-    if (letters.size > 0) takeBackAnswered(event)
+    if (deadLetters.size > 0) takeBackAnswered(event)
     const line = auditEntryOf(event, wallMs)
     if (line === undefined) return
     // No request's work ends with the lease of an entity.
@@ -177,7 +177,7 @@ export function appendAudit(auditLog: AuditLog, clock: Clock, untaken: Untaken):
       else untaken.lost(line.stream, line.entry.kind)
     })
     if (line.entry.kind !== 'renewal_failed') return
-    letters.set(line.entry.id, appended)
-    if (letters.size > LETTERS_MAX) letters.delete(letters.keys().next().value as string)
+    deadLetters.set(line.entry.id, appended)
+    if (deadLetters.size > DEAD_LETTERS_MAX) deadLetters.delete(deadLetters.keys().next().value as string)
   }
 }

@@ -42,7 +42,7 @@ export function connectionLimit({ connectionsMax, onConnectionRefused }: SizedCo
   return { connectionsMax, onConnectionRefused }
 }
 
-const TOLD_EVERY_MS = 1_000
+const REPORT_EVERY_MS = 1_000
 
 /** Clients that are refused come again at once, and a flood of them must not be a flood of lines: at most one event a second. */
 export function countRefusedConnections(
@@ -53,7 +53,7 @@ export function countRefusedConnections(
   return () => {
     refused += 1
     if (refused > 1) return
-    clock.timer(TOLD_EVERY_MS, () => {
+    clock.timer(REPORT_EVERY_MS, () => {
       events.publish({ kind: 'connections_refused', refused, limit })
       refused = 0
     })

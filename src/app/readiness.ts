@@ -13,7 +13,7 @@ import {
   type ReadinessVerdict,
 } from '../core/health/readiness.ts'
 import { claimSynthetically, syntheticPauseMs } from '../core/health/synthetic-claims.ts'
-import { told as withRemedy } from '../core/node-faults.ts'
+import { sentenceOf as withRemedy } from '../core/node-faults.ts'
 import { type NodeStatus, placeOf, takesWrites } from '../core/node-status.ts'
 import type { Leases } from '../core/ports.ts'
 import { protects } from '../core/routes/route.ts'
@@ -33,21 +33,25 @@ export function watchReadiness(config: Config, ports: ReadinessWatchPorts) {
   const { nodeNames, size, log, clock } = ports
   const gate = createReadinessGate({ ...config, quorumGate: quorumGateOf(config) }, ports)
   const quorum = watchQuorum(nodeNames, size, gate.quorum, config.redisNodes.kind !== 'embedded')
-  /** As it was told last; undefined before the sidecar serves. */
-  let told: { readonly ready: boolean; readonly why: string; readonly sinceMonoMs: number } | undefined
+  /** As it was reported last; undefined before the sidecar serves. */
+  let reported: { readonly ready: boolean; readonly why: string; readonly sinceMonoMs: number } | undefined
   let timers: Disposable | undefined
 
   function verdict(seen: NodesSeen): ReadinessVerdict {
     const heard = { clockEnforce: config.clockEnforce, unanswered: quorum.unanswered }
     const judged = gate.verdict(readinessFacts(seen, heard, size))
-    if (told !== undefined && told.ready !== judged.ready) tell(judged, seen, told)
+    if (reported !== undefined && reported.ready !== judged.ready) report(judged, seen, reported)
     return judged
   }
 
-  function tell({ ready, reasons }: ReadinessVerdict, seen: NodesSeen, before: NonNullable<typeof told>) {
+  function report(
+    { ready, reasons }: ReadinessVerdict,
+    seen: NodesSeen,
+    before: NonNullable<typeof reported>,
+  ) {
     const monoMs = clock.monoMs()
     const why = reasons.join('; ')
-    told = { ready, why, sinceMonoMs: monoMs }
+    reported = { ready, why, sinceMonoMs: monoMs }
     const seconds = ((monoMs - before.sinceMonoMs) / 1_000).toFixed(1)
     const fields = { event: 'readiness_changed', ready, reasons }
     if (ready) return log.info(fields, `ready again after ${seconds} s: it was not, because ${before.why}`)
@@ -69,13 +73,13 @@ export function watchReadiness(config: Config, ports: ReadinessWatchPorts) {
       if (event.kind === 'node_state' || event.kind === 'clock_stepped') gate.disturbed()
     },
     /**
-     * The sidecar serves: from now on each change is told, and first of all that it is not ready, as a start without a majority changes no
+     * The sidecar serves: from now on each change is reported, and first of all that it is not ready, as a start without a majority changes no
      * node's state.
      *
      * @param groups get synthetic claims while real ones are too few
      */
     start: (groups: readonly Pick<Leases, 'claim' | 'release'>[], seen: () => NodesSeen, events: Events) => {
-      told = { ready: true, why: '', sinceMonoMs: clock.monoMs() }
+      reported = { ready: true, why: '', sinceMonoMs: clock.monoMs() }
       verdict(seen())
       const evaluated = () => {
         gate.evaluate()

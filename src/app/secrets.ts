@@ -53,7 +53,7 @@ export function openSecrets(
     what: string,
     files: readonly FileSetting[],
     formOf: (of: Config) => T | undefined,
-    tell = () => {},
+    report = () => {},
   ): (() => T) | undefined {
     const first = formOf(config)
     if (first === undefined) return undefined
@@ -65,7 +65,7 @@ export function openSecrets(
         current = formOf(changed) ?? current
         inForce = changed
         certificates = certificatesIn(inUse())
-        tell()
+        report()
         log.info({ what }, 'a file was changed, and what it holds is in force')
         tellInvalid(given)
       } catch (err) {
@@ -106,7 +106,7 @@ export function openSecrets(
     ['tlsCert', 'tlsKey', 'tlsClientCa'],
     certificatesOf,
     () => {
-      for (const tell of listeners) tell()
+      for (const report of listeners) report()
     },
   )
   const nodeTls = kept('the certificates for the nodes', ['redisCa', 'redisCert', 'redisKey'], nodeTlsOf)
@@ -130,7 +130,7 @@ export function openSecrets(
     /** Nothing if the listener speaks plain text. */
     tls: (listener: ListenerName): { readonly tls?: ListenerTls } => {
       if (ofListeners === undefined || !config.tlsListeners.includes(listener)) return {}
-      return { tls: { current: ofListeners, onChange: (tell) => void listeners.push(tell) } }
+      return { tls: { current: ofListeners, onChange: (report) => void listeners.push(report) } }
     },
     [Symbol.dispose]: () => {
       for (const one of watched) one[Symbol.dispose]()

@@ -70,7 +70,7 @@ export type Telemetry = AsyncDisposable & {
   readonly log: Logger
   readonly events: Events
   /** Adds a subscriber to every further event. */
-  tell(subscriber: Subscriber): void
+  subscribe(subscriber: Subscriber): void
   readiness(watched: Watched): Readiness
   /** What readiness is made of. */
   verdict(watched: Watched): ReadinessVerdict
@@ -119,7 +119,7 @@ export async function openTelemetry(config: Config, environment: TelemetryEnviro
     events,
     tracing: traces ?? UNTRACED,
     tracedNode: (node) => (traces !== undefined && config.traceNodeSpans ? traces.tracedNode(node) : node),
-    tell: (subscriber) => void subscribers.push(subscriber),
+    subscribe: (subscriber) => void subscribers.push(subscriber),
     verdict: watch.verdict,
     readiness: (watched) => {
       const { ready, reasons, p95Ms } = watch.verdict(watched)
@@ -196,16 +196,16 @@ export function overviewFacts(
 }
 
 /** What an operator is shown of this sidecar's requests. */
-export function requestsSeen(config: Config, telemetry: Pick<Telemetry, 'tell'>, clock: Clock) {
+export function requestsSeen(config: Config, telemetry: Pick<Telemetry, 'subscribe'>, clock: Clock) {
   const recent = createRecentDecisions(config, () => clock.wallMs())
   const traffic = createTraffic(clock)
   const observations = createObservations()
-  telemetry.tell((event) => {
+  telemetry.subscribe((event) => {
     if (event.kind === 'observed' || event.kind === 'near_miss') observations.add(event)
   })
   if (config.operatorListen.kind !== 'off') {
-    telemetry.tell(recent.observe)
-    telemetry.tell(traffic.observe)
+    telemetry.subscribe(recent.observe)
+    telemetry.subscribe(traffic.observe)
   }
   return { recent, traffic, observations }
 }

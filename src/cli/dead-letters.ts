@@ -9,13 +9,13 @@
 import type { OpenClusters } from '../app/redis-groups.ts'
 import { type AuditEntry, type AuditStream, NEWEST, pageOf, placeOf } from '../core/coordination/audit-log.ts'
 import { SILENT } from '../core/events.ts'
-import { decideLetter, LETTERS_MAX, type LetterDecided } from '../core/operator/dead-letters.ts'
+import { DEAD_LETTERS_MAX, type DeadLetterDecided, decideDeadLetter } from '../core/operator/dead-letters.ts'
 import { type Command, EXIT, type ExitCode, type Io, refused, whoDecides, withArguments } from './command.ts'
 import { onClusters } from './nodes.ts'
 import {
   CallRefused,
   type Deciding,
-  letterDecided,
+  deadLetterDecided,
   printed,
   type Reply,
   reasoned,
@@ -112,8 +112,8 @@ const decide = (io: Io, id: string, act: 'requeue' | 'discard', options: ActOpti
     const by = whoDecides(options.by, io)
     const request = { act, id, by, reason, completed: options.completed === true }
     return onCluster(io, (cluster) =>
-      letterDecided(act, options, async (dryRun) =>
-        replyOf(await decideLetter({ ...request, dryRun }, cluster), id),
+      deadLetterDecided(act, options, async (dryRun) =>
+        replyOf(await decideDeadLetter({ ...request, dryRun }, cluster), id),
       ),
     )
   })
@@ -123,7 +123,7 @@ const decide = (io: Io, id: string, act: 'requeue' | 'discard', options: ActOpti
  *
  * @throws CallRefused where nothing is known to be decided
  */
-function replyOf(decided: LetterDecided, id: string): Reply {
+function replyOf(decided: DeadLetterDecided, id: string): Reply {
   switch (decided.kind) {
     case 'would':
       return { decided: false, dropped: false, effects: decided.effects }
@@ -143,7 +143,7 @@ function refusal(code: string, detail: string, exit: ExitCode): CallRefused {
 }
 
 async function find(io: Io, { auditLog }: OpenClusters, id: string): Promise<AuditEntry | ExitCode> {
-  const read = await auditLog.read('dead-letters', LETTERS_MAX)
+  const read = await auditLog.read('dead-letters', DEAD_LETTERS_MAX)
   if (read.kind === 'unavailable') return unavailable(io, read)
   const entry = read.entries.find((one) => one.id === id)
   if (entry !== undefined) return entry

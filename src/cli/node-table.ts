@@ -1,7 +1,7 @@
 /** The output of `fencepost nodes` for the nodes of each quorum group, on the terminal and as JSON. */
 
 import type { OpenCluster } from '../app/redis-groups.ts'
-import { told } from '../core/node-faults.ts'
+import { sentenceOf } from '../core/node-faults.ts'
 import { placeOf } from '../core/node-status.ts'
 import { looksNew } from '../core/nodes/rejoin-rules.ts'
 import { printDuration } from '../core/quantity.ts'
@@ -80,7 +80,7 @@ function groupTable(cluster: OpenCluster): string {
       sinceWallMs === undefined || quarantine !== undefined
         ? ''
         : `, since ${new Date(sinceWallMs).toISOString()}`
-    const detail = reason === undefined ? `run ${run}, ${server}` : told({ reason, remedy: todo })
+    const detail = reason === undefined ? `run ${run}, ${server}` : sentenceOf({ reason, remedy: todo })
     return `${placeOf(row).padEnd(width)}  ${state.padEnd(11)}  ${detail}${since}${waits}${offset}`
   })
   const voting = rows.filter(({ state }) => state === 'voting').length

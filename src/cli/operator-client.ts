@@ -167,7 +167,7 @@ export async function printed(
  * @param decide makes the decision, or with `dryRun` says what it would mean; the reply is that of the operator API
  * @throws CallRefused
  */
-export async function letterDecided(
+export async function deadLetterDecided(
   act: 'requeue' | 'discard',
   { yes }: Pick<Deciding, 'yes'>,
   decide: (dryRun: boolean) => Promise<Reply>,

@@ -18,7 +18,7 @@ export function recordLines(records: readonly Reply[]): string {
 }
 
 /** Dead letters, one a line; the id names it to `requeue` and `discard`. */
-export function letterLines(entries: readonly Reply[]): string {
+export function deadLetterLines(entries: readonly Reply[]): string {
   return columns(
     entries.map(({ at, kind, id, record, attempt }) => [
       text(at),

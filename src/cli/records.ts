@@ -10,7 +10,7 @@ import { InvalidArgumentError, type Command as Parser } from 'commander'
 import { type Command, EXIT, type Io, withArguments } from './command.ts'
 import {
   CallRefused,
-  letterDecided,
+  deadLetterDecided,
   type OperatorClient,
   operatorClient,
   type Printed,
@@ -20,7 +20,7 @@ import {
   reasonGiven,
 } from './operator-client.ts'
 import { type Deciding, locator, outcomeOf, type Which } from './record-given.ts'
-import { decisionLines, letterLines, recordLines, recordPage } from './record-table.ts'
+import { deadLetterLines, decisionLines, recordLines, recordPage } from './record-table.ts'
 
 const RECORDS = '/v1/operator/records'
 
@@ -66,14 +66,14 @@ export const records: Command = (args, io) =>
       ['requeue', 'of a dead letter: it was NOT executed, the next request is a first attempt again'],
       ['discard', 'drop a dead letter; with --completed it WAS executed, and duplicates get 410'],
     ] as const) {
-      const letter = reasoned(addressed(parser.command(`${name} <id>`)).description(what))
-      if (name === 'discard') letter.option('--completed', 'it was executed: it never is again')
-      letter.action((id: string, options: Deciding) =>
+      const deadLetter = reasoned(addressed(parser.command(`${name} <id>`)).description(what))
+      if (name === 'discard') deadLetter.option('--completed', 'it was executed: it never is again')
+      deadLetter.action((id: string, options: Deciding) =>
         on(options, (client) => {
           const path = `/v1/operator/dead-letters/${encodeURIComponent(id)}/${name}`
           const { completed } = options
           const how = { reason: reasonGiven(options), ...(completed ? { completed } : {}) }
-          return letterDecided(name, options, (dryRun) =>
+          return deadLetterDecided(name, options, (dryRun) =>
             client.call('POST', path, dryRun ? { ...how, dry_run: true } : how),
           )
         }),
@@ -235,7 +235,7 @@ async function entriesListed(
   const reply = await client.call('GET', `/v1/operator/dead-letters${cursor}`)
   const entries = reply.entries as readonly Reply[]
   const more = reply.cursor === undefined ? '' : `There are older ones: --before ${String(reply.cursor)}\n`
-  return entriesPrinted(entries, reply, `${letterLines(entries)}${more}`)
+  return entriesPrinted(entries, reply, `${deadLetterLines(entries)}${more}`)
 }
 
 function entriesPrinted(all: readonly Reply[], reply: Reply, text: string): Printed {

@@ -1,6 +1,6 @@
 /**
  * The sweeper: finds claims that expired without an outcome, writes each down once as a dead letter, and, where
- * configured, asks the application what became of it. Letters of failed renewals, of work that went on after its lease was lost, are
+ * configured, asks the application what became of it. Dead letters of failed renewals, of work that went on after its lease was lost, are
  * closed where they have an answer; what stays open is a person's to decide.
  *
  * Owns one round over all keys. It runs under an elected leader, looks at one node at a time in small steps, and trusts
@@ -85,7 +85,7 @@ export function createSweeper(options: SweeperOptions) {
     const [first] = unwritten
     if (first !== undefined)
       untaken.lost('dead-letters', `${first} among them: the next sweep writes them`, unwritten.length)
-    await decideLetters(options, over)
+    await decideDeadLetters(options, over)
     return open
   }
 
@@ -157,25 +157,25 @@ export function paused(clock: Clock, delayMs: number, over: AbortSignal): Promis
   })
 }
 
-type LetterPorts = Pick<SweeperOptions, 'leases' | 'auditLog' | 'clock' | 'ask'>
+type RenewalDeadLetterPorts = Pick<SweeperOptions, 'leases' | 'auditLog' | 'clock' | 'ask'>
 
-/** Letters that a round looks at, the newest. */
-const LETTERS_MAX = 1_000
+/** Dead letters that a round looks at, the newest. */
+const DEAD_LETTERS_MAX = 1_000
 
 /**
- * Closes letters about failed renewals that have an answer: the claim's own outcome stands on its record, or the application
+ * Closes dead letters about failed renewals that have an answer: the claim's own outcome stands on its record, or the application
  * says that the claim was not executed. Where a retry took over, the record itself no longer shows the question.
  */
-async function decideLetters(ports: LetterPorts, over: AbortSignal): Promise<void> {
+async function decideDeadLetters(ports: RenewalDeadLetterPorts, over: AbortSignal): Promise<void> {
   const { auditLog, clock } = ports
-  const letters = await auditLog.read('dead-letters', LETTERS_MAX)
-  if (letters.kind === 'unavailable') return
-  for (const letter of letters.entries) {
+  const deadLetters = await auditLog.read('dead-letters', DEAD_LETTERS_MAX)
+  if (deadLetters.kind === 'unavailable') return
+  for (const deadLetter of deadLetters.entries) {
     if (over.aborted) return
-    if (letter.kind !== 'renewal_failed') continue
-    const because = await answerTo(letter, ports)
+    if (deadLetter.kind !== 'renewal_failed') continue
+    const because = await answerTo(deadLetter, ports)
     if (because === undefined) continue
-    const { id, recordKey } = letter
+    const { id, recordKey } = deadLetter
     const fields = { act: 'settle', entry: id, by: 'sweeper', because }
     const line = {
       id: `sweeper:settle:${id}`,
@@ -191,7 +191,7 @@ async function decideLetters(ports: LetterPorts, over: AbortSignal): Promise<voi
 /** Undefined while nobody but a person can know. */
 async function answerTo(
   { recordKey, fields }: AuditEntry,
-  { leases, ask }: LetterPorts,
+  { leases, ask }: RenewalDeadLetterPorts,
 ): Promise<string | undefined> {
   const { fingerprint = '', attempt } = fields
   const orphan = { recordKey, fingerprint, attempt: Number(attempt ?? 1), token: Number(fields.token) }

@@ -100,13 +100,13 @@ async function waitAndClaim(
   const { recordKey: key, fingerprint, policy, abandoned } = request
   const { whenEnded, waiters, clock } = ports
   const claim = () => claimOnce(request, ports)
-  using place = waiters.enter(key)
-  if (place === undefined)
+  using slot = waiters.enter(key)
+  if (slot === undefined)
     return { kind: 'too_many_waiters', limit: waiters.limit, retryAfterMs: retryAfterMsOf(first) }
   const untilMonoMs = clock.monoMs() + policy.waitMs
   const join = () => waiters.groups.join(`${key} ${fingerprint}`, clock.monoMs())
   const wanted = { key, claim, untilMonoMs, backoff: WAIT_BACKOFF, abandoned, whenEnded, join }
-  // Awaited here: `using` releases the place when the wait is over.
+  // Awaited here: `using` releases the slot when the wait is over.
   return await claimWhenFree(first, wanted, ports)
 }
 

@@ -192,6 +192,6 @@ export function troubleOf(fault: NodeFault, ...details: readonly string[]): Trou
 }
 
 /** One sentence of both. */
-export function told({ reason, remedy }: { reason: string; remedy?: string | undefined }): string {
+export function sentenceOf({ reason, remedy }: { reason: string; remedy?: string | undefined }): string {
   return remedy === undefined ? reason : `${reason}: ${remedy}`
 }

@@ -136,14 +136,14 @@ export function claimSpans({ version, nodeCount, required }: ClaimSpansOptions):
           held(event, event.ended, { 'fencepost.lease.remaining_ms': Math.round(event.remainingMs) })
           return
         case 'decided':
-          tell(event, known)
+          report(event, known)
           return
       }
     },
   }
 }
 
-function tell(event: DecidedEvent, known: ReturnType<typeof knownClaims>): void {
+function report(event: DecidedEvent, known: ReturnType<typeof knownClaims>): void {
   const span = trace.getActiveSpan()
   // That of a tunnel ended when the tunnel began.
   if (span?.isRecording() !== true) return

@@ -88,11 +88,11 @@ export function logEvents(log: Logger, options: EventLogOptions): Events['publis
     if (known.size > KNOWN_MAX) known.delete(known.oldestKey as Token)
   }
 
-  const toldMonoMs = new Map<string, number>()
+  const reportedMonoMs = new Map<string, number>()
   function isNews(node: string): boolean {
     const nowMonoMs = options.monoMs()
-    if (nowMonoMs - (toldMonoMs.get(node) ?? Number.NEGATIVE_INFINITY) < UNUSABLE_EVERY_MS) return false
-    toldMonoMs.set(node, nowMonoMs)
+    if (nowMonoMs - (reportedMonoMs.get(node) ?? Number.NEGATIVE_INFINITY) < UNUSABLE_EVERY_MS) return false
+    reportedMonoMs.set(node, nowMonoMs)
     return true
   }
 

@@ -9,7 +9,7 @@ import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { isInDoubt, sentenceOf } from './api.ts'
 import { Failure } from './pieces.tsx'
-import { type AnyDecided, toldOf } from './words.ts'
+import { type AnyDecided, reportOf } from './words.ts'
 
 type DecisionProps = {
   /** On the button that decides, such as "End the claim". */
@@ -171,7 +171,7 @@ function Done({ name, decided }: { readonly name: string; readonly decided: AnyD
   return (
     <div class="done" role="status">
       <p>
-        <strong>{toldOf(name, decided)}</strong>{' '}
+        <strong>{reportOf(name, decided)}</strong>{' '}
         {verdict === undefined ? '' : `The application answered: ${verdict}. `}
         {audited === false
           ? 'Too few nodes took the note of the result; that it was begun is written down.'

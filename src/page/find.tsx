@@ -6,7 +6,7 @@ import type { Api, Session } from './api.ts'
 import { Decision } from './decision.tsx'
 import { NONE, type Oldest, oldestOf, type Result, ResultView } from './find-results.tsx'
 import { Answer, Button, Heading, LookAgain, Pages, TableOf, Time, useAnswer, usePages } from './pieces.tsx'
-import { type AnyDecided, linkTo, toldOf, visible } from './words.ts'
+import { type AnyDecided, linkTo, reportOf, visible } from './words.ts'
 
 const WAYS = [
   ['key', 'Method, path and idempotency key'],
@@ -327,7 +327,7 @@ function QuestionsView({ session }: { readonly session: Session }) {
   const { loaded, again, newest, older } = usePages(session, '/dead-letters', QUESTIONS)
   const [told, setTold] = useState('')
   const decided = (name: string, what: AnyDecided) => {
-    setTold(toldOf(name, what))
+    setTold(reportOf(name, what))
     again()
   }
   return (

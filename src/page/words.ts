@@ -1,9 +1,9 @@
 /** Numbers, times, texts and addresses of the page, as a person reads and writes them. */
 
-import type { Decided, LetterDecided } from '../http/operator/schemas.ts'
+import type { DeadLetterDecided, Decided } from '../http/operator/schemas.ts'
 
 /** What came of a decision about a record or a question: what it is about has the members of its own. */
-export type AnyDecided = Pick<Decided, 'decided'> & Partial<Decided & LetterDecided>
+export type AnyDecided = Pick<Decided, 'decided'> & Partial<Decided & DeadLetterDecided>
 
 /** `840 ms`, `21 s`, `3 min 4 s`, `2 h 10 min`, `5 d`. */
 export function duration(ms: number): string {
@@ -47,7 +47,10 @@ export function visible(text: string): string {
 }
 
 /** What came of a decision, in one line. */
-export function toldOf(name: string, { decided, because }: Pick<AnyDecided, 'decided' | 'because'>): string {
+export function reportOf(
+  name: string,
+  { decided, because }: Pick<AnyDecided, 'decided' | 'because'>,
+): string {
   if (decided) return `${name}: done.`
   return `${name}: not decided.${because === undefined ? '' : ` It had moved on: ${because}.`}`
 }

@@ -9,7 +9,7 @@
  * Records are not moved: an identity that another group keeps from now on is new there.
  */
 
-import { told } from '../core/node-faults.ts'
+import { sentenceOf } from '../core/node-faults.ts'
 import { groupList, markIn, memberList, nodesIn, sameMembers, whyNewer } from '../core/nodes/fitness.ts'
 import { hasJoined } from '../core/nodes/rejoin-rules.ts'
 import { majorityOf } from '../core/units.ts'
@@ -113,7 +113,7 @@ function whyNot(group: Polled, configured: readonly string[]): string | undefine
   const { name, known, nodeNames } = group
   for (const { node, facts } of known) {
     const newer = whyNewer(facts)
-    if (newer !== undefined) return `${node}: ${told(newer)}`
+    if (newer !== undefined) return `${node}: ${sentenceOf(newer)}`
   }
   const others = known.find(({ list }) => !sameMembers(nodesIn(list), nodeNames))
   if (others !== undefined)

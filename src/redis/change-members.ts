@@ -8,7 +8,7 @@
 
 import type { Redis } from 'ioredis'
 import type { Clock } from '../core/clock.ts'
-import { told } from '../core/node-faults.ts'
+import { sentenceOf } from '../core/node-faults.ts'
 import {
   memberList,
   type NodeFacts,
@@ -73,7 +73,7 @@ export async function changeMembers(
   if (one === undefined) return { kind: 'no_cluster' }
   for (const { node, facts } of known) {
     const newer = whyNewer(facts)
-    if (newer !== undefined) return { kind: 'newer', node, reason: told(newer) }
+    if (newer !== undefined) return { kind: 'newer', node, reason: sentenceOf(newer) }
   }
   const ids = [...new Set(known.map(({ facts }) => facts.cluster.id))]
   if (ids.length > 1) return { kind: 'several', what: `clusters: ${ids.join(', ')}` }

@@ -124,13 +124,13 @@ export async function addressesReached(
 /**
  * Tells why there is no connection, each time: a wrong password or an unknown host ends it, and the end itself says less than that.
  *
- * @param tell `isUnsuitable`: no other dial will find a node there
+ * @param report `isUnsuitable`: no other dial will find a node there
  * @returns to be called before this side ends the connection: that the node then ends it as well says nothing
  */
 export function onDown(
   client: Redis,
   { tls, login }: RedisAddress,
-  tell: (trouble: Trouble, isUnsuitable: boolean) => void,
+  report: (trouble: Trouble, isUnsuitable: boolean) => void,
 ): () => void {
   let failure: Trouble | undefined
   // Connected, and not yet ready: the first answer is awaited.
@@ -149,7 +149,7 @@ export function onDown(
     wasReady = true
   })
   client.on('close', () => {
-    tell(failure ?? faultOf(), false)
+    report(failure ?? faultOf(), false)
     failure = undefined
     connected = false
     wasReady = false
@@ -159,7 +159,7 @@ export function onDown(
     // ioredis asks for INFO before it calls a connection ready.
     const unsuitable = whyNoInfo(error)
     failure = unsuitable ?? faultOf(error)
-    tell(failure, unsuitable !== undefined)
+    report(failure, unsuitable !== undefined)
   })
   return () => {
     failure ??= faultOf()

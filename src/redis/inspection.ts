@@ -131,8 +131,8 @@ function quarantineOf(flat: unknown): Quarantine | undefined {
   if (!Array.isArray(flat) || flat.length === 0) return undefined
   const field = pairsOf(flat)
   const source = field.get('source') ?? ''
-  const [declaredBy, lineage, evicted, told] = ['declared_by', 'lineage', 'evicted', 'told'].map((name) =>
-    field.get(name),
+  const [declaredBy, lineage, evicted, catchUps] = ['declared_by', 'lineage', 'evicted', 'catch_ups'].map(
+    (name) => field.get(name),
   )
   const progress: CopyProgress = {
     done: (field.get('done') ?? '').split(',').filter((runId) => runId !== ''),
@@ -147,7 +147,7 @@ function quarantineOf(flat: unknown): Quarantine | undefined {
     ...(declaredBy === undefined ? {} : { declaredBy }),
     ...(lineage === undefined ? {} : { lineage }),
     ...(evicted === undefined ? {} : { evictedKeys: Number(evicted) }),
-    ...(told === undefined ? {} : { told: Number(told) }),
+    ...(catchUps === undefined ? {} : { catchUps: Number(catchUps) }),
     ...(field.get('duplicate_server') === '1' ? { duplicateServer: true } : {}),
     progress,
   }

@@ -106,7 +106,7 @@ function inWords({ id, quarantineMs, members }: Cluster): readonly [string, stri
 export type MemberActsOptions = SeenRun & Connected & { readonly deadlineMs: number }
 
 export function memberActs(options: MemberActsOptions): MemberActs {
-  const { name, client, script, deadlineMs, clock, runId, incarnation, told, counts, sameConnection } =
+  const { name, client, script, deadlineMs, clock, runId, incarnation, catchUp, counts, sameConnection } =
     options
 
   async function timely<T>(answer: Promise<T>): Promise<T> {
@@ -138,7 +138,7 @@ export function memberActs(options: MemberActsOptions): MemberActs {
     const [stands, ...taken] = lines
     const known = /^standing (\d+)$/.exec(stands ?? '')?.[1]
     if (known === undefined) throw new Error(`${name} waits under another nonce by now, or votes`)
-    told.learn(nonce, Number(known))
+    catchUp.learn(nonce, Number(known))
     // Only a failure has bytes: the node's own words.
     const words = bytes.length === 0 ? '' : ` (${bytes[0]})`
     const not = taken.find((line) => line !== 'adopted')
@@ -170,7 +170,7 @@ export function memberActs(options: MemberActsOptions): MemberActs {
       void (await act('restart', nonce, nextNonce, duplicateServer ? '1' : '', forgot ? '' : '1')),
     save: (nonce, { done, source, copied }) =>
       act('save', nonce, done.join(','), source?.runId ?? '', source?.cursor ?? '0', String(copied)),
-    join: (nonce, cluster) => act('join', nonce, ...inWords(cluster), String(told.known(nonce))),
+    join: (nonce, cluster) => act('join', nonce, ...inWords(cluster), String(catchUp.known(nonce))),
     claimFounding: (nonce, proposed) => act('claim', nonce, String(FOUNDING_CLAIM_MS), proposed),
     found: (nonce, cluster) => act('found', nonce, ...inWords(cluster)),
     abandonFounding: async (nonce) => void (await act('abandon', nonce)),

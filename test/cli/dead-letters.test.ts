@@ -4,7 +4,7 @@ import { beforeAll, expect, test } from 'vitest'
 import { deadLetters } from '../../src/cli/dead-letters.ts'
 import { REASON_CHARS } from '../../src/cli/operator-client.ts'
 import type { AuditEntry, AuditLog } from '../../src/core/coordination/audit-log.ts'
-import { DeadLetterBody, LetterDecided } from '../../src/http/operator/schemas.ts'
+import { DeadLetterBody, DeadLetterDecided } from '../../src/http/operator/schemas.ts'
 import { createRedisAuditLog } from '../../src/redis/audit-log.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { bufferedIo } from '../support/buffered-io.ts'
@@ -146,7 +146,7 @@ test('with --json a script reads what the operator API answers: preview, decisio
     [0, { decided: true, dropped: true }],
     [1, { decided: false, dropped: true, because: 'a later attempt' }],
   ])
-  const schema = Compile(LetterDecided)
+  const schema = Compile(DeadLetterDecided)
   for (const [, reply] of replies) expect(schema.Errors(reply)).toEqual([])
   const unknown = await run('requeue', entry.id, ...because, '--json')
   expect([unknown.exit, JSON.parse(unknown.out).code]).toEqual([1, 'dead-letter-unknown'])

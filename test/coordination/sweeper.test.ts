@@ -1,7 +1,7 @@
 /** What the sweeper says of dead letters that no majority takes. */
 import { expect, test } from 'vitest'
 import { createSweeper } from '../../src/coordination/sweeper.ts'
-import { tellingUntaken } from '../../src/core/coordination/audit-log.ts'
+import { reportingUntaken } from '../../src/core/coordination/audit-log.ts'
 import type { CoreEvent } from '../../src/core/events.ts'
 import type { Leases } from '../../src/core/ports.ts'
 import { systemClock } from '../../src/system/clock.ts'
@@ -39,7 +39,7 @@ test('a sweep whose dead letters no majority takes says so once, and the next on
     clock: systemClock,
     terms: {} as never,
     ask: undefined,
-    untaken: tellingUntaken(systemClock, { publish: (event) => told.push(event) }),
+    untaken: reportingUntaken(systemClock, { publish: (event) => told.push(event) }),
     onFailure: (cause) => {
       throw cause
     },

@@ -318,7 +318,7 @@ describe('a duplicate that may wait', () => {
     expect(await clock.during(waiting)).toMatchObject({ kind: 'created' })
   })
 
-  test('a waiting duplicate is refused when its time is over, and gives its place back', async () => {
+  test('a waiting duplicate is refused when its time is over, and gives its slot back', async () => {
     const { begun, request, clock } = sidecar({ waiters: 1 })
     await begun()
     for (let round = 0; round < 2; round += 1) {

@@ -3,7 +3,7 @@
 import { describe, expect, test } from 'vitest'
 import { createSweeper } from '../../src/coordination/sweeper.ts'
 import { createLeases } from '../../src/core/claims/leases.ts'
-import { tellingUntaken } from '../../src/core/coordination/audit-log.ts'
+import { reportingUntaken } from '../../src/core/coordination/audit-log.ts'
 import { forgetOrphan } from '../../src/core/coordination/settle-orphan.ts'
 import { SILENT } from '../../src/core/events.ts'
 import { NOTHING_COPIED, nextRejoinStep } from '../../src/core/nodes/rejoin-rules.ts'
@@ -177,7 +177,7 @@ describe('found by simulation', () => {
           questions.push(names.get(token))
           return 'released'
         },
-        untaken: tellingUntaken(clock, SILENT),
+        untaken: reportingUntaken(clock, SILENT),
         onFailure: (cause) => {
           throw cause
         },

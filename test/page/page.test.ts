@@ -8,7 +8,7 @@ import { beforeAll, describe, expect, test } from 'vitest'
 import { startChromium, type TestBrowser } from '../support/chromium.ts'
 import { stackOfTests } from '../support/during-tests.ts'
 import { listening } from '../support/listening.ts'
-import { writeLetters } from '../support/many-letters.ts'
+import { writeDeadLetters } from '../support/many-dead-letters.ts'
 import { OPERATE_TOKEN, VIEW_TOKEN } from '../support/operator-caller.ts'
 import { accessibilityOf, findPayment, phone, preview, signIn } from '../support/operator-page.ts'
 import { HOSTILE, type OperatorScene, openOperatorScene } from '../support/operator-scene.ts'
@@ -308,7 +308,7 @@ test('a refusal is found without a reference: among what the sidecar just answer
 })
 
 test('questions beyond the first page: older ones, and back to the newest', async () => {
-  await writeLetters(scene.servers.urls, 203)
+  await writeDeadLetters(scene.servers.urls, 203)
   // The payments above have left some, too.
   const { entries: all } = (await scene.operator.call('/dead-letters?limit=1000')).body
   await page.getByRole('link', { name: 'Find' }).click()

@@ -1,6 +1,6 @@
 /** What the page says of a decision, and of the headers that its reader typed. */
 import { expect, test } from 'vitest'
-import { headersIn, toldOf } from '../../src/page/words.ts'
+import { headersIn, reportOf } from '../../src/page/words.ts'
 
 // Bug: the line above the list said "done", while the question was only dropped because its record had moved on.
 test.each([
@@ -11,7 +11,7 @@ test.each([
   ],
   [{ decided: false }, 'Requeue it: not decided.'],
 ])('of %o', (decided, told) => {
-  expect(toldOf('Requeue it', decided)).toBe(told)
+  expect(reportOf('Requeue it', decided)).toBe(told)
 })
 
 // Bug: of two lines of one header the first was left out of the answer that clients get, without a word.

@@ -5,7 +5,7 @@ import { type AuditPlace, NEWEST, pageOf, placeOf } from '../../src/core/coordin
 import { createRedisAuditLog } from '../../src/redis/audit-log.ts'
 import { systemClock } from '../../src/system/clock.ts'
 import { stackOfTests } from '../support/during-tests.ts'
-import { letterId, writeLetters } from '../support/many-letters.ts'
+import { deadLetterId, writeDeadLetters } from '../support/many-dead-letters.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
 const LETTERS = 2_300
@@ -17,7 +17,7 @@ let clients: readonly Redis[]
 const answers = [true, true, true]
 beforeAll(async () => {
   const servers = stack.use(await startRedisServers(3))
-  await writeLetters(servers.urls, LETTERS, (node, numbers) => {
+  await writeDeadLetters(servers.urls, LETTERS, (node, numbers) => {
     // Neighbours change places, and every third letter is missing on another node.
     const swapped = numbers.map((_, at) => numbers[at ^ (node + 1)] ?? numbers[at]!)
     return [...new Set(swapped)].filter((n) => n % 3 !== node)
@@ -40,7 +40,7 @@ async function page(before: AuditPlace, limit: number) {
   return pageOf(read.entries, limit)
 }
 
-const allIds = Array.from({ length: LETTERS }, (_, at) => letterId(at + 1))
+const allIds = Array.from({ length: LETTERS }, (_, at) => deadLetterId(at + 1))
 
 test('every letter is on one page, oldest first, whatever the order in which nodes wrote them', async () => {
   const pages: string[][] = []

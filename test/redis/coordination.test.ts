@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest'
 import { appendAudit } from '../../src/app/coordination.ts'
 import { createSweeper } from '../../src/coordination/sweeper.ts'
-import { type AuditEntry, tellingUntaken } from '../../src/core/coordination/audit-log.ts'
+import { type AuditEntry, reportingUntaken } from '../../src/core/coordination/audit-log.ts'
 import { campaign, type Term } from '../../src/core/coordination/election.ts'
 import {
   concludeOrphan,
@@ -43,7 +43,7 @@ function sweeperOf(sidecar: Sidecar, ask?: (orphan: Orphan) => Promise<SettleRep
     clock: systemClock,
     terms: TERMS,
     ask,
-    untaken: tellingUntaken(systemClock, SILENT),
+    untaken: reportingUntaken(systemClock, SILENT),
     onFailure: (cause) => {
       throw cause
     },
@@ -215,7 +215,7 @@ describe('the letter of a lease that was lost under working code', () => {
     appendAudit(
       auditLogOf(sidecar),
       systemClock,
-      tellingUntaken(systemClock, SILENT),
+      reportingUntaken(systemClock, SILENT),
     )({
       kind: 'lease_ended',
       recordKey,

@@ -4,7 +4,7 @@
  */
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
-import { told } from '../../src/core/node-faults.ts'
+import { sentenceOf } from '../../src/core/node-faults.ts'
 import { changeMembers } from '../../src/redis/change-members.ts'
 import { CLUSTER_KEY, INCARNATION_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import type { RedisNodesOptions } from '../../src/redis/nodes.ts'
@@ -43,7 +43,7 @@ async function join(more: Partial<RedisNodesOptions> = { names: NAMES }) {
 }
 type Joined = Awaited<ReturnType<typeof join>>
 const reasons = ({ nodes }: Joined) =>
-  nodes.states().map(({ state }) => (state.kind === 'unfit' ? told(state) : state.kind))
+  nodes.states().map(({ state }) => (state.kind === 'unfit' ? sentenceOf(state) : state.kind))
 
 describe('the format of a cluster', () => {
   test('is written on every node, also where an earlier build has founded it without one', async () => {

@@ -29,7 +29,7 @@ async function rejoiningNode({ client }: Opened): Promise<MemberActs> {
     incarnation: TEST_INCARNATION,
     deadlineMs: 5_000,
     clock: systemClock,
-    told: new CatchUpCounter(),
+    catchUp: new CatchUpCounter(),
     sameConnection: () => true,
   })
 }

@@ -9,7 +9,7 @@ import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
 import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
-import { NODE_FAULTS, type NodeFault, told } from '../../src/core/node-faults.ts'
+import { NODE_FAULTS, type NodeFault, sentenceOf } from '../../src/core/node-faults.ts'
 import { answerFault } from '../../src/core/nodes/fitness.ts'
 import { statusesOf } from '../../src/core/nodes/shown-nodes.ts'
 import { createRedisClient, onDown } from '../../src/redis/connect.ts'
@@ -198,7 +198,7 @@ test.each(CASES.map((one) => [one[0], one[1], one] as const))(
     ).catch(() => {})
     expect(wanted, JSON.stringify(shown())).toContain(shown()?.fault)
     const { reason = '', remedy } = shown() ?? {}
-    const words = told({ reason, remedy })
+    const words = sentenceOf({ reason, remedy })
     expect(words).not.toMatch(/enableOfflineQueue|report this|Stream isn't|Error:|…/)
   },
 )

@@ -1,7 +1,7 @@
 import { createServer } from 'node:net'
 import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
-import { told } from '../../src/core/node-faults.ts'
+import { sentenceOf } from '../../src/core/node-faults.ts'
 import { declareLoss } from '../../src/core/nodes/shown-nodes.ts'
 import { INCARNATION_KEY, QUARANTINE_KEY } from '../../src/redis/keys.ts'
 import { eventually } from '../support/eventually.ts'
@@ -425,7 +425,7 @@ test('a server listed twice, an evicting one and a replica are unfit from the st
   const reasons = () =>
     sidecar.nodes
       .states()
-      .flatMap(({ name, state }) => (state.kind === 'unfit' ? [`${name}: ${told(state)}`] : []))
+      .flatMap(({ name, state }) => (state.kind === 'unfit' ? [`${name}: ${sentenceOf(state)}`] : []))
   // At the start, unless a node did not answer the first poll in time.
   await eventually('three are unfit', () => reasons().length === 3)
   expect(reasons()).toEqual([
@@ -443,7 +443,7 @@ test('a server that is too old and a node of a Redis Cluster are unfit from the 
   const reasons = () =>
     sidecar.nodes
       .states()
-      .flatMap(({ name, state }) => (state.kind === 'unfit' ? [`${name}: ${told(state)}`] : []))
+      .flatMap(({ name, state }) => (state.kind === 'unfit' ? [`${name}: ${sentenceOf(state)}`] : []))
   await eventually('two are unfit', () => reasons().length === 2)
   expect(reasons()).toEqual([
     expect.stringMatching(/: it is a node of a Redis Cluster, .* use an independent master$/),

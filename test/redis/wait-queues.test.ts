@@ -33,7 +33,7 @@ test('one node does the same with an entry in Lua and in TypeScript', async () =
       const key = `${sequences}:${generation}`
       const real = await sendEntry(opened.client, key, entry)
       const model = updateEntry(queue, entry, real.nodeMs)
-      const ends = [...(queue?.places.values() ?? []), ...(model.queue?.places.values() ?? [])]
+      const ends = [...(queue?.slots.values() ?? []), ...(model.queue?.slots.values() ?? [])]
       // Redis expires the key by a clock that it read before the script asks for the time.
       if (ends.some(({ untilNodeMs }) => Math.abs(untilNodeMs - real.nodeMs) <= 2)) {
         generation += 1
@@ -41,7 +41,7 @@ test('one node does the same with an entry in Lua and in TypeScript', async () =
         continue
       }
       expect(model.reply, JSON.stringify(entry)).toEqual(real)
-      const stands = [...(model.queue?.places.values() ?? [])].some(
+      const stands = [...(model.queue?.slots.values() ?? [])].some(
         ({ untilNodeMs }) => untilNodeMs > real.nodeMs + 30_000,
       )
       if (stands || model.queue === undefined)

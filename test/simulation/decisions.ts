@@ -8,7 +8,7 @@
 
 import type { AuditEntry, AuditLog } from '../../src/core/coordination/audit-log.ts'
 import type { Orphan, Verdict } from '../../src/core/coordination/settle-orphan.ts'
-import { decideLetter, type LetterDecided } from '../../src/core/operator/dead-letters.ts'
+import { type DeadLetterDecided, decideDeadLetter } from '../../src/core/operator/dead-letters.ts'
 import { type Decided, type DecisionPorts, decide } from '../../src/core/operator/decide.ts'
 import { type RecordView, recordView } from '../../src/core/operator/record-view.ts'
 import type { Lease, Leases } from '../../src/core/ports.ts'
@@ -63,7 +63,7 @@ export async function decideAsPlanned(
   const { decides } = operation
   const told =
     decides === 'requeue' || decides === 'discard' || decides === 'discard_completed'
-      ? await decideOnLetter(desk)
+      ? await decideOnDeadLetter(desk)
       : await decideOnRecord(decides, desk, index, look)
   deed.told = told
   deed.toldMs = scheduler.nowMs
@@ -131,7 +131,7 @@ async function decideOnRecord(
 }
 
 /** The letter that the sweeper would have written when the operator looked. */
-async function decideOnLetter(desk: Desk): Promise<LetterDecided['kind'] | 'refused'> {
+async function decideOnDeadLetter(desk: Desk): Promise<DeadLetterDecided['kind'] | 'refused'> {
   const { view, deed, operation, sidecar, retentionMs } = desk
   if (view.state !== 'expired') return 'refused'
   const { fingerprint = '', attempt = 1, token = 0 } = view
@@ -142,7 +142,7 @@ async function decideOnLetter(desk: Desk): Promise<LetterDecided['kind'] | 'refu
     recordKey: deed.key,
     fields: { fingerprint, attempt: String(attempt), token: String(token) },
   }
-  const decided = await decideLetter(
+  const decided = await decideDeadLetter(
     {
       act: operation.decides === 'requeue' ? 'requeue' : 'discard',
       id: letter.id,

@@ -295,7 +295,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'nonce-not-checked',
     rule: 'a node that forgot again while it rejoined does not rejoin by what went before',
     file: 'test/simulation/rejoining-node.ts',
-    from: 'return this.#stands(nonce) && (this.#node.quarantine?.told ?? 0) >= calls',
+    from: 'return this.#stands(nonce) && (this.#node.quarantine?.catchUps ?? 0) >= calls',
     to: 'return nonce !== undefined || calls > 0',
     killedBy: ['S1', 'S2', 'S5', 'S6', 'S4'],
   },

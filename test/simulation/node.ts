@@ -34,7 +34,7 @@ type Logged =
       readonly ttlMs: number
       readonly nodeMs: number
       /** How many calls of its quarantine had told it records by then. */
-      readonly told: number
+      readonly catchUps: number
     }
   | { readonly kind: 'incarnation'; readonly incarnation: string }
   | { readonly kind: 'cluster'; readonly cluster: Cluster }
@@ -186,11 +186,11 @@ export class SimulatedNode {
   }
 
   /** Stores a record as it is: the copy of a rejoin. */
-  put(key: string, record: NodeRecord, ttlMs: number, told: number): void {
+  put(key: string, record: NodeRecord, ttlMs: number, catchUps: number): void {
     this.#embedded.put(key, record, ttlMs)
-    this.#write({ kind: 'copy', key, record, ttlMs, nodeMs: this.nodeMs, told })
+    this.#write({ kind: 'copy', key, record, ttlMs, nodeMs: this.nodeMs, catchUps })
     this.keys.add(key)
-    this.#countTold(told)
+    this.#countCatchUps(catchUps)
   }
 
   /** Each of its records that is drawn. The process counts them, and its log has that they are gone. @returns how many */
@@ -212,8 +212,8 @@ export class SimulatedNode {
     for (const key of keys) this.keys.delete(key)
   }
 
-  #countTold(told: number): void {
-    if (this.quarantine !== undefined) this.quarantine = { ...this.quarantine, told }
+  #countCatchUps(catchUps: number): void {
+    if (this.quarantine !== undefined) this.quarantine = { ...this.quarantine, catchUps }
   }
 
   setIncarnation(incarnation: string): void {
@@ -391,7 +391,7 @@ export class SimulatedNode {
         this.#replayedMs = entry.nodeMs
         this.#embedded.put(entry.key, entry.record, entry.ttlMs)
         this.keys.add(entry.key)
-        this.#countTold(entry.told)
+        this.#countCatchUps(entry.catchUps)
         return
       case 'incarnation':
         this.incarnation = entry.incarnation

@@ -13,7 +13,7 @@ import {
   hasEvictedSince,
   incarnationFor,
   type Membership,
-  mayBeTold,
+  mayGetRecords,
   NOTHING_COPIED,
   type Origin,
   quarantineMsFor,
@@ -131,7 +131,7 @@ export class SimulatedRejoiningNode implements MemberActs {
   }
 
   join(nonce: string, cluster: Cluster): Promise<boolean> {
-    const known = this.#seen.told.known(nonce)
+    const known = this.#seen.catchUp.known(nonce)
     return this.#call(() => {
       const { history, onJoined } = this.#ports
       if (!this.#hasAllThatItWasTold(nonce, known)) {
@@ -140,7 +140,7 @@ export class SimulatedRejoiningNode implements MemberActs {
       }
       const { quarantine, nodeMs } = this.#node
       const early = nodeMs - (quarantine?.sinceNodeMs ?? 0) < cluster.quarantineMs
-      history.saw(!early ? 'joined' : quarantine?.told === undefined ? 'continued' : 'told_by_all')
+      history.saw(!early ? 'joined' : quarantine?.catchUps === undefined ? 'continued' : 'told_by_all')
       this.#voteFromNow(nonce, cluster)
       onJoined(this.#node)
       return true
@@ -182,11 +182,11 @@ export class SimulatedRejoiningNode implements MemberActs {
 
   async adopt(nonce: string, adoptions: readonly Adoption[]): Promise<void> {
     const told = await this.#call(() => {
-      if (!mayBeTold(membershipOf(this.#node), nonce)) {
+      if (!mayGetRecords(membershipOf(this.#node), nonce)) {
         this.#ports.history.saw('adoption_refused')
         return undefined
       }
-      const calls = (this.#node.quarantine?.told ?? 0) + 1
+      const calls = (this.#node.quarantine?.catchUps ?? 0) + 1
       for (const { key, merged } of adoptions) {
         const own = this.#node.kept(key)
         if (merged.record.state === 'completed') this.#ports.history.saw('rejoin_copied_outcome')
@@ -198,7 +198,7 @@ export class SimulatedRejoiningNode implements MemberActs {
       return adoptions.length > 0 ? calls : 0
     }, true)
     if (told === undefined) throw new Error('it waits under another nonce by now, or votes')
-    if (told > 0) this.#seen.told.learn(nonce, told)
+    if (told > 0) this.#seen.catchUp.learn(nonce, told)
   }
 
   claimFounding(nonce: string, proposed: string): Promise<boolean> {
@@ -242,7 +242,7 @@ export class SimulatedRejoiningNode implements MemberActs {
 
   /** By its nonce and by its count: where it forgot again, either would do. */
   #hasAllThatItWasTold(nonce: string, calls: number): boolean {
-    return this.#stands(nonce) && (this.#node.quarantine?.told ?? 0) >= calls
+    return this.#stands(nonce) && (this.#node.quarantine?.catchUps ?? 0) >= calls
   }
 
   /** As in `membership.lua`: what was copied to a node that evicts may be gone. */

@@ -7,7 +7,7 @@
  */
 
 import { createSweeper, paused } from '../../src/coordination/sweeper.ts'
-import { type AuditEntry, type AuditLog, tellingUntaken } from '../../src/core/coordination/audit-log.ts'
+import { type AuditEntry, type AuditLog, reportingUntaken } from '../../src/core/coordination/audit-log.ts'
 import { campaign } from '../../src/core/coordination/election.ts'
 import type { Verdict } from '../../src/core/coordination/settle-orphan.ts'
 import { SILENT } from '../../src/core/events.ts'
@@ -78,7 +78,7 @@ export function campaignToSweep(sidecar: Sidecar, number: number, ports: Sweepin
     clock,
     terms: { leaseMs: LEASE_MS, retentionMs: RETENTION_MS },
     ask: plan.sweep === 'asks' ? ({ recordKey, token }) => asked(recordKey, token) : undefined,
-    untaken: tellingUntaken(clock, SILENT),
+    untaken: reportingUntaken(clock, SILENT),
     onFailure,
   })
 

@@ -97,10 +97,10 @@ export async function retryMessageDriven(
   sagaId: string,
   parked: boolean,
 ): Promise<boolean> {
-  const letters = await deadLettersOf(kit, sagaId, ['dead'])
-  if (!parked && letters.length === 0) return false
+  const deadLetters = await deadLettersOf(kit, sagaId, ['dead'])
+  if (!parked && deadLetters.length === 0) return false
   await unparkSagaSteps(kit, tx, sagaId)
-  await replayDeadLetters(kit, letters)
+  await replayDeadLetters(kit, deadLetters)
   await follow(kit, tx, sagaId)
   return true
 }

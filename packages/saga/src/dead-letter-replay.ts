@@ -2,12 +2,12 @@
  * The consumer's side of replaying: takes up the dead letters of its inbox that an operator requested to replay.
  *
  * Each in a transaction of its own, in the order of first arrival, which is that of its sequence; a handler that works
- * outside runs without an open transaction. A letter that fails again is dead again, and so are those of its sequence
+ * outside runs without an open transaction. A dead letter that fails again is dead again, and so are those of its sequence
  * behind it, unless its error is an outcome (`error-meaning.ts`). One that kills its process is begun as often as a message is,
- * and then dead again: otherwise it would be begun by each process that starts. A letter whose step is in progress, whose lock is held,
+ * and then dead again: otherwise it would be begun by each process that starts. A dead letter whose step is in progress, whose lock is held,
  * or that met an outage of the database waits, and so do those behind it.
  *
- * The mappings read the letter anew, so one that none of them could read is replayed once one can; it is then the message
+ * The mappings read the dead letter anew, so one that none of them could read is replayed once one can; it is then the message
  * that it always was, and is handled once together with its other deliveries.
  */
 import { inThisProcess } from './concurrent-deliveries.ts'
@@ -44,7 +44,7 @@ type Reading = {
   readonly transaction?: InboxTransaction
 }
 
-type Letter = {
+type DeadLetter = {
   id: string
   message_id: string
   aggregate_type: string
@@ -65,11 +65,11 @@ type Replay = {
   readonly reading: Reading
 }
 
-/** Letters that are read together. */
+/** Dead letters that are read together. */
 const pageSize = 100
 
 /**
- * Each letter once; of a sequence none after one that waits or is dead again. Ends early where `goOn` says no. Returns how many
+ * Each dead letter once; of a sequence none after one that waits or is dead again. Ends early where `goOn` says no. Returns how many
  * succeeded.
  */
 export async function replayOnce(
@@ -96,7 +96,7 @@ export async function replayOnce(
 
 type Due = { id: string; arrival: string; ordering_key: string | null }
 
-/** A letter without a row in the inbox is that of a message that nobody read: it comes before all others. */
+/** A dead letter without a row in the inbox is that of a message that nobody read: it comes before all others. */
 async function nextPage(kit: SagaKit, consumerId: string, last: Due | undefined): Promise<readonly Due[]> {
   const { rows } = await kit.query<Due>(
     `SELECT d.id::text AS id, coalesce(i.arrival, 0)::text AS arrival, d.ordering_key
@@ -112,26 +112,26 @@ async function nextPage(kit: SagaKit, consumerId: string, last: Due | undefined)
 async function replayLetter(replay: Replay, id: string): Promise<boolean> {
   const { kit, consumerId } = replay
   const s = kit.schema
-  let letter: Letter | undefined
+  let deadLetter: DeadLetter | undefined
   try {
-    letter = await kit.transaction((tx) => take(tx, s, id))
-    if (letter === undefined) return false
-    const { message_id, error_code } = letter
+    deadLetter = await kit.transaction((tx) => take(tx, s, id))
+    if (deadLetter === undefined) return false
+    const { message_id, error_code } = deadLetter
     const begun = await noteReplayBegun(kit, consumerId, message_id)
     if (begun > unfinishedMax) throw new NeverEndedError(unfinishedMax)
-    const arrival = arrivalOf(letter, replay.reading)
+    const arrival = arrivalOf(deadLetter, replay.reading)
     const { handler, received } = await handlingOf(replay, arrival)
     const suspect = error_code === neverEndedCode || begun > suspectAfter
     const leave = await inThisProcess.enter(kit.clock, suspect)
     try {
-      if (typeof handler !== 'function' && !(await isProcessed(replay, letter, arrival)))
+      if (typeof handler !== 'function' && !(await isProcessed(replay, deadLetter, arrival)))
         await handlingMessage({ consumerId, messageId: message_id }, () => handler.outside(received))
       return await transactionOfInbox(kit, replay.reading.transaction, async (tx, own) => {
-        letter = await take(tx, s, id)
-        if (letter === undefined) return false
-        const entered = await enterReplayed(tx, replay, letter, arrival)
+        deadLetter = await take(tx, s, id)
+        if (deadLetter === undefined) return false
+        const entered = await enterReplayed(tx, replay, deadLetter, arrival)
         if (entered && typeof handler === 'function') await handler(tx, received, own)
-        await noteReplayed(tx, s, consumerId, letter)
+        await noteReplayed(tx, s, consumerId, deadLetter)
         return true
       })
     } finally {
@@ -141,15 +141,16 @@ async function replayLetter(replay: Replay, id: string): Promise<boolean> {
     if (error instanceof OperationInProgressError || error instanceof LockNotAcquiredError) return false
     if (isOutage(error)) return false
     if (finalOutcomeOf(error) !== undefined) return endReplayed(replay, id, error)
-    await noteDeadAgain(replay, id, letter, error)
+    await noteDeadAgain(replay, id, deadLetter, error)
     return false
   } finally {
     // A database that is away has counted one more; it takes several in a row to mean something.
-    if (letter !== undefined) await noteReplayEnded(kit, consumerId, letter.message_id).catch(() => {})
+    if (deadLetter !== undefined)
+      await noteReplayEnded(kit, consumerId, deadLetter.message_id).catch(() => {})
   }
 }
 
-/** @throws what makes the letter dead again: no handler, no JSON, a payload that its schema refuses */
+/** @throws what makes the dead letter dead again: no handler, no JSON, a payload that its schema refuses */
 async function handlingOf(
   { consumerId, handlers, reading }: Replay,
   arrival: Arrival,
@@ -160,36 +161,40 @@ async function handlingOf(
   return { handler, received: { ...message, payload: await payloadOf(arrival, reading.schemas) } }
 }
 
-const wasUnmapped = ({ error_code }: Letter) => error_code === 'unmapped'
+const wasUnmapped = ({ error_code }: DeadLetter) => error_code === 'unmapped'
 
-/** The message is known by its letter, unless that was written because no mapping knew it. */
-function arrivalOf(letter: Letter, { inbound = fencepostMessages }: Reading): Arrival {
+/** The message is known by its dead letter, unless that was written because no mapping knew it. */
+function arrivalOf(deadLetter: DeadLetter, { inbound = fencepostMessages }: Reading): Arrival {
   const message: InboundMessage = {
-    messageId: letter.message_id,
-    aggregateType: letter.aggregate_type,
-    aggregateId: letter.aggregate_id,
-    type: letter.type,
-    body: letter.body,
-    headers: JSON.parse(letter.headers),
-    createdAt: letter.created_at,
+    messageId: deadLetter.message_id,
+    aggregateType: deadLetter.aggregate_type,
+    aggregateId: deadLetter.aggregate_id,
+    type: deadLetter.type,
+    body: deadLetter.body,
+    headers: JSON.parse(deadLetter.headers),
+    createdAt: deadLetter.created_at,
     redelivered: true,
   }
-  if (letter.delivery === null) return { message }
-  const { isText, bytes: base64, ...kept }: StoredDelivery = JSON.parse(letter.delivery)
-  const body: string = isText ? JSON.parse(letter.body) : letter.body
+  if (deadLetter.delivery === null) return { message }
+  const { isText, bytes: base64, ...kept }: StoredDelivery = JSON.parse(deadLetter.delivery)
+  const body: string = isText ? JSON.parse(deadLetter.body) : deadLetter.body
   const bytes = base64 === undefined ? {} : { bytes: Buffer.from(base64, 'base64') }
   const read = readDelivery(inbound, { ...kept, body, ...bytes, redelivered: true })
-  if (wasUnmapped(letter)) return read
-  // As its handler saw it before, and may have made a key of it: the letter has the id as it is stored.
-  const { messageId } = storedId(read.message.messageId) === letter.message_id ? read.message : message
+  if (wasUnmapped(deadLetter)) return read
+  // As its handler saw it before, and may have made a key of it: the dead letter has the id as it is stored.
+  const { messageId } = storedId(read.message.messageId) === deadLetter.message_id ? read.message : message
   return { ...read, message: { ...message, messageId, body } }
 }
 
 type Known = { request_hash: Uint8Array; status: string }
 
-/** True if the message was handled under its own id meanwhile. Only of letters that no mapping could read. */
-async function isProcessed({ kit, consumerId }: Replay, letter: Letter, arrival: Arrival): Promise<boolean> {
-  if (!wasUnmapped(letter)) return false
+/** True if the message was handled under its own id meanwhile. Only of dead letters that no mapping could read. */
+async function isProcessed(
+  { kit, consumerId }: Replay,
+  deadLetter: DeadLetter,
+  arrival: Arrival,
+): Promise<boolean> {
+  if (!wasUnmapped(deadLetter)) return false
   const { rows } = await kit.query<Known>(
     `SELECT request_hash, status FROM ${kit.schema}.inbox WHERE consumer_id = $1 AND message_id = $2`,
     [consumerId, storedId(arrival.message.messageId)],
@@ -201,10 +206,10 @@ async function isProcessed({ kit, consumerId }: Replay, letter: Letter, arrival:
 async function enterReplayed(
   tx: Tx,
   { kit, consumerId, reading }: Replay,
-  letter: Letter,
+  deadLetter: DeadLetter,
   arrival: Arrival,
 ): Promise<boolean> {
-  if (!wasUnmapped(letter)) return true
+  if (!wasUnmapped(deadLetter)) return true
   const s = kit.schema
   const messageId = storedId(arrival.message.messageId)
   const inserted = await tx.query(
@@ -247,7 +252,7 @@ async function noteReplayed(
   tx: Tx,
   s: string,
   consumerId: string,
-  { id, message_id }: Letter,
+  { id, message_id }: DeadLetter,
   reason: string | null = null,
 ): Promise<void> {
   await tx.query(
@@ -286,7 +291,7 @@ async function noteReplayEnded(kit: SagaKit, consumerId: string, messageId: stri
 async function noteDeadAgain(
   { kit, consumerId }: Replay,
   id: string,
-  letter: Letter | undefined,
+  deadLetter: DeadLetter | undefined,
   error: unknown,
 ): Promise<void> {
   const s = kit.schema
@@ -300,17 +305,17 @@ async function noteDeadAgain(
        RETURNING id, consumer_id, message_id)
      UPDATE ${s}.inbox i SET unfinished = 0 FROM dead
      WHERE dead.id = $1 AND i.consumer_id = dead.consumer_id AND i.message_id = dead.message_id`,
-    [id, consumerId, letter?.ordering_key ?? null, errorText(error), errorCode(error)],
+    [id, consumerId, deadLetter?.ordering_key ?? null, errorText(error), errorCode(error)],
   )
 }
 
-const arrivalNumberOf = (s: string, letter: string) =>
+const arrivalNumberOf = (s: string, deadLetter: string) =>
   `coalesce((SELECT i.arrival FROM ${s}.inbox i
-             WHERE i.consumer_id = ${letter}.consumer_id AND i.message_id = ${letter}.message_id), 0)`
+             WHERE i.consumer_id = ${deadLetter}.consumer_id AND i.message_id = ${deadLetter}.message_id), 0)`
 
 /** undefined while another process handles it, or an earlier one of its sequence is open. */
-async function take(tx: Tx, s: string, id: string): Promise<Letter | undefined> {
-  const { rows } = await tx.query<Letter>(
+async function take(tx: Tx, s: string, id: string): Promise<DeadLetter | undefined> {
+  const { rows } = await tx.query<DeadLetter>(
     `SELECT id, message_id, aggregate_type, aggregate_id, ordering_key, type, payload::text AS body, headers::text AS headers,
             ${isoText('created_at')} AS created_at, error_code, delivery::text AS delivery
      FROM ${s}.dead_letters d WHERE id = $1 AND status = 'replaying' AND NOT EXISTS (

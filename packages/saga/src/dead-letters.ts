@@ -99,7 +99,7 @@ export async function replayDeadLetters(kit: SagaKit, ids: readonly number[]): P
  * To the head of their aggregates, in the partition that the aggregate has today: their number may have changed since. One that was
  * published again under its id is in the outbox already, and moves up.
  */
-async function toOutbox(kit: SagaKit, tx: Tx, letters: readonly Touched[]): Promise<void> {
+async function toOutbox(kit: SagaKit, tx: Tx, deadLetters: readonly Touched[]): Promise<void> {
   const s = kit.schema
   const { rows } = await tx.query(`SELECT count(*)::int AS partitions FROM ${s}.outbox_partitions`)
   const partitions = safeInteger(rows[0]!.partitions)
@@ -109,8 +109,10 @@ async function toOutbox(kit: SagaKit, tx: Tx, letters: readonly Touched[]): Prom
      FROM ${s}.dead_letters d JOIN unnest($1::bigint[], $2::smallint[]) AS a (id, partition) USING (id)
      ON CONFLICT (message_id) DO UPDATE SET id = least(o.id, EXCLUDED.id)`,
     [
-      letters.map(({ id }) => id),
-      letters.map((letter) => partitionOf(letter.aggregate_type, letter.aggregate_id, partitions)),
+      deadLetters.map(({ id }) => id),
+      deadLetters.map((deadLetter) =>
+        partitionOf(deadLetter.aggregate_type, deadLetter.aggregate_id, partitions),
+      ),
     ],
   )
 }

@@ -250,7 +250,7 @@ export async function deadLetterInbound(
     valuesOf(entry),
   )
   if (rows[0] !== undefined) {
-    await writeLetter(tx, s, entry, cause, parkSequence ? orderingKey : null, rows[0].attempts)
+    await writeDeadLetter(tx, s, entry, cause, parkSequence ? orderingKey : null, rows[0].attempts)
     return true
   }
   const first = await tx.query<{ request_hash: Uint8Array }>(
@@ -265,11 +265,11 @@ export async function deadLetterInbound(
     [consumerId, other.message.messageId, hash, retentionMs],
   )
   const reused = `${cause.message} (it came under the id ${message.messageId}, which belongs to another body)`
-  if (rowsWritten(written) === 1) await writeLetter(tx, s, other, { ...cause, message: reused }, null, 0)
+  if (rowsWritten(written) === 1) await writeDeadLetter(tx, s, other, { ...cause, message: reused }, null, 0)
   return true
 }
 
-/** Derived from the body: a further delivery makes no second letter. A UUID of version 8 (RFC 9562). */
+/** Derived from the body: a further delivery makes no second dead letter. A UUID of version 8 (RFC 9562). */
 function idOfReuse(messageId: string, hash: Buffer): string {
   const digest = hashOfText(`${messageId} ${hash.toString('hex')}`).toString('hex')
   const [a, b, c, d, e] = [
@@ -282,7 +282,7 @@ function idOfReuse(messageId: string, hash: Buffer): string {
   return `${a}-${b}-8${c}-8${d}-${e}`
 }
 
-async function writeLetter(
+async function writeDeadLetter(
   tx: Tx,
   s: string,
   { consumerId, message, delivery }: Entry,

@@ -182,7 +182,7 @@ export class Inbox {
       ...(delivery === undefined ? {} : { delivery }),
     }
     const beganMonoMs = kit.clock.monoMs()
-    const tell = (outcome: ConsumedOutcome, error?: unknown) =>
+    const report = (outcome: ConsumedOutcome, error?: unknown) =>
       kit.emit({
         kind: 'consumed',
         consumerId,
@@ -202,20 +202,20 @@ export class Inbox {
         if (suspect && (await noteBegun(kit, entry, unfinishedMax + 1)) > unfinishedMax)
           throw new NeverEndedError(unfinishedMax)
         return await inProcessSpan(message.headers, consumerId, message.messageId, () =>
-          this.#attempt(arrival, entry, handler, tell),
+          this.#attempt(arrival, entry, handler, report),
         )
       } finally {
         leave()
       }
     } catch (error) {
-      return await this.#failed(entry, error, tell).catch((second: unknown) => {
+      return await this.#failed(entry, error, report).catch((second: unknown) => {
         kit.emit({ kind: 'consumer_error', consumerId, error: second })
         return isOutage(second) ? away : ({ kind: 'again', delayMs: outageDelayMs } as const)
       })
     }
   }
 
-  async #attempt(arrival: Arrival, entry: Entry, handler: Handler, tell: Tell): Promise<Verdict> {
+  async #attempt(arrival: Arrival, entry: Entry, handler: Handler, report: Report): Promise<Verdict> {
     const { kit, schemas, transaction } = this.#options
     const onProcessed = answering(this.#options.onProcessed)
     const received: Received = { ...arrival.message, payload: await payloadOf(arrival, schemas) }
@@ -223,7 +223,7 @@ export class Inbox {
     if (typeof handler !== 'function') {
       const early = await this.#lookAhead(entry)
       if (early?.kind === 'done') await passOnKept(kit, entry, received, onProcessed)
-      if (early !== undefined) return this.#verdictOf(entry, early, tell)
+      if (early !== undefined) return this.#verdictOf(entry, early, report)
       const { consumerId, message } = entry
       result = await handlingMessage({ consumerId, messageId: message.messageId }, () =>
         handler.outside(received),
@@ -240,7 +240,7 @@ export class Inbox {
     })
     if (entrance.kind === 'go') await onProcessed?.(received, { replayed: false, result })
     if (entrance.kind === 'done') await passOnKept(kit, entry, received, onProcessed)
-    return this.#verdictOf(entry, entrance, tell)
+    return this.#verdictOf(entry, entrance, report)
   }
 
   /** For a handler that works outside: the same checks first, in a transaction that is rolled back. */
@@ -259,20 +259,20 @@ export class Inbox {
       })
   }
 
-  async #verdictOf(entry: Entry, entrance: Entrance, tell: Tell): Promise<Verdict> {
+  async #verdictOf(entry: Entry, entrance: Entrance, report: Report): Promise<Verdict> {
     switch (entrance.kind) {
       case 'go':
-        tell('processed')
+        report('processed')
         return { kind: 'ack' }
       case 'done':
-        tell('duplicate')
+        report('duplicate')
         return { kind: 'ack' }
       case 'later':
         await noteDeferred(this.#options.kit, entry)
-        tell('defer')
+        report('defer')
         return { kind: 'again', delayMs: entrance.delayMs }
       case 'behind':
-        tell('dead_letter')
+        report('dead_letter')
         return { kind: 'ack' }
     }
   }
@@ -287,17 +287,17 @@ export class Inbox {
     }
   }
 
-  async #failed(entry: Entry, thrown: unknown, tell: Tell): Promise<End> {
+  async #failed(entry: Entry, thrown: unknown, report: Report): Promise<End> {
     const { kit, onExhausted = 'park-sequence' } = this.#options
     const unanswered = thrown instanceof NotAnswered
     const error = unanswered ? thrown.cause : thrown
     if (error instanceof OperationInProgressError || error instanceof LockNotAcquiredError) {
       await noteDeferred(kit, entry)
-      tell('defer', error)
+      report('defer', error)
       return { kind: 'again', delayMs: error.retryAfterMs }
     }
     if (isOutage(error)) {
-      tell('defer', error)
+      report('defer', error)
       // If the database is back: the delivery has ended, and the message keeps its place.
       await noteDeferred(kit, entry)
       return { kind: 'again', delayMs: outageDelayMs }
@@ -306,7 +306,7 @@ export class Inbox {
     const final = unanswered ? undefined : finalOutcomeOf(error)
     if (final !== undefined) {
       await noteFinal(kit, entry, message)
-      tell(final, error)
+      report(final, error)
       return { kind: 'ack' }
     }
     const { maxAttempts, backoff } = this.#policyOf(entry.message.type)
@@ -315,14 +315,14 @@ export class Inbox {
         jitteredDelayMs(backoff, count - 1, kit.random),
       )
       if (attempts < maxAttempts) {
-        tell('retry', error)
+        report('retry', error)
         return { kind: 'again', delayMs }
       }
     }
     if (unanswered) {
       // Its work is committed: as a dead letter it would be replayed.
       kit.emit({ kind: 'parked', what: `the answer to message ${entry.message.messageId}`, error })
-      tell('processed', error)
+      report('processed', error)
       return { kind: 'ack' }
     }
     const cause = { code: errorCode(error), message }
@@ -330,11 +330,11 @@ export class Inbox {
       deadLetterInbound(kit, tx, entry, cause, onExhausted === 'park-sequence'),
     )
     if (!died) {
-      tell('duplicate', error)
+      report('duplicate', error)
       return { kind: 'ack' }
     }
     kit.emit({ kind: 'parked', what: `message ${entry.message.messageId}`, error })
-    tell('dead_letter', error)
+    report('dead_letter', error)
     return { kind: 'ack' }
   }
 }
@@ -347,7 +347,7 @@ type End = Verdict | { readonly kind: 'away'; readonly delayMs: number }
 
 const away: End = { kind: 'away', delayMs: outageDelayMs }
 
-type Tell = (outcome: ConsumedOutcome, error?: unknown) => void
+type Report = (outcome: ConsumedOutcome, error?: unknown) => void
 
 class LookedAhead extends Error {}
 

@@ -75,7 +75,7 @@ export class PartitionLeases {
     const before = [...this.#held.keys()].sort().join()
     this.#held.clear()
     for (const { partition } of mine) this.#held.set(partition, askedMonoMs + this.#rowLeaseMs)
-    if ([...this.#held.keys()].sort().join() !== before) this.#tell()
+    if ([...this.#held.keys()].sort().join() !== before) this.#report()
   }
 
   async release(partitions: readonly number[]): Promise<void> {
@@ -87,7 +87,7 @@ export class PartitionLeases {
        WHERE owner = $1 AND partition = ANY($2)`,
       [this.#relayId, partitions],
     )
-    this.#tell()
+    this.#report()
   }
 
   /** Hands all partitions back and leaves the list of relays. */
@@ -106,7 +106,7 @@ export class PartitionLeases {
     )
   }
 
-  #tell(): void {
+  #report(): void {
     this.#kit.emit({ kind: 'partitions_changed', relayId: this.#relayId, partitions: this.held })
   }
 }

@@ -148,7 +148,7 @@ class Relay implements OutboxRelay {
       await Promise.all([this.#running, this.#housekeeping?.stop()])
       await Promise.allSettled(this.#draining.values())
       // They expire by themselves: who stops many things at once must not lose the others to a database that is away.
-      await this.#leases.leave().catch((error: unknown) => this.#tell(error))
+      await this.#leases.leave().catch((error: unknown) => this.#report(error))
     } finally {
       const others = (relaysOf.get(this.#publisher) ?? 1) - 1
       relaysOf.set(this.#publisher, others)
@@ -179,7 +179,7 @@ class Relay implements OutboxRelay {
       try {
         await this.#tick()
       } catch (error) {
-        this.#tell(error)
+        this.#report(error)
       }
       const timer = this.#kit.clock.timer(this.#settings.pollIntervalMs, () => this.wake())
       await this.#wake.promise
@@ -188,7 +188,7 @@ class Relay implements OutboxRelay {
     release()
   }
 
-  #tell(error: unknown): void {
+  #report(error: unknown): void {
     this.#kit.emit({ kind: 'relay_error', relayId: this.relayId, error: explained(this.#kit, error) })
   }
 
@@ -205,7 +205,7 @@ class Relay implements OutboxRelay {
     for (const partition of await partitionsWithWork(this.#kit, mine)) {
       const drained = this.#drain(partition)
         .catch((error: unknown) => {
-          this.#tell(error)
+          this.#report(error)
           return 0
         })
         .finally(() => this.#draining.delete(partition))

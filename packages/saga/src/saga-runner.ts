@@ -194,9 +194,9 @@ class Runner implements SagaRunner {
     while (!this.#stopped) {
       this.#wake = Promise.withResolvers<void>()
       const room = this.#concurrency - this.#running.size
-      const taken = room > 0 ? await this.#take(room).catch((error: unknown) => this.#tell(error)) : []
+      const taken = room > 0 ? await this.#take(room).catch((error: unknown) => this.#report(error)) : []
       for (const saga of taken) {
-        const done = this.#advance(saga).catch((error: unknown) => void this.#tell(error))
+        const done = this.#advance(saga).catch((error: unknown) => void this.#report(error))
         this.#running.add(done)
         void done.then(() => {
           this.#running.delete(done)
@@ -217,7 +217,7 @@ class Runner implements SagaRunner {
     return takeSagas(this.#kit, this.#me, names, this.#takeMs, limit)
   }
 
-  #tell(error: unknown): readonly Taken[] {
+  #report(error: unknown): readonly Taken[] {
     this.#kit.emit({ kind: 'saga_error', error })
     return []
   }

@@ -123,7 +123,7 @@ CREATE TABLE {s}.dead_letters (
 CREATE UNIQUE INDEX dead_letters_open ON {s}.dead_letters (source, consumer_id, message_id)
   WHERE status IN ('dead', 'replaying');
 CREATE INDEX dead_letters_sequence ON {s}.dead_letters (consumer_id, ordering_key) WHERE status IN ('dead', 'replaying');
--- Each consumer looks for letters to replay every second, and would read all that wait for a decision.
+-- Each consumer looks for dead letters to replay every second, and would read all that wait for a decision.
 CREATE INDEX dead_letters_replaying ON {s}.dead_letters (consumer_id) WHERE status = 'replaying';`
 
 const inbox = `

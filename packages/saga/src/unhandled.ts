@@ -36,7 +36,7 @@ export async function endUnhandled(
   const read = 'message' in unhandled ? unhandled.message : unreadMessage(kit, unhandled.delivery)
   const message = { ...read, messageId: storedId(read.messageId) }
   const { type, messageId } = message
-  const tell = (outcome: 'dead_letter' | 'passed' | 'returned') => {
+  const report = (outcome: 'dead_letter' | 'passed' | 'returned') => {
     kit.emit({ kind: 'unhandled', consumerId, reason, messageId, type, outcome, error })
     kit.emit({ kind: 'consumed', consumerId, type, outcome, durationMs: 0, error })
   }
@@ -50,18 +50,18 @@ export async function endUnhandled(
   }
   if (decide(kit, consumerId, onUnhandled, unhandled) === 'pass') {
     if (reason === 'unhandled_type') await notePassed(kit, entry)
-    tell('passed')
+    report('passed')
     return { kind: 'ack' }
   }
   // Its sender keeps it and is told why, which is better than a table that any sender can fill.
   if (reason === 'unmapped' && delivery?.canRefuse === true) {
-    tell('returned')
+    report('returned')
     return { kind: 'refuse', reason: errorText(error) }
   }
   const cause = { code: errorCode(error), message: errorText(error) }
   await kit.transaction((tx) => deadLetterInbound(kit, tx, entry, cause, false))
   kit.emit({ kind: 'parked', what: `message ${messageId}`, error })
-  tell('dead_letter')
+  report('dead_letter')
   return { kind: 'ack' }
 }
 
@@ -83,8 +83,8 @@ function decide(kit: SagaKit, consumerId: string, onUnhandled: OnUnhandled, unha
 }
 
 /**
- * Without an identity of the broker's a further delivery makes a further letter: two messages of equal content may both
- * be meant, and a letter too many is better than a message lost.
+ * Without an identity of the broker's a further delivery makes a further dead letter: two messages of equal content may both
+ * be meant, and a dead letter too many is better than a message lost.
  */
 function unreadMessage(kit: SagaKit, delivery: Delivery): InboundMessage {
   const { body, headers, redelivered, deliveryId, properties } = delivery

@@ -52,7 +52,7 @@ export async function claimWhenFree(first: Busy, wanted: Wanted, ports: WaitPort
     if (member !== undefined && ending === undefined)
       await untilGroupClaims(member, { backoff: wanted.backoff, left, leftMs }, ports)
     else await untilNextClaim({ ticket, retry, backoff: wanted.backoff, ending, left, leftMs }, ports)
-    // A claim now could execute it for a caller that is gone, and would take a place from one that waits.
+    // A claim now could execute it for a caller that is gone, and would take a slot from one that waits.
     if (abandoned?.aborted === true) return last
     const next = await claim()
     // An outcome answers every waiter; a release without one lets in one waiter after the other.

@@ -183,13 +183,13 @@ async function settleGrant(proposal: Proposal, round: Round, ports: ClaimPorts):
 
 /** Waits for the rest of a round only where the answers so far do not decide it. */
 async function explain(round: Round, { onHeard }: Proposal['request']): Promise<Refusal> {
-  const tell = () => onHeard?.(answered(round.answers).length, wellBesides(round.answers))
+  const report = () => onHeard?.(answered(round.answers).length, wellBesides(round.answers))
   // Before it waits: a claim whose budget ends meanwhile is answered by how many nodes are well.
-  tell()
+  report()
   const early = explainRefusedClaim(round.answers, false)
   if (early.kind !== 'undecided') return early
   await round.settled
-  tell()
+  report()
   return explainRefusedClaim(round.answers, true)
 }
 

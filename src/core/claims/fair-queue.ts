@@ -14,7 +14,7 @@ import type { Clock, Random, Timer } from '../clock.ts'
 import { majorityOf } from '../units.ts'
 import { isBefore, type QueueReply, type WaitQueues } from './wait-queue.ts'
 
-/** How long a process that died, or is cut off, keeps its place. */
+/** How long a process that died, or is cut off, keeps its slot. */
 export const ALIVE_MS = 2_000
 
 /** Between two looks at a queue in which another process is first. On average a handover costs half of it. */
@@ -23,7 +23,7 @@ const LOOK_EVERY_MS = 30
 /** While one of ours is first, or the nodes can't be reached: only to keep our entry. */
 const UPDATE_EVERY_MS = 400
 
-/** A place in the queue. Disposing leaves it. */
+/** A slot in the queue. Disposing leaves it. */
 export type Ticket = Disposable & {
   /** Resolves when this one is first, or when the order can't be known. */
   untilCalled(): Promise<void>
@@ -38,7 +38,7 @@ export type Ticket = Disposable & {
 export type FairQueue = {
   /** Whether a request of this process waits for it: then a newcomer goes behind, and does not claim at once. */
   isWaitedFor(key: string): boolean
-  /** A place at the end. */
+  /** A slot at the end. */
   enter(key: string): Ticket
   /** This process released it. */
   freed(key: string): void

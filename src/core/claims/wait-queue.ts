@@ -35,9 +35,9 @@ export type QueueReply = {
   readonly nodeMs: number
 }
 
-type Place = { readonly first: number; readonly last: number; readonly untilNodeMs: number }
+type Slot = { readonly first: number; readonly last: number; readonly untilNodeMs: number }
 
-export type WaitQueue = { readonly openTo: number; readonly places: ReadonlyMap<string, Place> }
+export type WaitQueue = { readonly openTo: number; readonly slots: ReadonlyMap<string, Slot> }
 
 /** No entry stays for longer without an update: beyond, the node's clock was set back. */
 export const ALIVE_MAX_MS = 60_000
@@ -48,25 +48,25 @@ export function updateEntry(
   { process, first, last, draws, openTo: opened, aliveMs }: QueueEntry,
   nodeMs: number,
 ): { readonly queue: WaitQueue | undefined; readonly reply: QueueReply } {
-  const alive = [...(queue?.places ?? [])].filter(
+  const alive = [...(queue?.slots ?? [])].filter(
     ([, { untilNodeMs }]) => untilNodeMs > nodeMs && untilNodeMs <= nodeMs + ALIVE_MAX_MS,
   )
   const others = alive.filter(([name]) => name !== process)
   // With its last waiter the old queue ended, and this is a new one.
   const openTo = Math.max(opened, alive.length > 0 && queue !== undefined ? queue.openTo : 0)
-  const highest = Math.max(openTo, last, ...others.map(([, place]) => place.last))
+  const highest = Math.max(openTo, last, ...others.map(([, slot]) => slot.last))
   let ahead: QueueReply['ahead']
-  for (const [name, place] of others) {
-    const one = { number: place.first, process: name }
+  for (const [name, slot] of others) {
+    const one = { number: slot.first, process: name }
     if (ahead === undefined || isBefore(one, ahead)) ahead = one
   }
-  const places = new Map(others)
+  const slots = new Map(others)
   if (last > 0 || draws > 0) {
     const own = { first: first || highest + 1, last: draws > 0 ? highest + draws : last }
-    places.set(process, { ...own, untilNodeMs: nodeMs + Math.min(aliveMs, ALIVE_MAX_MS) })
+    slots.set(process, { ...own, untilNodeMs: nodeMs + Math.min(aliveMs, ALIVE_MAX_MS) })
   }
   return {
-    queue: places.size === 0 ? undefined : { openTo, places },
+    queue: slots.size === 0 ? undefined : { openTo, slots },
     reply: { highest, ahead, openTo, nodeMs },
   }
 }

@@ -18,7 +18,7 @@ export function isBusy(claimed: ClaimResult): claimed is Busy {
 export type Waiters = {
   /** The limit that {@link enter} refused by, for the message: the one for a single key. */
   readonly limit: number
-  /** Takes a place; undefined where there is none. Disposing releases it. */
+  /** Takes a slot; undefined where there is none. Disposing releases it. */
   enter(key: string): Disposable | undefined
   /** In which one waiter claims for all that wait for the same. */
   readonly groups: WaitGroups
@@ -65,7 +65,7 @@ const SHARE_OF_WAIT = 1 / 20
 const SHORTEST_MS = 10
 const LONGEST_SHARE_MS = 100
 
-/** A waiter's place in its group. Disposing leaves it. */
+/** A waiter's slot in its group. Disposing leaves it. */
 export type GroupMember = Disposable & {
   /** Whether this one claims for all. */
   readonly isFirst: boolean

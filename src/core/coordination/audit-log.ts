@@ -105,13 +105,13 @@ export function auditEntryOf(
   }
 }
 
-/** One letter for each claim, whoever writes it first: the sidecar that lost its lease, or the sweeper that finds it expired. */
+/** One dead letter for each claim, whoever writes it first: the sidecar that lost its lease, or the sweeper that finds it expired. */
 export function deadLetterId(recordKey: string, token: Token): string {
   return `orphan:${recordKey.slice(-16)}:${token}`
 }
 
-/** The letter that an event answers: the claim's own outcome was recorded after all. */
-export function answeredLetterOf(event: CoreEvent): string | undefined {
+/** The dead letter that an event answers: the claim's own outcome was recorded after all. */
+export function answeredDeadLetterOf(event: CoreEvent): string | undefined {
   if (event.kind !== 'completed' && event.kind !== 'settled_late') return undefined
   return event.result === 'recorded' ? deadLetterId(event.recordKey, event.token) : undefined
 }
@@ -215,23 +215,23 @@ export type Untaken = {
   taken(of: EntriesOf): void
 }
 
-const TELL_EVERY_MS = 10_000
+const REPORT_EVERY_MS = 10_000
 
-export function tellingUntaken(clock: Pick<Clock, 'monoMs'>, events: Events): Untaken {
-  const untold = new Map<EntriesOf, { entries: number; why: string; toldMonoMs: number }>()
-  function tell(of: EntriesOf): void {
-    const known = untold.get(of)
+export function reportingUntaken(clock: Pick<Clock, 'monoMs'>, events: Events): Untaken {
+  const unreported = new Map<EntriesOf, { entries: number; why: string; reportedMonoMs: number }>()
+  function report(of: EntriesOf): void {
+    const known = unreported.get(of)
     if (known === undefined || known.entries === 0) return
     const { entries, why } = known
-    Object.assign(known, { entries: 0, toldMonoMs: clock.monoMs() })
+    Object.assign(known, { entries: 0, reportedMonoMs: clock.monoMs() })
     events.publish({ kind: 'entries_untaken', of, entries, why })
   }
   return {
     lost: (of, why, entries = 1) => {
-      const known = untold.get(of) ?? { entries: 0, why, toldMonoMs: Number.NEGATIVE_INFINITY }
-      untold.set(of, Object.assign(known, { entries: known.entries + entries, why }))
-      if (clock.monoMs() - known.toldMonoMs >= TELL_EVERY_MS) tell(of)
+      const known = unreported.get(of) ?? { entries: 0, why, reportedMonoMs: Number.NEGATIVE_INFINITY }
+      unreported.set(of, Object.assign(known, { entries: known.entries + entries, why }))
+      if (clock.monoMs() - known.reportedMonoMs >= REPORT_EVERY_MS) report(of)
     },
-    taken: tell,
+    taken: report,
   }
 }

@@ -4,7 +4,7 @@
  * Pure. It says what one sidecar sees; alerts say what lasts, and what all of them see.
  */
 
-import { told } from '../node-faults.ts'
+import { sentenceOf } from '../node-faults.ts'
 import { type NodeStatus, placeOf, refusesWrites, takesWrites } from '../node-status.ts'
 import type { ReadinessReason } from './readiness.ts'
 
@@ -66,7 +66,7 @@ function aboutNode(node: NodeStatus): Trouble[] {
   const { state, reason, remedy, memoryShare = 0, clock } = node
   const name = placeOf(node)
   const known = refusesWrites(node) ? READS_ONLY : OF_STATE[state]
-  const why = reason === undefined ? '.' : `: ${told({ reason, remedy })}.`
+  const why = reason === undefined ? '.' : `: ${sentenceOf({ reason, remedy })}.`
   const full = `${name} uses ${Math.round(memoryShare * 100)} % of its memory; from 90 % on it is sent no new claims.`
   const skewed = `The clock of ${name} is off by more than is tolerated.`
   return [

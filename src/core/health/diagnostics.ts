@@ -4,7 +4,7 @@
  * Owns the judgement and its sentences, one for each check. What could not be read is `unknown` and never `ok`.
  */
 
-import { told } from '../node-faults.ts'
+import { sentenceOf } from '../node-faults.ts'
 import { placeOf } from '../node-status.ts'
 import type { Installation, NodeDetails, NodeSeen } from './installation.ts'
 
@@ -77,12 +77,12 @@ function majority(group: Group, required: number): Finding {
 }
 
 function reachable({ state, reason = '', remedy, ...node }: NodeSeen, { standstill }: Group): Finding[] {
-  const says = `${placeOf(node)} ${state === 'voting' ? 'takes no writes' : `is ${state}`}: ${told({ reason, remedy })}`
+  const says = `${placeOf(node)} ${state === 'voting' ? 'takes no writes' : `is ${state}`}: ${sentenceOf({ reason, remedy })}`
   if (state === 'voting') return reason === '' ? [] : [finding('node', 'failed', says)]
   if (state !== 'quarantined') return [finding('node', 'failed', says)]
   const why =
     standstill === undefined
-      ? ` yet: ${told({ reason, remedy })}`
+      ? ` yet: ${sentenceOf({ reason, remedy })}`
       : ` (${reason}), and no time that passes gives it a vote: see quorum`
   return [finding('node', 'warning', `${placeOf(node)} answers and does not vote${why}`)]
 }

@@ -17,7 +17,7 @@ export type BelievedNodes = {
 }
 
 /** Where a clock was set back, each of a node's records may be one. */
-const TOLD_EVERY_MS = 1_000
+const REPORT_EVERY_MS = 1_000
 
 export function believedNodes(
   nodes: readonly RecordNode[],
@@ -25,7 +25,7 @@ export function believedNodes(
 ): BelievedNodes {
   /** How far each node's clock is ahead of our monotonic one. */
   const aheadMs = new Map<RecordNode, number>()
-  const toldMonoMs = new Map<RecordNode, number>()
+  const reportedMonoMs = new Map<RecordNode, number>()
 
   function nowMs(): number {
     const monoMs = clock.monoMs()
@@ -40,8 +40,8 @@ export function believedNodes(
     const overSinceMs = end === undefined ? 0 : nowMs() - end.atMs - end.toleratedMs
     if (overSinceMs <= 0) return answer
     const reason = `it shows an outcome that was over ${Math.ceil(overSinceMs / 1_000)} s ago`
-    if (clock.monoMs() - (toldMonoMs.get(node) ?? Number.NEGATIVE_INFINITY) >= TOLD_EVERY_MS) {
-      toldMonoMs.set(node, clock.monoMs())
+    if (clock.monoMs() - (reportedMonoMs.get(node) ?? Number.NEGATIVE_INFINITY) >= REPORT_EVERY_MS) {
+      reportedMonoMs.set(node, clock.monoMs())
       events.publish({ kind: 'outcome_damaged', recordKey, reason, node: node.name })
     }
     return { kind: 'unreachable', reason: 'error', answered: true, detail: reason }

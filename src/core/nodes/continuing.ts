@@ -28,9 +28,9 @@ import {
 export type ContinuityTurn =
   | { readonly kind: 'wait'; readonly remainingMs: number }
   | { readonly kind: 'busy' | 'gone' }
-  /** `told`: so many records were copied to it before; absent: it had forgotten nothing. */
-  | { readonly kind: 'joined'; readonly told?: number }
-  | { readonly kind: 'told'; readonly progress: CopyProgress }
+  /** `copied`: so many records were copied to it before; absent: it had forgotten nothing. */
+  | { readonly kind: 'joined'; readonly copied?: number }
+  | { readonly kind: 'progress'; readonly progress: CopyProgress }
 
 /** How the process that does it sees the nodes. */
 export type Watcher = {
@@ -50,7 +50,7 @@ export type ContinuingPorts = PeerRecoveryPorts & {
 
 /** The progress of copying to each node, kept by the process that copies. */
 export class Continuing {
-  readonly #told = new Map<number, { readonly nonce: string; readonly progress: PeerRecoveryProgress }>()
+  readonly #progress = new Map<number, { readonly nonce: string; readonly progress: PeerRecoveryProgress }>()
 
   /**
    * The next step for a waiting node; undefined where its data do not suffice, and it goes through its quarantine.
@@ -82,14 +82,14 @@ export class Continuing {
     if (remainingMs > 0) return { kind: 'wait', remainingMs }
     if (!(await occupy())) return { kind: 'busy' }
     const { required, toleratedStepMs } = watcher.view()
-    const known = this.#told.get(index)
+    const known = this.#progress.get(index)
     const before = known?.nonce === nonce ? known.progress : undefined
     const { quarantineMs } = cluster
     const terms = { quarantine, quarantineMs, required, slackMs: 2 * toleratedStepMs }
     const progress = await takePeerRecoveryTurn(target, sourcesOf(watcher), before, terms, ports)
-    this.#told.set(index, { nonce, progress })
-    if (!hasHeard(progress, sourcesOf(watcher))) return { kind: 'told', progress: progress.copied }
-    const leasesMs = progress.told.leasesUntilMonoMs - ports.monoMs()
+    this.#progress.set(index, { nonce, progress })
+    if (!hasHeard(progress, sourcesOf(watcher))) return { kind: 'progress', progress: progress.copied }
+    const leasesMs = progress.caughtUp.leasesUntilMonoMs - ports.monoMs()
     if (leasesMs > 0) return { kind: 'wait', remainingMs: leasesMs }
     // Each source as it is now: one that restarted or was flushed meanwhile is read again, and may be one too many.
     await watcher.pollAgain()
@@ -97,9 +97,9 @@ export class Continuing {
       judgeAt(index, watcher.view())?.kind !== 'recover_from_peers' ||
       !hasHeard(progress, sourcesOf(watcher))
     )
-      return { kind: 'told', progress: progress.copied }
-    this.#told.delete(index)
-    return (await join()) ? { kind: 'joined', told: progress.copied.copied } : { kind: 'gone' }
+      return { kind: 'progress', progress: progress.copied }
+    this.#progress.delete(index)
+    return (await join()) ? { kind: 'joined', copied: progress.copied.copied } : { kind: 'gone' }
   }
 }
 
@@ -135,7 +135,7 @@ export type PeerSource = Source
 export type PeerRecoveryProgress = {
   /** The states of all of them when the records were copied. */
   readonly among: string
-  readonly told: Told
+  readonly caughtUp: CaughtUp
   readonly copied: CopyProgress
 }
 
@@ -143,7 +143,7 @@ export type PeerRecoveryProgress = {
  * The copied keys. One object, so that the lease owed for a copied key stays known, also where the turn that copied it
  * fails after that.
  */
-type Told = {
+type CaughtUp = {
   readonly keys: MergedKeys
   /** Until then a lease may run that the node does not keep. */
   leasesUntilMonoMs: number
@@ -185,20 +185,20 @@ export async function takePeerRecoveryTurn(
   const ids = sources.map(({ runId }) => runId).sort()
   const among = ids.join()
   const same = known !== undefined && known.among === among
-  const leasesUntilMonoMs = known?.told.leasesUntilMonoMs ?? Number.NEGATIVE_INFINITY
-  const told = same ? known.told : { keys: mergedKeys(), leasesUntilMonoMs }
+  const leasesUntilMonoMs = known?.caughtUp.leasesUntilMonoMs ?? Number.NEGATIVE_INFINITY
+  const caughtUp = same ? known.caughtUp : { keys: mergedKeys(), leasesUntilMonoMs }
   const before = known?.copied ?? NOTHING_COPIED
   const done = before.done.filter((id) => ids.includes(id))
   // Part of it was read together with other states of the nodes: read the rest with their present ones.
   const source = same ? before.source : undefined
   const next = source?.runId ?? ids.find((id) => !done.includes(id))
-  if (next === undefined) return { among, told, copied: { done, copied: before.copied } }
+  if (next === undefined) return { among, caughtUp, copied: { done, copied: before.copied } }
   const progress = { done, copied: before.copied }
   const leases = {
     monoMs,
     mayHaveForgotten: 2 * required - 1 - sources.filter(({ voting }) => voting).length,
     owes: (ms: number) => {
-      told.leasesUntilMonoMs = Math.max(told.leasesUntilMonoMs, monoMs() + ms + driftMs(ms))
+      caughtUp.leasesUntilMonoMs = Math.max(caughtUp.leasesUntilMonoMs, monoMs() + ms + driftMs(ms))
     },
   }
   const heard = sources.map((one) =>
@@ -209,9 +209,9 @@ export async function takePeerRecoveryTurn(
     heard,
     { quarantine: { ...quarantine, progress }, quarantineMs, required, hearAtLeast: sources.length },
     { kind: 'copy', sourceRunId: next, cursor: source?.cursor ?? FIRST_CURSOR },
-    { ...ports, leases, merged: told.keys },
+    { ...ports, leases, merged: caughtUp.keys },
   )
-  return { among, told, copied }
+  return { among, caughtUp, copied }
 }
 
 /** Its records count although it does not vote; and its leases as if its clock were that far behind. */

@@ -2,7 +2,7 @@
 
 import type { Clock, Random } from '../clock.ts'
 import type { Events } from '../events.ts'
-import { type Trouble, told, troubleOf } from '../node-faults.ts'
+import { sentenceOf, type Trouble, troubleOf } from '../node-faults.ts'
 import { placeOf } from '../node-status.ts'
 import { majorityOf } from '../units.ts'
 import type { ClockSample } from './clock-samples.ts'
@@ -53,7 +53,7 @@ export function tellChange(
   state: NodeState,
 ): void {
   if (before.kind !== state.kind || isExplained(before, state)) {
-    const reason = state.kind === 'voting' ? 'it has joined' : told(state)
+    const reason = state.kind === 'voting' ? 'it has joined' : sentenceOf(state)
     events.publish({ kind: 'node_state', node, address, from: before.kind, to: state.kind, reason })
   }
   if (state.kind !== 'voting') return
@@ -76,7 +76,7 @@ export type Member = {
   wasVoting: boolean
   /** It may have forgotten what it promised under this incarnation, although the incarnation stands. */
   invalidated: (Verdict & { readonly incarnation: string }) | undefined
-  readonly told: CatchUpCounter
+  readonly catchUp: CatchUpCounter
 }
 
 /** A node that was not dialled yet. */
@@ -90,7 +90,7 @@ export function memberOf(node: Voter, link: NodeLink, address: string): Member {
     unreadyPolls: 0,
     wasVoting: false,
     invalidated: undefined,
-    told: new CatchUpCounter(),
+    catchUp: new CatchUpCounter(),
   }
 }
 
@@ -102,7 +102,7 @@ export function whyNotStart(members: readonly Member[]): readonly string[] {
   const voting = members.filter(({ state }) => state.kind === 'voting').length
   const [only] = unfit
   if (unfit.length === 1 && only?.byItsData === true && voting >= majorityOf(members.length)) return []
-  return unfit.map((node) => `${node.place}: ${told(node)}`)
+  return unfit.map((node) => `${node.place}: ${sentenceOf(node)}`)
 }
 
 /** Called with a reading of a node's clock; returns whether its votes count. */
@@ -157,7 +157,7 @@ export class UnsuitableServer extends Error {
   readonly trouble: Trouble
 
   constructor(trouble: Trouble) {
-    super(told(trouble))
+    super(sentenceOf(trouble))
     this.trouble = trouble
   }
 }
@@ -173,7 +173,7 @@ export interface NodeLink {
   /** `open`: it was accepted, and is not ready. */
   readonly status: 'ready' | 'open' | 'down'
   /** Dials until it is closed. Resolves when it is ready, or could not be reached in time. */
-  dial(told: Dialled): Promise<void>
+  dial(on: Dialled): Promise<void>
   redial(): void
   close(): void
   /** Everything. One that stays silent is redialled. @throws UnsuitableServer */
@@ -202,7 +202,7 @@ export type SeenRun = {
   readonly runId: string
   /** The incarnation that the node is known to have; undefined while it does not vote. */
   readonly incarnation: string | undefined
-  readonly told: CatchUpCounter
+  readonly catchUp: CatchUpCounter
   /** Called with a reading of the node's clock; returns whether the node's votes count now. */
   readonly counts: (sample: ClockSample, sentWallMs: number) => boolean
   /** The connection is the one over which the node was inspected. */
@@ -255,7 +255,7 @@ export class KnownCluster {
   /** Two nodes have said so: no other counts from then on. */
   #isCertain = false
   /** The clusters found in its place; one more each time that the nodes are founded anew. */
-  readonly #told = new Set<string>()
+  readonly #reported = new Set<string>()
 
   /**
    * @param quarantineMs as this process needs it
@@ -326,8 +326,8 @@ export class KnownCluster {
     const [known, found] = [this.#id, cluster?.id]
     if (known === undefined || found === undefined || known === found) return undefined
     if (clusterLives) return troubleOf('other_cluster', found, known)
-    if (!this.#told.has(found)) this.#events.publish({ kind: 'cluster_replaced', node, known, found })
-    this.#told.add(found)
+    if (!this.#reported.has(found)) this.#events.publish({ kind: 'cluster_replaced', node, known, found })
+    this.#reported.add(found)
     return troubleOf('founded_anew', found, known)
   }
 }

@@ -120,11 +120,11 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
 
   /** A node as a rejoin sees it, on its current connection. */
   rejoiningNode(member: Member, facts: NodeFacts): MemberActs {
-    const { connection, link, told } = member
+    const { connection, link, catchUp } = member
     return link.acts({
       runId: facts.runId,
       incarnation: hasJoined(facts) ? facts.incarnation : undefined,
-      told,
+      catchUp,
       counts: (sample, wallMs) => this.#onPoll(this.members.indexOf(member), sample, wallMs),
       sameConnection: () => member.connection === connection && link.status === 'ready',
     })
@@ -221,12 +221,12 @@ export class NodeDriver implements ClusterNodes, AsyncDisposable {
   async #poll(member: Member): Promise<NodeFacts> {
     const { clock } = this.options
     const [sentMonoMs, sentWallMs] = [clock.monoMs(), clock.wallMs()]
-    const sawTold = member.told.asked()
+    const sawCatchUp = member.catchUp.asked()
     const facts = await member.link.inspect()
     const receivedMonoMs = clock.monoMs()
     member.node.sawMemory(facts.memory)
     const { incarnation, nodeMs } = facts
-    sawTold(facts.quarantine)
+    sawCatchUp(facts.quarantine)
     const sample = { nodeMs, sentMonoMs, receivedMonoMs }
     const counts = this.#onPoll(this.members.indexOf(member), sample, sentWallMs)
     // Its role and its policy may have been others between two polls.

@@ -42,7 +42,7 @@ export type Quarantine = {
   /** Keys that the node had evicted when it began; absent where an earlier version began it. */
   readonly evictedKeys?: number
   /** Calls that have told it records since it began; absent where there was none. */
-  readonly told?: number
+  readonly catchUps?: number
   /** It began anew because another server is used under the node's name (`hearsay.ts`). */
   readonly duplicateServer?: true
   readonly progress: CopyProgress
@@ -142,7 +142,7 @@ export function isQuarantined(
  * Whether a node may adopt records for this rejoin: checked in the very step that would write them. Records that
  * arrive late, at a node that votes again, are older than its new promises and would replace them.
  */
-export function mayBeTold(member: Membership, nonce: string): boolean {
+export function mayGetRecords(member: Membership, nonce: string): boolean {
   return !hasJoined(member) && isQuarantined(member) && member.quarantine.nonce === nonce
 }
 
@@ -305,9 +305,9 @@ export class CatchUpCounter {
     const [nonce, calls] = [this.#nonce, this.#calls]
     return (shown) => {
       if (shown === undefined) return
-      const { told = 0 } = shown
-      if (shown.nonce === nonce && told < calls) this.#lacking = nonce
-      else this.learn(shown.nonce, told)
+      const { catchUps = 0 } = shown
+      if (shown.nonce === nonce && catchUps < calls) this.#lacking = nonce
+      else this.learn(shown.nonce, catchUps)
     }
   }
 
@@ -332,7 +332,7 @@ export type Wait = {
  * @param clusterIsKnown other nodes have an incarnation, or this process knows their cluster: then it is not new, whatever it looks like by itself
  */
 export function waitOf(
-  { wasVoting, told }: { readonly wasVoting: boolean; readonly told: CatchUpCounter },
+  { wasVoting, catchUp }: { readonly wasVoting: boolean; readonly catchUp: CatchUpCounter },
   shown: Membership & { readonly lineage: Lineage; readonly evictedKeys: number },
   clusterIsKnown: boolean,
 ): Wait {
@@ -342,7 +342,7 @@ export function waitOf(
   const quarantine = isQuarantined(shown) ? shown.quarantine : undefined
   const emptied =
     quarantine !== undefined &&
-    (told.isLacking(quarantine.nonce) ||
+    (catchUp.isLacking(quarantine.nonce) ||
       wasReplicaSince(quarantine.lineage, shown.lineage) ||
       hasEvictedSince(quarantine.evictedKeys ?? shown.evictedKeys, shown.evictedKeys))
   const begun = quarantine !== undefined && !emptied && (!forgot || quarantine.origin === 'forgot')
@@ -381,7 +381,7 @@ export interface RejoiningNode {
   keys(cursor: string): Promise<{ readonly keys: readonly string[]; readonly cursor: string }>
   /** @param whole with outcomes; else a record shows the first bytes of its own, which say when it ends */
   inspect(keys: readonly string[], whole: boolean): Promise<Inspection>
-  /** Writes records to it, all or none: rejects, and changes nothing, where the nonce is outdated (`mayBeTold`). */
+  /** Writes records to it, all or none: rejects, and changes nothing, where the nonce is outdated (`mayGetRecords`). */
   adopt(nonce: string, adoptions: readonly Adoption[]): Promise<void>
   /**
    * Claims the node for the founding of a new cluster, for a while. False where it is claimed already, or no longer

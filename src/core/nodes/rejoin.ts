@@ -65,9 +65,9 @@ export class Rejoin {
   readonly #firstSeen = new Map<Member, FirstSeen>()
   readonly #merged = new Map<Member, { readonly nonce: string; readonly keys: MergedKeys }>()
   readonly #blocked = new Set<Member>()
-  readonly #duplicateTold = new Set<Member>()
+  readonly #reportedDuplicates = new Set<Member>()
   /** Nonces; one per quarantine, and quarantines are few. */
-  readonly #lossTold = new Set<string>()
+  readonly #reportedLosses = new Set<string>()
   #founding: Promise<void> | undefined
   #proposal: Proposal | undefined
   /** Until when the records read so far use up the bounded rate. */
@@ -139,7 +139,7 @@ export class Rejoin {
 
   async #pursue(member: Member): Promise<void> {
     const { options } = this.#nodes
-    let toldMonoMs = Number.NEGATIVE_INFINITY
+    let reportedMonoMs = Number.NEGATIVE_INFINITY
     // Also called from inside an inspection, which must end first.
     await pause(options.clock, 0)
     while (!this.#nodes.closed && member.state.kind === 'quarantined') {
@@ -149,9 +149,9 @@ export class Rejoin {
         await this.foundIfNew()
         if ((member.state as { kind: string }).kind !== 'quarantined') return
       }
-      this.#tellOfLoss(member, facts)
+      this.#reportLoss(member, facts)
       const turn = await this.#turn(member, facts)
-      this.#tell(member, turn, toldMonoMs)
+      this.#report(member, turn, reportedMonoMs)
       switch (turn.kind) {
         case 'wait':
           // The watch polls every second; wake it in time for the rest of the last one.
@@ -162,8 +162,9 @@ export class Rejoin {
         case 'busy':
           return
         case 'copied':
-        case 'told':
-          if (options.clock.monoMs() - toldMonoMs > PROGRESS_EVERY_MS) toldMonoMs = options.clock.monoMs()
+        case 'progress':
+          if (options.clock.monoMs() - reportedMonoMs > PROGRESS_EVERY_MS)
+            reportedMonoMs = options.clock.monoMs()
           break
         case 'wait_anew':
         case 'gone':
@@ -205,10 +206,10 @@ export class Rejoin {
     const waitedMs = nodeMs - quarantine.sinceNodeMs
     if (other !== undefined && hasOutlived(other, waitedMs)) {
       this.#continuity.outlived(member)
-      this.#duplicateTold.delete(member)
+      this.#reportedDuplicates.delete(member)
     } else if (other !== undefined) {
-      if (!this.#duplicateTold.has(member)) this.#stumbled(member, new Error(DOUBTS.duplicate_server))
-      this.#duplicateTold.add(member)
+      if (!this.#reportedDuplicates.has(member)) this.#stumbled(member, new Error(DOUBTS.duplicate_server))
+      this.#reportedDuplicates.add(member)
       // The rest of its quarantine must not be over before the last lease that the other server granted.
       if (other.lives && waitedMs < Math.min(RESTART_EVERY_MS, view.quarantineMs))
         return { kind: 'wait', remainingMs: view.quarantineMs }
@@ -261,7 +262,7 @@ export class Rejoin {
     return first
   }
 
-  #tell(member: Member, turn: AnyTurn, toldMonoMs: number): void {
+  #report(member: Member, turn: AnyTurn, reportedMonoMs: number): void {
     const { events, clock } = this.#nodes.options
     const node = member.node.name
     if (turn.kind !== 'blocked') this.#blocked.delete(member)
@@ -272,8 +273,8 @@ export class Rejoin {
         events.publish({ kind: 'rejoin_blocked', node, voting: turn.voting, required: turn.required })
         return
       case 'copied':
-      case 'told': {
-        if (clock.monoMs() - toldMonoMs <= PROGRESS_EVERY_MS) return
+      case 'progress': {
+        if (clock.monoMs() - reportedMonoMs <= PROGRESS_EVERY_MS) return
         const { done, copied } = turn.progress
         events.publish({ kind: 'rejoin_progress', node, sourcesDone: done.length, copied })
         return
@@ -283,7 +284,7 @@ export class Rejoin {
         events.publish({
           kind: 'node_joined',
           node,
-          copied: 'told' in turn ? (turn.told ?? 0) : copiedSoFar(member),
+          copied: 'copied' in turn ? (turn.copied ?? 0) : copiedSoFar(member),
         })
         return
       case 'wait':
@@ -295,9 +296,9 @@ export class Rejoin {
   }
 
   /** Each sidecar that meets the node while it waits reports it once; one that sees it only when it votes again does not. */
-  #tellOfLoss(member: Member, { quarantine }: NodeFacts): void {
-    if (quarantine?.declaredBy === undefined || this.#lossTold.has(quarantine.nonce)) return
-    this.#lossTold.add(quarantine.nonce)
+  #reportLoss(member: Member, { quarantine }: NodeFacts): void {
+    if (quarantine?.declaredBy === undefined || this.#reportedLosses.has(quarantine.nonce)) return
+    this.#reportedLosses.add(quarantine.nonce)
     const { events } = this.#nodes.options
     events.publish({ kind: 'loss_declared', node: member.node.name, by: quarantine.declaredBy })
   }

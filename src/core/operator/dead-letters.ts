@@ -11,7 +11,7 @@ import { concludeOrphan, type DecisionTerms, forgetOrphan } from '../coordinatio
 import type { Leases } from '../ports.ts'
 import { operatorNote } from './decision-rules.ts'
 
-export type LetterRequest = {
+export type DeadLetterRequest = {
   /** `requeue`: it was not executed. `discard`: drop the question; with `completed`: it was executed. */
   readonly act: 'requeue' | 'discard'
   readonly id: string
@@ -21,14 +21,14 @@ export type LetterRequest = {
   readonly dryRun: boolean
 }
 
-export type LetterDecided =
+export type DeadLetterDecided =
   | { readonly kind: 'would'; readonly effects: readonly string[] }
   | { readonly kind: 'done' }
   | { readonly kind: 'moved_on'; readonly because: string }
   | { readonly kind: 'unknown' }
   | { readonly kind: 'unavailable'; readonly because: string }
 
-type LetterPorts = {
+type DeadLetterPorts = {
   readonly leases: Leases
   readonly auditLog: AuditLog
   readonly terms: DecisionTerms
@@ -36,11 +36,14 @@ type LetterPorts = {
 }
 
 /** All that nodes keep. */
-export const LETTERS_MAX = 10_000
+export const DEAD_LETTERS_MAX = 10_000
 
-export async function decideLetter(request: LetterRequest, ports: LetterPorts): Promise<LetterDecided> {
+export async function decideDeadLetter(
+  request: DeadLetterRequest,
+  ports: DeadLetterPorts,
+): Promise<DeadLetterDecided> {
   const { auditLog } = ports
-  const read = await auditLog.read('dead-letters', LETTERS_MAX)
+  const read = await auditLog.read('dead-letters', DEAD_LETTERS_MAX)
   if (read.kind === 'unavailable')
     return unavailable(`${read.answered} nodes answered and ${read.required} are required.`)
   const entry = read.entries.find(({ id }) => id === request.id)
@@ -61,9 +64,9 @@ export async function decideLetter(request: LetterRequest, ports: LetterPorts): 
 
 /** Undefined: it is as was decided. A text: why its record has moved on by itself. */
 async function settle(
-  { act, completed }: LetterRequest,
+  { act, completed }: DeadLetterRequest,
   { recordKey, fields, atWallMs }: AuditEntry,
-  { leases, terms }: LetterPorts,
+  { leases, terms }: DeadLetterPorts,
 ): Promise<string | undefined> {
   if (act === 'discard' && !completed) return undefined
   const { fingerprint = '', attempt, token } = fields
@@ -79,9 +82,9 @@ async function settle(
 
 /** As far as a look tells: the decision itself claims the record first. */
 async function hasMovedOn(
-  { act, completed }: LetterRequest,
+  { act, completed }: DeadLetterRequest,
   { recordKey, fields }: AuditEntry,
-  { leases }: LetterPorts,
+  { leases }: DeadLetterPorts,
 ): Promise<boolean> {
   if (act === 'discard' && !completed) return false
   const now = await leases.read(recordKey)
@@ -93,7 +96,7 @@ const MOVED_ON = [
   'The entry is dropped.',
 ]
 
-function effectsOf({ act, completed }: LetterRequest): readonly string[] {
+function effectsOf({ act, completed }: DeadLetterRequest): readonly string[] {
   if (act === 'requeue')
     return [
       'The next request with its key is a first attempt again: it is executed.',
@@ -105,15 +108,15 @@ function effectsOf({ act, completed }: LetterRequest): readonly string[] {
 }
 
 function note(
-  { act, by, reason, completed }: LetterRequest,
+  { act, by, reason, completed }: DeadLetterRequest,
   { id, recordKey }: AuditEntry,
   step: string,
-  { auditLog, clock }: LetterPorts,
+  { auditLog, clock }: DeadLetterPorts,
 ): Promise<boolean> {
   const fields = { act, entry: id, by, reason, step, ...(completed ? { as: 'completed' } : {}) }
   return auditLog.append('audit', operatorNote({ subject: id, recordKey, atWallMs: clock.wallMs(), fields }))
 }
 
-function unavailable(because: string): LetterDecided {
+function unavailable(because: string): DeadLetterDecided {
   return { kind: 'unavailable', because }
 }

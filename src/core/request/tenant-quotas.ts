@@ -5,7 +5,7 @@
  * Owns two counts for each tenant of this process, in bounded memory: of requests under way only for tenants that have
  * some, and of new records only for tenants that made some within the last second, at most {@link TENANTS_MAX}; those
  * beyond share one count, so that inventing tenants gains nothing. Only its claim shows whether a record is new: the
- * place is taken before, and released where the record existed.
+ * slot is taken before, and released where the record existed.
  *
  * The rate is the generic cell rate algorithm (ITU-T I.371): one number per tenant, the time by which what it has used
  * would have been allowed, with a burst of one second.
@@ -20,16 +20,16 @@ export type QuotaReached = {
   readonly retryAfterMs: number
 }
 
-export type Place = {
-  readonly kind: 'place'
+export type Slot = {
+  readonly kind: 'slot'
   /** The record existed already: it does not count as new. */
   notNew(): void
   [Symbol.dispose](): void
 }
 
 export type TenantQuotas = {
-  /** Takes a place among the requests of a tenant that are under way. Disposing releases it. */
-  enter(tenant: string): Place | QuotaReached
+  /** Takes a slot among the requests of a tenant that are under way. Disposing releases it. */
+  enter(tenant: string): Slot | QuotaReached
   /** Tenants that are remembered, for a test of the bound. */
   readonly remembered: number
 }
@@ -80,7 +80,7 @@ export function createTenantQuotas(limits: TenantLimits, clock: Clock): TenantQu
       let inside = true
       let isNew = true
       return {
-        kind: 'place',
+        kind: 'slot',
         notNew: () => {
           if (!isNew) return
           isNew = false

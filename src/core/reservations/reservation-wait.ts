@@ -43,8 +43,8 @@ export async function reserveOrWait(
   const tryOnce = () => reserveAlive(request, { leases, clock, random })
   const first = await tryOnce()
   if (first.kind !== 'conflict' || waitMs === 0) return first
-  using place = waiters.enter(first.intent.recordKey)
-  if (place === undefined)
+  using slot = waiters.enter(first.intent.recordKey)
+  if (slot === undefined)
     return { kind: 'too_many_waiters', limit: waiters.limit, retryAfterMs: first.retryAfterMs }
   for (let retry = 0, last: ReserveResult = first; ; retry += 1) {
     const delayMs = jitteredDelayMs(WAIT_BACKOFF, retry, random)
@@ -83,10 +83,10 @@ type Renewals = {
   readonly done: () => void
 }
 
-/** @param tell what became of each renewal, but for one that failed */
+/** @param report what became of each renewal, but for one that failed */
 export function renewReservation(
   { reservation, validity, leaseMs: leaseMsNow }: Kept,
-  tell: Renewals,
+  report: Renewals,
   renewFraction: number,
   ports: ReservationRenewerPorts,
 ): LeaseRenewer {
@@ -97,11 +97,11 @@ export function renewReservation(
     renew: async (lease: Lease): Promise<RenewResult> => {
       const extended = await extend(reservation, leaseMsNow, ports.leases)
       if (extended.kind === 'done') {
-        tell.done()
+        report.done()
         return { kind: 'lost' }
       }
       if (extended.kind !== 'extended') return extended
-      tell.renewed(extended.validity)
+      report.renewed(extended.validity)
       const { leaseMs } = extended.reservation
       return { kind: 'renewed', lease: { ...lease, leaseMs, ...extended.validity } }
     },

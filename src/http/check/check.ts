@@ -101,18 +101,18 @@ export async function check(
   if ('code' in scope) return refused(scope)
   // Before the body is read, as in the proxy: a slow tenant occupies its own quota.
   const { tenant } = scope
-  const place = ports.quotas.enter(tenant)
-  if (place.kind === 'reached') return { ...refused(quotaProblem(place)), tenant }
-  using _ = place
+  const slot = ports.quotas.enter(tenant)
+  if (slot.kind === 'reached') return { ...refused(quotaProblem(slot)), tenant }
+  using _ = slot
   const body = await read(route.bodyLimitBytes)
   const isPart = route.match.body === 'command' && body.kind === 'whole' && original.body === 'partial'
   if (isPart || isNoCommand(route, body)) {
-    place.notNew()
+    slot.notNew()
     return { ...of, decided: { kind: 'passed' } }
   }
   const identified: Identification | Exclude<Body, { kind: 'whole' }> =
     body.kind === 'whole' ? await identityOf(original, body.bytes, { route, params }, scope, rules) : body
-  if (identified.kind !== 'identified') place.notNew()
+  if (identified.kind !== 'identified') slot.notNew()
   switch (identified.kind) {
     case 'gone':
       return 'gone'
@@ -125,7 +125,7 @@ export async function check(
     case 'identified': {
       const { recordKey, fingerprint, clientKey, keys } = identified
       const decided = await claim(original, { recordKey, fingerprint }, route, keys, ports)
-      if (decided.kind !== 'granted') place.notNew()
+      if (decided.kind !== 'granted') slot.notNew()
       return { ...of, decided, recordKey, tenant, clientKey }
     }
   }

@@ -12,11 +12,11 @@ import { Entries, Me, Overview, SlowCommands } from './overview-schemas.ts'
 import {
   CompleteBody,
   DeadLetterBody,
+  DeadLetterDecided,
   DecideBody,
   Decided,
   DecisionsQuery,
   Found,
-  LetterDecided,
   ListQuery,
   RecentDecisions,
   Shown,
@@ -83,7 +83,7 @@ const decision = (name: string, summary: string, body: TSchema = DecideBody) =>
     problems: DECIDING,
   })
 const letter = (act: string, summary: string) =>
-  get(`dead-letters/{id}/${act}`, summary, LetterDecided, {
+  get(`dead-letters/{id}/${act}`, summary, DeadLetterDecided, {
     method: 'POST',
     role: 'operate',
     body: DeadLetterBody,

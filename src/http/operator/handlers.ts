@@ -12,7 +12,7 @@ import {
   placeOf,
 } from '../../core/coordination/audit-log.ts'
 import type { Events } from '../../core/events.ts'
-import { decideLetter, type LetterRequest } from '../../core/operator/dead-letters.ts'
+import { type DeadLetterRequest, decideDeadLetter } from '../../core/operator/dead-letters.ts'
 import { type Decided, type DecisionPorts, type DecisionRequest, decide } from '../../core/operator/decide.ts'
 import type { DecisionKind } from '../../core/operator/decision-rules.ts'
 import type { OperatorToken } from '../../core/operator/operator-tokens.ts'
@@ -112,13 +112,16 @@ export function createOperatorHandlers(options: OperatorOptions, ports: Operator
       look: async () => ({ event: overview }),
     }),
     letter: async (
-      act: LetterRequest['act'],
+      act: DeadLetterRequest['act'],
       id: string,
       { reason, dry_run: dryRun = false, completed }: DeadLetterInput,
       by: OperatorToken,
     ) =>
-      letterAnswer(
-        await decideLetter({ act, id, reason, dryRun, completed: completed === true, by: by.name }, ports),
+      deadLetterAnswer(
+        await decideDeadLetter(
+          { act, id, reason, dryRun, completed: completed === true, by: by.name },
+          ports,
+        ),
       ),
     recent: async (query: DecisionsInput): Promise<OperatorAnswer> => {
       const { sampled, decisions } = ports.recent.newest(OPERATOR_LIMITS.decisionsMax, {
@@ -200,9 +203,9 @@ async function answerOf(
   }
 }
 
-type LetterDecided = Awaited<ReturnType<typeof decideLetter>>
+type DeadLetterDecided = Awaited<ReturnType<typeof decideDeadLetter>>
 
-function letterAnswer(result: LetterDecided): OperatorAnswer {
+function deadLetterAnswer(result: DeadLetterDecided): OperatorAnswer {
   switch (result.kind) {
     case 'unknown':
       return problem(

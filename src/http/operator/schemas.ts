@@ -260,7 +260,7 @@ export const DecisionsQuery = Closed({
   decision: Type.Optional(Type.String({ pattern: '^[a-z_]{1,64}$' })),
 })
 
-export const LetterDecided = Closed({
+export const DeadLetterDecided = Closed({
   decided: Type.Boolean({ description: 'False for a dry run, and where the record had moved on.' }),
   dropped: Type.Boolean({ description: 'The entry is gone.' }),
   effects: Type.Optional(Type.Array(Type.String())),
@@ -288,7 +288,7 @@ export type Found = Static<typeof Found>
 export type Entry = Static<typeof Entry>
 export type Shown = Static<typeof Shown>
 export type Decided = Static<typeof Decided>
-export type LetterDecided = Static<typeof LetterDecided>
+export type DeadLetterDecided = Static<typeof DeadLetterDecided>
 export type RecentDecisions = Static<typeof RecentDecisions>
 
 export type DecideInput = Static<typeof DecideBody>

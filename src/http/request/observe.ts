@@ -33,7 +33,7 @@ export type Observer = (call: ObservedCall) => Promise<void>
 /** @returns resolves when it is known what would have been, and never rejects */
 export function createObserver(options: ProtectOptions, ports: ProtectPorts): Observer {
   let underWay = 0
-  // Outcomes of protected requests have their places for themselves.
+  // Outcomes of protected requests have their slots for themselves.
   const background = createBackground(OBSERVED_MAX, () => {})
   // What is counted of leases and outcomes is of requests that are protected.
   const beside = { ...ports, events: SILENT, background }

@@ -21,7 +21,7 @@ export interface Outstanding {
   /**
    * Undefined if the session may hold another one, else its limit.
    *
-   * @param recordKey of the first intent: reserving again what the session holds needs no further place
+   * @param recordKey of the first intent: reserving again what the session holds needs no further slot
    */
   full(sessionTag: string, recordKey: string): number | undefined
   count(): number

@@ -89,21 +89,21 @@ export async function protect(
   if ('code' in scope) return refuse(scope)
   // Before the body is read: a slow tenant occupies its own quota.
   const { tenant } = scope
-  const place = ports.quotas.enter(tenant)
-  if (place.kind === 'reached') {
-    const answer = problemAnswer(quotaProblem(place), { instance })
+  const slot = ports.quotas.enter(tenant)
+  if (slot.kind === 'reached') {
+    const answer = problemAnswer(quotaProblem(slot), { instance })
     return { kind: 'answer', answer, passesOn: false, about: { tenant } }
   }
   // Not `using`: for the oldest Node that is compiled to code that costs each request a microsecond.
   try {
     const body = await call.readBody(route.bodyLimitBytes)
-    if (body.kind !== 'whole') place.notNew()
+    if (body.kind !== 'whole') slot.notNew()
     if (body.kind === 'gone') return body
     if (isNoCommand(route, body)) return { kind: 'unkeyed', body: body.begun, begun: true }
     if (body.kind === 'refused') return refuse(body.problem)
 
     const identified = await identify({ request, body: body.bytes, route, params }, scope, options.scope)
-    if (identified.kind !== 'identified') place.notNew()
+    if (identified.kind !== 'identified') slot.notNew()
     switch (identified.kind) {
       case 'unkeyed':
         return { kind: 'unkeyed', body: body.bytes }
@@ -114,7 +114,7 @@ export async function protect(
       case 'identified': {
         const context = { idempotencyKey: identified.clientKey, recordKey: identified.recordKey, instance }
         const outcome = await once(call, identified, body.bytes, options, ports)
-        if (!madeNewRecord(outcome)) place.notNew()
+        if (!madeNewRecord(outcome)) slot.notNew()
         if ('execution' in outcome) executed(route, identified, ports)
         const { recordKey, clientKey } = identified
         const about = { recordKey, tenant, clientKey, found: diagnosticsOf(outcome) }
@@ -123,7 +123,7 @@ export async function protect(
       }
     }
   } finally {
-    place[Symbol.dispose]()
+    slot[Symbol.dispose]()
   }
 }
 

@@ -23,7 +23,7 @@ export function overloaded(limit: number, what: 'requests' | 'checks'): Problem 
 /** @param limit the share of what no route protects (`core/units.ts`) */
 export function overloadedByPassing(limit: number): Problem {
   return tooMany(
-    `${limit} requests that no route protects are under way, which is their limit: a quarter of all places is kept for protected ones.`,
+    `${limit} requests that no route protects are under way, which is their limit: a quarter of all slots is kept for protected ones.`,
   )
 }
 

@@ -95,12 +95,12 @@ export async function reserveFor(
   const { tenant } = wanted.scope
   const full = outstanding.full(request.sessionTag, first?.recordKey ?? '')
   if (full !== undefined) return { ...tooManyHeld(full, times.leaseMs), tenant }
-  const place = ports.quotas.enter(tenant)
-  if (place.kind === 'reached') return { ...refusal(quotaProblem(place)), tenant }
-  using _ = place
+  const slot = ports.quotas.enter(tenant)
+  if (slot.kind === 'reached') return { ...refusal(quotaProblem(slot)), tenant }
+  using _ = slot
   const result = await reserveOrWait(request, times.waitMs, gone, { leases, waiters, clock, random })
   if (result.kind !== 'reserved') {
-    place.notNew()
+    slot.notNew()
     return refusedAnswer(result, (key) => wanted.names.get(key) ?? '')
   }
   const { reservation, validity } = result

@@ -25,10 +25,10 @@ local function standing(key, nonce)
   local run = string.match(call('INFO', 'server'), 'run_id:(%x+)')
   may_be_told = call('HGET', key, 'nonce') == nonce and call('HGET', key, 'run_id') == run
   if not may_be_told then return { GONE } end
-  local told = tonumber(call('HGET', key, 'told') or '0')
+  local catch_ups = tonumber(call('HGET', key, 'catch_ups') or '0')
   -- At `maxmemory` it is refused, and not counted.
-  if type(try('HSET', key, 'told', string.format('%d', told + 1))) == 'number' then told = told + 1 end
-  return { STANDING, string.format('%d', told) }
+  if type(try('HSET', key, 'catch_ups', string.format('%d', catch_ups + 1))) == 'number' then catch_ups = catch_ups + 1 end
+  return { STANDING, string.format('%d', catch_ups) }
 end
 
 local function merge_claims(a, b)

@@ -149,7 +149,7 @@ elseif act == 'save' then
   redis.call('HSET', QUARANTINE, 'done', ARGV[4], 'source', ARGV[5], 'cursor', ARGV[6], 'copied', ARGV[7])
   return 1
 elseif act == 'join' then
-  if not stands() or tonumber(redis.call('HGET', QUARANTINE, 'told') or '0') < tonumber(ARGV[7] or '0') then return 0 end
+  if not stands() or tonumber(redis.call('HGET', QUARANTINE, 'catch_ups') or '0') < tonumber(ARGV[7] or '0') then return 0 end
   return vote_from_now(ARGV[4], ARGV[5], ARGV[6])
 elseif act == 'declare' then
   if redis.call('HGET', QUARANTINE, 'run_id') ~= RUN then return 0 end

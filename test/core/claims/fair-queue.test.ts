@@ -162,7 +162,7 @@ test('two nodes of five away keep the order; three away let waiters try at rando
   expect(order.at(-1)).toBe('3')
 })
 
-test('a queue that the nodes forget one after the other costs no waiter its place', async () => {
+test('a queue that the nodes forget one after the other costs no waiter its slot', async () => {
   const { clock, processOf, nodes } = world()
   const [one, other] = [processOf(), processOf()]
   const order: string[] = []

@@ -35,7 +35,7 @@ test('an update returns the largest number and the first of the other processes'
 
 test('a process that draws a number is behind all others until that number is known', () => {
   const queue = queueOf(says(A, { first: 3, last: 7 }), says(B, { draws: 2 }))
-  expect(queue?.places.get(B)).toEqual({ first: 8, last: 9, untilNodeMs: NOW + 2_000 })
+  expect(queue?.slots.get(B)).toEqual({ first: 8, last: 9, untilNodeMs: NOW + 2_000 })
 })
 
 test('of two processes with the same number the one with the smaller name is first', () => {
@@ -45,8 +45,8 @@ test('of two processes with the same number the one with the smaller name is fir
 
 test('an entry replaces the one before; an empty one leaves, and the last to leave ends the queue', () => {
   const one = queueOf(says(A, { first: 1, last: 9 }), says(A, { first: 8, last: 9 }), says(B, { draws: 1 }))
-  expect(one?.places.get(A)).toMatchObject({ first: 8, last: 9 })
-  expect(updateEntry(one, says(A), NOW).queue?.places.has(A)).toBe(false)
+  expect(one?.slots.get(A)).toMatchObject({ first: 8, last: 9 })
+  expect(updateEntry(one, says(A), NOW).queue?.slots.has(A)).toBe(false)
   expect(updateEntry(updateEntry(one, says(A), NOW).queue, says(B), NOW).queue).toBeUndefined()
 })
 

@@ -17,20 +17,20 @@ test('no more than the limit of the process wait over all keys', () => {
   expect(waiters.enter('c')).toBeUndefined()
 })
 
-test('a place that is given back is free again, and only once', () => {
+test('a slot that is given back is free again, and only once', () => {
   const waiters = createWaiters(1, 1)
-  const place = waiters.enter('a')
-  place?.[Symbol.dispose]()
-  place?.[Symbol.dispose]()
+  const slot = waiters.enter('a')
+  slot?.[Symbol.dispose]()
+  slot?.[Symbol.dispose]()
   expect(waiters.enter('a')).toBeDefined()
   expect(waiters.enter('a')).toBeUndefined()
 })
 
-test('a refusal takes no place', () => {
+test('a refusal takes no slot', () => {
   const waiters = createWaiters(1, 10)
-  const place = waiters.enter('a')
+  const slot = waiters.enter('a')
   for (let refused = 0; refused < 20; refused += 1) waiters.enter('a')
-  place?.[Symbol.dispose]()
+  slot?.[Symbol.dispose]()
   expect(waiters.enter('b')).toBeDefined()
   expect(waiters.enter('a')).toBeDefined()
 })

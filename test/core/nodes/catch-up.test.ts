@@ -1,21 +1,21 @@
 import { expect, test } from 'vitest'
 import { CatchUpCounter, NOTHING_COPIED, type Quarantine } from '../../../src/core/nodes/rejoin-rules.ts'
 
-const shown = (nonce: string, told?: number): Quarantine => ({
+const shown = (nonce: string, catchUps?: number): Quarantine => ({
   runId: 'run',
   nonce,
   sinceNodeMs: 0,
   origin: 'forgot',
   progress: NOTHING_COPIED,
-  ...(told === undefined ? {} : { told }),
+  ...(catchUps === undefined ? {} : { catchUps }),
 })
 
 type Act =
   | readonly ['learns', nonce: string, calls: number]
-  | readonly ['shows', nonce: string | undefined, told: number | undefined]
+  | readonly ['shows', nonce: string | undefined, catchUps: number | undefined]
 
 const learns = (nonce: string, calls: number): Act => ['learns', nonce, calls]
-const shows = (nonce?: string, told?: number): Act => ['shows', nonce, told]
+const shows = (nonce?: string, catchUps?: number): Act => ['shows', nonce, catchUps]
 
 test.each<[what: string, acts: readonly Act[], lacking: boolean, known: number]>([
   ['fewer calls than were known when it was asked', [learns('n1', 3), shows('n1', 2)], true, 3],

@@ -63,5 +63,5 @@ test('the wait that a node owes for a copied key is remembered, also where the t
   await expect(takePeerRecoveryTurn(target, sources, first, terms, ports)).rejects.toThrow('no answer')
   const last = await takePeerRecoveryTurn(target, sources, first, terms, ports)
   expect(last.copied.done).toEqual(['a', 'b'])
-  expect(last.told.leasesUntilMonoMs).toBeGreaterThanOrEqual(LEASE_MS)
+  expect(last.caughtUp.leasesUntilMonoMs).toBeGreaterThanOrEqual(LEASE_MS)
 })

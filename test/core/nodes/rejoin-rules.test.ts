@@ -3,7 +3,7 @@ import {
   advanced,
   hasJoined,
   type Membership,
-  mayBeTold,
+  mayGetRecords,
   NOTHING_COPIED,
   nextRejoinStep,
   type Quarantine,
@@ -138,5 +138,5 @@ test.each<[what: string, member: Membership, told: boolean]>([
   ['votes, and the nonce is still written there', member('1:run1:n', 'forgot', 'run1'), false],
   ['has forgotten everything', member(), false],
 ])('a node that %s may get the records of the others: %s', (_, one, told) => {
-  expect(mayBeTold(one, 'n')).toBe(told)
+  expect(mayGetRecords(one, 'n')).toBe(told)
 })

@@ -1,6 +1,6 @@
 /** The quotas of one tenant, and the bounded memory of counting tenants, whatever names arrive. */
 import { describe, expect, test } from 'vitest'
-import { createTenantQuotas, type Place, TENANTS_MAX } from '../../../src/core/request/tenant-quotas.ts'
+import { createTenantQuotas, type Slot, TENANTS_MAX } from '../../../src/core/request/tenant-quotas.ts'
 import { VirtualClock } from '../../support/virtual-clock.ts'
 
 function quotas(differs: { inFlightMax?: number; newRecordsPerSecondMax?: number } = {}) {
@@ -11,21 +11,21 @@ function quotas(differs: { inFlightMax?: number; newRecordsPerSecondMax?: number
   }
 }
 
-const placeFrom = (taken: ReturnType<ReturnType<typeof createTenantQuotas>['enter']>): Place => {
-  if (taken.kind !== 'place') throw new Error(`refused: ${JSON.stringify(taken)}`)
+const slotFrom = (taken: ReturnType<ReturnType<typeof createTenantQuotas>['enter']>): Slot => {
+  if (taken.kind !== 'slot') throw new Error(`refused: ${JSON.stringify(taken)}`)
   return taken
 }
 
 describe('requests under way', () => {
   test('requests under way are bounded for one tenant without an effect on another', () => {
     const { quotas: of } = quotas({ inFlightMax: 2 })
-    const first = placeFrom(of.enter('a'))
-    placeFrom(of.enter('a'))
+    const first = slotFrom(of.enter('a'))
+    slotFrom(of.enter('a'))
     expect(of.enter('a')).toMatchObject({ kind: 'reached', quota: 'in-flight', limit: 2 })
-    expect(of.enter('b').kind).toBe('place')
+    expect(of.enter('b').kind).toBe('slot')
     first[Symbol.dispose]()
     first[Symbol.dispose]()
-    expect(of.enter('a').kind).toBe('place')
+    expect(of.enter('a').kind).toBe('slot')
     expect(of.enter('a').kind).toBe('reached')
   })
 })
@@ -33,10 +33,10 @@ describe('requests under way', () => {
 describe('new records', () => {
   test('new records may come in a burst of one second, and then at that rate', async () => {
     const { clock, quotas: of } = quotas({ newRecordsPerSecondMax: 7 })
-    const taken = () => Array.from({ length: 20 }, () => of.enter('a')).filter((one) => one.kind === 'place')
+    const taken = () => Array.from({ length: 20 }, () => of.enter('a')).filter((one) => one.kind === 'slot')
     expect(taken().length).toBe(7)
     expect(of.enter('a')).toMatchObject({ kind: 'reached', quota: 'new-records', limit: 7 })
-    expect(of.enter('b').kind).toBe('place')
+    expect(of.enter('b').kind).toBe('slot')
     await clock.advance(3 * (1_000 / 7))
     expect(taken().length).toBe(3)
     await clock.advance(60_000)
@@ -46,15 +46,11 @@ describe('new records', () => {
   test('existing records do not count as new', () => {
     const { quotas: of } = quotas({ newRecordsPerSecondMax: 2 })
     for (let replay = 0; replay < 50; replay += 1) {
-      const place = placeFrom(of.enter('a'))
-      place.notNew()
-      place.notNew()
+      const slot = slotFrom(of.enter('a'))
+      slot.notNew()
+      slot.notNew()
     }
-    expect([of.enter('a').kind, of.enter('a').kind, of.enter('a').kind]).toEqual([
-      'place',
-      'place',
-      'reached',
-    ])
+    expect([of.enter('a').kind, of.enter('a').kind, of.enter('a').kind]).toEqual(['slot', 'slot', 'reached'])
   })
 
   test('a new record beyond the rate is refused with the time after which one more is accepted', async () => {
@@ -63,7 +59,7 @@ describe('new records', () => {
     const refused = of.enter('a')
     if (refused.kind !== 'reached') throw new Error('accepted')
     await clock.advance(refused.retryAfterMs)
-    expect(of.enter('a').kind).toBe('place')
+    expect(of.enter('a').kind).toBe('slot')
   })
 })
 
@@ -72,13 +68,13 @@ test('invented tenants, ten times the limit, are not remembered, share one count
   let accepted = 0
   for (let index = 0; index < 10 * TENANTS_MAX; index += 1) {
     const taken = of.enter(`invented-${index}`)
-    if (taken.kind !== 'place') continue
+    if (taken.kind !== 'slot') continue
     accepted += 1
     taken[Symbol.dispose]()
   }
   expect(accepted).toBe(TENANTS_MAX + 10)
   expect(of.remembered).toBe(TENANTS_MAX + 1)
   await clock.advance(1_100)
-  expect(of.enter('known').kind).toBe('place')
+  expect(of.enter('known').kind).toBe('slot')
   expect(of.remembered).toBeLessThanOrEqual(3)
 })

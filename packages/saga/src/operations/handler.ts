@@ -160,13 +160,13 @@ async function got(kit: SagaKit, place: Place, inside: string | undefined, url: 
     case '/': {
       const wished = url.searchParams.get('status') ?? ''
       const status = sagaStatuses.find((one) => one === wished) ?? 'parked'
-      const [backlog, { sagas }, { dead_letters: letters }, { decisions }] = await Promise.all([
+      const [backlog, { sagas }, { dead_letters: deadLetters }, { decisions }] = await Promise.all([
         ask<Overview['backlog']>(calls.showBacklog),
         ask<Pick<Overview, 'sagas'>>(calls.listSagas, { status }),
-        ask<{ readonly dead_letters: Overview['letters'] }>(calls.listDeadLetters),
+        ask<{ readonly dead_letters: Overview['deadLetters'] }>(calls.listDeadLetters),
         ask<Pick<Overview, 'decisions'>>(calls.listDecisions, { limit: '50' }),
       ])
-      return page(overviewPage(place, { backlog, status, sagas, letters, decisions }))
+      return page(overviewPage(place, { backlog, status, sagas, deadLetters, decisions }))
     }
   }
   const [, id] = /^\/sagas\/([^/]+)$/.exec(inside ?? '') ?? []

@@ -14,7 +14,9 @@ import type { Operator } from './operators.ts'
 /** Answers as they are sent: times are text. */
 type Sent<T> = { readonly [K in keyof T]: T[K] extends Date | null ? string | Extract<T[K], null> : T[K] }
 
-type Letter = Omit<Sent<DeadLetter>, 'headers' | 'properties' | 'payload'> & { readonly payload?: unknown }
+type ShownDeadLetter = Omit<Sent<DeadLetter>, 'headers' | 'properties' | 'payload'> & {
+  readonly payload?: unknown
+}
 
 export type Place = {
   /** Where the page is mounted. */
@@ -27,14 +29,17 @@ export type Overview = {
   readonly backlog: SagaBacklog
   readonly status: string
   readonly sagas: readonly Sent<SagaSummary>[]
-  readonly letters: readonly Letter[]
+  readonly deadLetters: readonly ShownDeadLetter[]
   readonly decisions: readonly Sent<DecisionNote>[]
 }
 
 /** From when on an alert says so, too. */
 const oldestAgeMaxMs = 60_000
 
-export function overviewPage(place: Place, { backlog, status, sagas, letters, decisions }: Overview): string {
+export function overviewPage(
+  place: Place,
+  { backlog, status, sagas, deadLetters, decisions }: Overview,
+): string {
   const dead = backlog.openDeadLetters.outbox + backlog.openDeadLetters.inbox
   return pageOf(
     place,
@@ -58,9 +63,9 @@ export function overviewPage(place: Place, { backlog, status, sagas, letters, de
       (one) => html`<option${one === status ? html` selected` : undefined}>${one}</option>`,
     )}</select><button>Show</button></form>${sagaTable(place, sagas, status)}</section>
 <section class="panel" aria-labelledby="messages"><h2 id="messages">Messages that were given up</h2>${
-      letters.length === 0
+      deadLetters.length === 0
         ? html`<p>There is none.</p>`
-        : html`<ul class="entries">${letters.map((letter) => letterItem(place, letter))}</ul>`
+        : html`<ul class="entries">${deadLetters.map((deadLetter) => deadLetterItem(place, deadLetter))}</ul>`
     }</section>
 <section class="panel" aria-labelledby="decisions"><h2 id="decisions">Decisions</h2>${
       decisions.length === 0
@@ -113,13 +118,13 @@ function sagaTable(place: Place, sagas: Overview['sagas'], status: string): Html
   )
 }
 
-function letterItem(place: Place, letter: Letter): Html {
-  const { id, type, aggregateType, aggregateId, source, consumerId, attempts, diedAt, payload } = letter
+function deadLetterItem(place: Place, deadLetter: ShownDeadLetter): Html {
+  const { id, type, aggregateType, aggregateId, source, consumerId, attempts, diedAt, payload } = deadLetter
   return html`<li><h3>${id}: ${type} of ${aggregateType} ${aggregateId}</h3>${facts([
     ['Given up', time(diedAt)],
     ['By', source === 'inbox' ? `consumer ${consumerId}` : 'the outbox'],
     ['Attempts', attempts],
-    ['Error', `${letter.errorCode}: ${letter.errorMessage}`],
+    ['Error', `${deadLetter.errorCode}: ${deadLetter.errorMessage}`],
   ])}${payload === undefined ? undefined : verbatim(payload)}${
     place.by.role === 'operate'
       ? html`<details><summary>Decide about ${id}</summary><h4>The cause is gone</h4>${decisionForm(place, 'replay', String(id))}

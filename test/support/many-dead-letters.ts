@@ -2,14 +2,14 @@
 import { Redis } from 'ioredis'
 import { auditStreamKey } from '../../src/redis/keys.ts'
 
-export const letterId = (n: number) => `orphan:${String(n).padStart(16, '0')}:${n}`
+export const deadLetterId = (n: number) => `orphan:${String(n).padStart(16, '0')}:${n}`
 
 /**
  * The letters 1 to `count`, the larger the newer.
  *
  * @param orderOn in which order a node writes them; default: as they come
  */
-export async function writeLetters(
+export async function writeDeadLetters(
   urls: readonly string[],
   count: number,
   orderOn: (node: number, numbers: readonly number[]) => readonly number[] = (_, numbers) => numbers,
@@ -27,7 +27,7 @@ export async function writeLetters(
           auditStreamKey('dead-letters'),
           '*',
           'id',
-          letterId(n),
+          deadLetterId(n),
           'kind',
           'orphan',
           'at',

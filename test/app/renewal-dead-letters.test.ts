@@ -1,11 +1,11 @@
-// Which lost leases become dead letters, and when a letter is taken back.
+// Which lost leases become dead letters, and when a dead letter is taken back.
 import { describe, expect, test } from 'vitest'
 import { appendAudit } from '../../src/app/coordination.ts'
 import {
   type AuditEntry,
   type AuditLog,
   auditEntryOf,
-  tellingUntaken,
+  reportingUntaken,
 } from '../../src/core/coordination/audit-log.ts'
 import { type CoreEvent, type LeaseEnd, SILENT } from '../../src/core/events.ts'
 import { ENTITY_MARK } from '../../src/core/request/identity.ts'
@@ -26,16 +26,16 @@ const ended = (end: LeaseEnd, recordKey = KEY): CoreEvent => ({
 })
 
 describe('a lease that ends', () => {
-  test.each<[end: LeaseEnd, letter: boolean]>([
+  test.each<[end: LeaseEnd, deadLetter: boolean]>([
     ['completed', false],
     ['released', false],
     ['abandoned', false],
     ['expired', true],
     ['lost', true],
-  ])('%s: a letter is written: %s', (end, letter) => {
+  ])('%s: a dead letter is written: %s', (end, deadLetter) => {
     const written = auditEntryOf(ended(end), () => 5)
     expect(written).toEqual(
-      letter
+      deadLetter
         ? {
             stream: 'dead-letters',
             entry: {
@@ -52,57 +52,57 @@ describe('a lease that ends', () => {
 })
 
 /** As the nodes keep it: an entry that is there is not written again. */
-function keptLog(): { readonly auditLog: AuditLog; readonly letters: Map<string, AuditEntry> } {
-  const letters = new Map<string, AuditEntry>()
+function keptLog(): { readonly auditLog: AuditLog; readonly deadLetters: Map<string, AuditEntry> } {
+  const deadLetters = new Map<string, AuditEntry>()
   const auditLog: AuditLog = {
     append: async (stream, entry) => {
-      if (stream === 'dead-letters') letters.set(entry.id, letters.get(entry.id) ?? entry)
+      if (stream === 'dead-letters') deadLetters.set(entry.id, deadLetters.get(entry.id) ?? entry)
       return true
     },
-    read: async () => ({ kind: 'entries', entries: [...letters.values()] }),
+    read: async () => ({ kind: 'entries', entries: [...deadLetters.values()] }),
     remove: async (_, id) => {
-      letters.delete(id)
+      deadLetters.delete(id)
       return true
     },
   }
-  return { auditLog, letters }
+  return { auditLog, deadLetters }
 }
 
 const recording = (kind: 'completed' | 'settled_late', result: 'recorded' | 'fenced' | 'unavailable') =>
   ({ kind, ...claim, result, attempts: 1, remainingMs: 0 }) as CoreEvent
 
-const SAYING_NOTHING = tellingUntaken(systemClock, SILENT)
+const REPORTING_NOTHING = reportingUntaken(systemClock, SILENT)
 
-describe('the letter of a claim', () => {
+describe('the dead letter of a claim', () => {
   test.each([
     ['completed', 'recorded', 0],
     ['settled_late', 'recorded', 0],
     ['completed', 'fenced', 1],
     ['settled_late', 'unavailable', 1],
-  ] as const)('whose work then %s: %s: %i letters are left', async (kind, result, left) => {
-    const { auditLog, letters } = keptLog()
-    const publish = appendAudit(auditLog, systemClock, SAYING_NOTHING)
+  ] as const)('whose work then %s: %s: %i dead letters are left', async (kind, result, left) => {
+    const { auditLog, deadLetters } = keptLog()
+    const publish = appendAudit(auditLog, systemClock, REPORTING_NOTHING)
     publish(ended('expired'))
     publish(recording(kind, result))
     await new Promise(setImmediate)
-    expect(letters.size).toBe(left)
+    expect(deadLetters.size).toBe(left)
   })
 
   test('is one, however often its lease is found lost', async () => {
-    const { auditLog, letters } = keptLog()
+    const { auditLog, deadLetters } = keptLog()
     for (const end of ['expired', 'lost'] as const)
-      appendAudit(auditLog, systemClock, SAYING_NOTHING)(ended(end))
+      appendAudit(auditLog, systemClock, REPORTING_NOTHING)(ended(end))
     await new Promise(setImmediate)
-    expect([...letters.values()].map(({ fields }) => fields.ended)).toEqual(['expired'])
+    expect([...deadLetters.values()].map(({ fields }) => fields.ended)).toEqual(['expired'])
   })
 
   test.each(['dedup::office:sweeper', `dedup:shop:prod:v1${ENTITY_MARK}:${HASH}`])(
     'is not written about %s, under which no work of its own is done',
     async (recordKey) => {
-      const { auditLog, letters } = keptLog()
-      appendAudit(auditLog, systemClock, SAYING_NOTHING)(ended('expired', recordKey))
+      const { auditLog, deadLetters } = keptLog()
+      appendAudit(auditLog, systemClock, REPORTING_NOTHING)(ended('expired', recordKey))
       await new Promise(setImmediate)
-      expect(letters.size).toBe(0)
+      expect(deadLetters.size).toBe(0)
     },
   )
 })
@@ -115,7 +115,7 @@ test('entries that no majority takes are told of once in ten seconds, and all of
   const publish = appendAudit(
     auditLog,
     clock,
-    tellingUntaken(clock, {
+    reportingUntaken(clock, {
       publish: (event) => {
         if (event.kind === 'entries_untaken' && event.of === 'audit') told.push([event.entries, event.why])
       },
