@@ -1,11 +1,13 @@
 /** Two folders, filled one after the other and under two umasks, are the same: what the image adds to its base is one layer. */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { expect, test } from 'vitest'
-import { folderOfTests } from '../support/during-tests.ts'
+import { afterAll, expect, test } from 'vitest'
 import { contentOf } from '../support/folder-content.ts'
 import { TestProcess } from '../support/processes.ts'
 
-const folder = folderOfTests('image-twice')
+const folder = mkdtempSync(join(tmpdir(), 'fencepost-image-twice-'))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 /** In a process of its own, which has a umask of its own. */
 async function filled(name: string, umask: string): Promise<readonly string[]> {

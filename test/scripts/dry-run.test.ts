@@ -2,9 +2,9 @@
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { COSIGN_OF_INSTALLER, cosignRow } from '../../scripts/dry-run/cosign.ts'
-import { openRunner, unknownIn } from '../../scripts/dry-run/runner.ts'
+import { openRunner, type Runner, unknownIn } from '../../scripts/dry-run/runner.ts'
 import { openStage, type Stage } from '../../scripts/dry-run/stage.ts'
 import {
   commandsOf,
@@ -13,7 +13,6 @@ import {
   type Step,
   stepsOf,
 } from '../../scripts/dry-run/workflow.ts'
-import { duringTests } from '../support/during-tests.ts'
 import { FETCH_MS_MAX, FETCHED_VERSIONS } from '../support/fetched-programs.ts'
 
 const root = join(import.meta.dirname, '../..')
@@ -104,8 +103,14 @@ describe('cosign', () => {
 
 /** Helm may have to be fetched; and a step of the release starts a dozen processes, for which a busy machine takes a minute. */
 describe('steps that run', { timeout: FETCH_MS_MAX }, () => {
-  const stage = duringTests(() => openStage(), FETCH_MS_MAX)
-  const runner = duringTests(() => openRunner(stage), FETCH_MS_MAX)
+  const resources = new AsyncDisposableStack()
+  let stage: Stage
+  let runner: Runner
+  beforeAll(async () => {
+    stage = resources.use(await openStage())
+    runner = resources.use(await openRunner(stage))
+  }, FETCH_MS_MAX)
+  afterAll(() => resources.disposeAsync())
 
   test('the steps that compare the tag run in a tagged clone, and what needs a network is left with its reason', async () => {
     const reports = []

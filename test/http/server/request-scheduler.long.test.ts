@@ -12,7 +12,7 @@ import { expect, test } from 'vitest'
 import { startCountingApplication } from '../../support/counting-application.ts'
 import { eventually } from '../../support/eventually.ts'
 import { startRedisServers } from '../../support/redis-servers.ts'
-import { between, startSidecar } from '../../support/sidecar.ts'
+import { startSidecar } from '../../support/sidecar.ts'
 
 const CONNECTIONS = 1_500
 
@@ -21,7 +21,8 @@ test('fifteen hundred simultaneous requests delay a scrape by less than 100 ms o
   await using application = await startCountingApplication()
   const file = join(servers.at(0).folder, 'turns.json')
   await using sidecar = await startSidecar({
-    ...between(servers, application),
+    FENCEPOST_REDIS_NODES: servers.nodesSetting,
+    FENCEPOST_UPSTREAM: application.url,
     NODE_OPTIONS: `--import=${fileURLToPath(new URL('turn-watch.ts', import.meta.url))}`,
     TURN_FILE: file,
   })

@@ -8,21 +8,23 @@ import {
   PublishDeferredError,
   PublishRefusedError,
 } from '../../../packages/saga/src/errors.ts'
-import { closing } from '../../support/closing.ts'
-import { duringTests } from '../../support/during-tests.ts'
 import { eventually } from '../../support/eventually.ts'
-import { startNatsCluster } from '../../support/nats-server.ts'
+import { type NatsCluster, startNatsCluster } from '../../support/nats-server.ts'
 import { outbound } from './conformance.ts'
 
 const patience = { withinMs: 60_000, everyMs: 100 }
 
+let cluster: NatsCluster
 let admin: NatsConnection
 const urls = () => cluster.servers.map(({ url }) => url)
-const cluster = duringTests(() => startNatsCluster())
 beforeAll(async () => {
+  cluster = await startNatsCluster()
   admin = await connect({ servers: urls(), maxReconnectAttempts: -1, reconnectTimeWait: 100 })
 })
-afterAll(() => admin?.close())
+afterAll(async () => {
+  await admin?.close()
+  await cluster?.[Symbol.asyncDispose]()
+})
 
 const succeeds = (promise: Promise<unknown>) =>
   promise.then(
@@ -55,12 +57,10 @@ test('a stream without a leader refuses no message, and others go on; without a 
   const leader = await leaderOf('single')
   const holder = cluster.servers.find(({ name }) => name === leader)!
   const others = cluster.servers.filter((server) => server !== holder)
-  await using publisher = closing(
-    createNatsPublisher({
-      connection: { servers: others.map(({ url }) => url) },
-      timeoutMs: 1_000,
-    }),
-  )
+  const publisher = createNatsPublisher({
+    connection: { servers: others.map(({ url }) => url) },
+    timeoutMs: 1_000,
+  })
   const seen: unknown[] = []
   let n = 0
   const send = (subject: string) => publisher.publish(outbound(subject, ++n), new AbortController().signal)
@@ -69,47 +69,53 @@ test('a stream without a leader refuses no message, and others go on; without a 
     seen.push(error)
     return error
   }
-  await eventually(
-    'a message to each',
-    async () => {
-      await send('single')
-      await send('everywhere')
-      return true
-    },
-    patience,
-  )
-  await holder.kill()
-  await eventually(
-    'the stream to be without a leader',
-    async () => {
-      const error = await failure('single')
-      return error instanceof PublishDeferredError && /has no leader, or no majority, now/.test(error.message)
-    },
-    patience,
-  )
-  await eventually('the other stream', () => succeeds(send('everywhere')), patience)
-  // One that has no stream is refused all the same.
-  await expect(send('nowhere')).rejects.toThrow('no stream takes the subject nowhere')
+  try {
+    await eventually(
+      'a message to each',
+      async () => {
+        await send('single')
+        await send('everywhere')
+        return true
+      },
+      patience,
+    )
+    await holder.kill()
+    await eventually(
+      'the stream to be without a leader',
+      async () => {
+        const error = await failure('single')
+        return (
+          error instanceof PublishDeferredError && /has no leader, or no majority, now/.test(error.message)
+        )
+      },
+      patience,
+    )
+    await eventually('the other stream', () => succeeds(send('everywhere')), patience)
+    // One that has no stream is refused all the same.
+    await expect(send('nowhere')).rejects.toThrow('no stream takes the subject nowhere')
 
-  await others[0]!.kill()
-  await eventually(
-    'JetStream to be away',
-    async () => {
-      const error = await failure('everywhere')
-      return error instanceof BrokerUnavailableError && /JetStream did not answer/.test(error.message)
-    },
-    patience,
-  )
-  expect(seen.filter((error) => error instanceof PublishRefusedError)).toEqual([])
-  await others[0]!.start()
-  await holder.start()
-  await eventually(
-    'both streams again',
-    async () => {
-      await send('single')
-      await send('everywhere')
-      return true
-    },
-    patience,
-  )
+    await others[0]!.kill()
+    await eventually(
+      'JetStream to be away',
+      async () => {
+        const error = await failure('everywhere')
+        return error instanceof BrokerUnavailableError && /JetStream did not answer/.test(error.message)
+      },
+      patience,
+    )
+    expect(seen.filter((error) => error instanceof PublishRefusedError)).toEqual([])
+    await others[0]!.start()
+    await holder.start()
+    await eventually(
+      'both streams again',
+      async () => {
+        await send('single')
+        await send('everywhere')
+        return true
+      },
+      patience,
+    )
+  } finally {
+    await publisher.close()
+  }
 }, 240_000)
