@@ -166,7 +166,7 @@ describe('a call of the batch script', () => {
     const sent = await sentBy(batchOf([frameOf({ kind: 'read', key: 'dedup:a' })]), [reply('absent')])
     const zeros = '0'.repeat(172)
     expect(sent).toEqual([
-      `*8\r\n$7\r\nevalsha\r\n$40\r\n${SCRIPT.sha1}\r\n$1\r\n2\r\n$12\r\ndedup::incarnation\r\n$7\r\ndedup:a\r\n$3\r\ne-1\r\n$5\r\n10000\r\n$173\r\nG${zeros}\r\n`,
+      `*8\r\n$7\r\nevalsha\r\n$40\r\n${SCRIPT.sha1}\r\n$1\r\n2\r\n$18\r\ndedup::incarnation\r\n$7\r\ndedup:a\r\n$3\r\ne-1\r\n$5\r\n10000\r\n$173\r\nG${zeros}\r\n`,
     ])
   })
 
