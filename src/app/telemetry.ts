@@ -29,7 +29,7 @@ import {
 } from '../observe/counting.ts'
 import { createLog, type LogTarget, logEvents } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
-import { type NamingVariables, serviceNameOf } from '../observe/tracing.ts'
+import type { NamingVariables } from '../observe/tracing.ts'
 import { identityRules } from './identity-rules.ts'
 import { type NodesSeen, watchReadiness } from './readiness.ts'
 
@@ -152,7 +152,7 @@ async function openTraces(
   { version, nodeCount, required, random, clock, leaveOpen = () => {}, ...naming }: TelemetryEnvironment,
   log: Logger,
 ) {
-  const { openTracing } = await import('../observe/tracing.ts')
+  const { openTracing, serviceNameOf } = await import('../observe/tracing.ts')
   const traces = openTracing({
     serviceName: serviceNameOf(naming),
     version,
