@@ -41,8 +41,8 @@ export function measureHouse(): House {
   const twice = standingTwice(of('src', 'packages', 'test', 'bench', 'scripts', 'dashboards', 'examples'))
   const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { scripts: object }
   const rows: readonly Row[] = [
-    { what: 'lines of src', value: linesOf(src), limit: 55_500, target: 50_000 },
-    { what: 'lines of packages', value: linesOf(of('packages')), limit: 15_200 },
+    { what: 'lines of src', value: linesOf(src), limit: 53_500, target: 50_000 },
+    { what: 'lines of packages', value: linesOf(of('packages')), limit: 15_000 },
     { what: 'lines of test', value: linesOf(of('test')), limit: 107_000, target: 95_000 },
     {
       what: 'lines of bench and scripts',
@@ -50,11 +50,11 @@ export function measureHouse(): House {
       limit: 8_000,
       target: 6_400,
     },
-    { what: 'files of src', value: src.length, limit: 480, target: 430 },
-    { what: 'files of src below 40 lines', value: src.filter(isSmall).length, limit: 100, target: 45 },
+    { what: 'files of src', value: src.length, limit: 430 },
+    { what: 'files of src below 40 lines', value: src.filter(isSmall).length, limit: 45 },
     { what: 'lines of the longest module', value: longestOf(modules), limit: 500 },
     { what: 'circles of imports', value: graph.circles.length, limit: 0 },
-    { what: 'words of Markdown', value: sum(pages.map(wordsOf)), limit: 153_000 },
+    { what: 'words of Markdown', value: sum(pages.map(wordsOf)), limit: 152_000, target: 80_000 },
     { what: 'places of six lines that stand elsewhere, too', value: twice.length, limit: 55 },
     { what: 'commands of npm run', value: Object.keys(scripts).length, limit: 14 },
   ]
