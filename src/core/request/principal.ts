@@ -17,7 +17,7 @@ import { sha256Hex, wireBytes } from '../formats/framing.ts'
 import { type Member, parseJson } from '../formats/json.ts'
 import { type HeaderList, linesOf, linesReadAs } from '../header-list.ts'
 import type { PrincipalSource, ProtectedRoute, VerifiedJwt } from '../routes/route.ts'
-import { lastingCookies } from './counted-headers.ts'
+import { lastingCookies } from './lasting-cookies.ts'
 
 export const ANONYMOUS = 'anonymous'
 

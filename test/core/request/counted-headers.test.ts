@@ -12,9 +12,9 @@ import {
   countedWithKey,
   type HeaderRules,
   isChanging,
-  lastingCookies,
 } from '../../../src/core/request/counted-headers.ts'
 import { compileRules, fingerprint } from '../../../src/core/request/fingerprint.ts'
+import { lastingCookies } from '../../../src/core/request/lasting-cookies.ts'
 import { HEAD } from '../../support/requests.ts'
 import { changingCookie, changingHeader, lastingCookie, lastingHeader } from '../../support/told-apart.ts'
 
