@@ -71,9 +71,9 @@ export function sagaHandler(
 ): (request: Request, response: ServerResponse) => Promise<void> {
   const base = path.replace(/\/+$/, '')
   return async (request, response) => {
-    const url = new URL(request.originalUrl ?? request.url ?? '/', 'http://none')
-    const inside = url.pathname.startsWith(base) ? url.pathname.slice(base.length) : undefined
-    const asked = { request, url, inside, place: { path: base, runbookUrl } }
+    const [, at = '', query] = /^([^?]*)\??(.*)$/s.exec(request.originalUrl ?? request.url ?? '/') ?? []
+    const inside = at.startsWith(base) ? at.slice(base.length) : undefined
+    const asked = { request, query: new URLSearchParams(query), inside, place: { path: base, runbookUrl } }
     const { status, type, body, headers } = await answerTo(kit, operator, asked)
     response.writeHead(status, { ...headersOfAll, 'Content-Type': type, ...headers }).end(body)
   }
@@ -81,7 +81,7 @@ export function sagaHandler(
 
 type Asked = {
   readonly request: Request
-  readonly url: URL
+  readonly query: URLSearchParams
   /** The path below the place where it is mounted. */
   readonly inside: string | undefined
   readonly place: Omit<Place, 'by'>
@@ -131,20 +131,25 @@ function refusedPage(place: Place, { status, code, message }: Refused): Answer {
 }
 
 async function answerFor(kit: SagaKit, by: Operator, asked: Asked): Promise<Answer> {
-  const { request, url, inside, place } = asked
+  const { request, query, inside, place } = asked
   const method = request.method === 'HEAD' ? 'GET' : (request.method ?? 'GET')
   const found = callAt(method, inside ?? '')
   if (method === 'POST') requireOwnPage(request)
   if (found !== undefined) {
-    const input = method === 'POST' ? await bodyOf(request) : Object.fromEntries(url.searchParams)
+    const input = method === 'POST' ? await bodyOf(request) : Object.fromEntries(query)
     return json(await answerOf(found.call, kit, { id: found.id, input, by }))
   }
   if (method === 'POST' && inside === '/decide') return decided(kit, { ...place, by }, await bodyOf(request))
-  if (method === 'GET') return got(kit, { ...place, by }, inside, url)
+  if (method === 'GET') return got(kit, { ...place, by }, inside, query)
   throw new Refused('call-unknown', `There is no call ${method} on this path; see openapi.json.`)
 }
 
-async function got(kit: SagaKit, place: Place, inside: string | undefined, url: URL): Promise<Answer> {
+async function got(
+  kit: SagaKit,
+  place: Place,
+  inside: string | undefined,
+  query: URLSearchParams,
+): Promise<Answer> {
   const { path, by } = place
   const ask = async <T>(call: Call, input: Input = {}, id = ''): Promise<T> =>
     JSON.parse(JSON.stringify(await answerOf(call, kit, { id, input, by })))
@@ -156,9 +161,9 @@ async function got(kit: SagaKit, place: Place, inside: string | undefined, url: 
     case '/openapi.json':
       return json(openApi(path))
     case '/sagas':
-      return redirect(`${path}/sagas/${encodeURIComponent(url.searchParams.get('id')?.trim() ?? '')}`)
+      return redirect(`${path}/sagas/${encodeURIComponent(query.get('id')?.trim() ?? '')}`)
     case '/': {
-      const wished = url.searchParams.get('status') ?? ''
+      const wished = query.get('status') ?? ''
       const status = sagaStatuses.find((one) => one === wished) ?? 'parked'
       const [backlog, { sagas }, { dead_letters: deadLetters }, { decisions }] = await Promise.all([
         ask<Overview['backlog']>(calls.showBacklog),
