@@ -44,8 +44,8 @@ test('a message that kills its process takes no other message with it into the d
   expect(await countOf(kit, `inbox WHERE status = 'processed'`)).toBe(4)
 })
 
-// Bug: it stayed `replaying`, and each process that was started began it again, and died.
-test('a dead letter that kills its process is dead again after five replays, and the next process lives', async () => {
+/** A dead letter whose replay was asked for, and how to ask for it again. */
+async function replayedDeadLetter() {
   const kit = await testKit(server)
   const failing = async () => {
     throw new NonRetryableError('no')
@@ -54,7 +54,14 @@ test('a dead letter that kills its process is dead again after five replays, and
   const headers = { 'fencepost-message-id': newMessageId(kit), 'fencepost-type': 'Poison' }
   await inbox.deliver({ headers, properties: {}, body: '{}', redelivered: false })
   const [letter] = await listDeadLetters(kit)
-  await replayDeadLetters(kit, [letter!.id])
+  const replayed = () => replayDeadLetters(kit, [letter!.id])
+  await replayed()
+  return { kit, replayed }
+}
+
+// Bug: it stayed `replaying`, and each process that was started began it again, and died.
+test('a dead letter that kills its process is dead again after five replays, and the next process lives', async () => {
+  const { kit, replayed } = await replayedDeadLetter()
   await using survivor = await startedAfterDeaths(kit)
   await survivor.until(
     'the letter to be dead',
@@ -65,7 +72,7 @@ test('a dead letter that kills its process is dead again after five replays, and
   ])
   await survivor.end({ signal: 'SIGKILL' })
   // A person may ask for it again, when the handler is better.
-  await replayDeadLetters(kit, [letter!.id])
+  await replayed()
   const better = { Poison: async () => {} }
   // Until the server has noticed that the process is gone, its transaction may hold the letter.
   await eventually('the letter to be replayed', async () => (await replayOnce(kit, 'test', better)) === 1)
@@ -73,15 +80,7 @@ test('a dead letter that kills its process is dead again after five replays, and
 
 // Bug: found where the test above failed by chance. That the letter was dead and that its replay had ended were two statements.
 test('a process that is killed as soon as the letter is dead leaves no count to the next replay', async () => {
-  const kit = await testKit(server)
-  const failing = async () => {
-    throw new NonRetryableError('no')
-  }
-  const inbox = new Inbox({ kit, consumerId: 'test', handlers: { Poison: failing } })
-  const headers = { 'fencepost-message-id': newMessageId(kit), 'fencepost-type': 'Poison' }
-  await inbox.deliver({ headers, properties: {}, body: '{}', redelivered: false })
-  const [letter] = await listDeadLetters(kit)
-  await replayDeadLetters(kit, [letter!.id])
+  const { kit, replayed } = await replayedDeadLetter()
   // As five processes that died of it leave it.
   await kit.pool.query(`UPDATE ${kit.schema}.inbox SET unfinished = 5`)
 
@@ -97,7 +96,7 @@ test('a process that is killed as soon as the letter is dead leaves no count to 
   expect(killed).toBe(true)
   expect(await listDeadLetters(kit)).toMatchObject([{ status: 'dead' }])
 
-  await replayDeadLetters(kit, [letter!.id])
+  await replayed()
   expect(await replayOnce(kit, 'test', better)).toBe(1)
 })
 
