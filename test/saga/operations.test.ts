@@ -265,6 +265,15 @@ test('mounted in an application that parses bodies, links and forms stay below i
   expect(await countOf(kit, `decisions WHERE subject = 'order 5' AND decided_by = 'ann'`)).toBe(1)
 })
 
+// Bug: the browser was asked for a password, and nobody was told to come again.
+test('where the application cannot say who calls, that is 503, and no challenge', async () => {
+  const handler = sagaHandler(kit, { operator: () => Promise.reject(new Error('the directory is away')) })
+  const { status, headers } = await fetch(
+    await served((request, response) => void handler(request, response)),
+  )
+  expect([status, headers.get('retry-after'), headers.get('www-authenticate')]).toEqual([503, '1', null])
+})
+
 test('the database goes away: calls and page say so, and say it again when it is back', async () => {
   await server.kill()
   expect(await ask('/v1/sagas/order-1')).toMatchObject({

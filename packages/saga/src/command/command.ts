@@ -11,7 +11,7 @@ import { eventLog, type Log } from '../event-log.ts'
 import { runRetention } from '../housekeeping.ts'
 import { type OpenKit, openSagaKit, type SagaKit } from '../kit.ts'
 import { migrate, plans } from '../migrate.ts'
-import { type Decision, decide, listDecisions } from '../operations/decisions.ts'
+import { type Decision, decide, listDecisions, UNMOVED } from '../operations/decisions.ts'
 import { outboxLag } from '../outbox.ts'
 import { getSaga, listSagas, type SagaStatus, sagaStatuses } from '../saga-instances.ts'
 import { explained } from '../setup-errors.ts'
@@ -106,13 +106,13 @@ const commands: Readonly<Record<string, Row & { readonly act?: Act }>> = {
     takes: '<id>',
     says: 'let a parked saga go on where it stood; messages that ran its steps and died come again',
     options: decided,
-    act: (kit, call) => ofSaga(kit, call, 'retry', 'is not parked, and no message of its steps is dead'),
+    act: (kit, call) => ofSaga(kit, call, 'retry'),
   },
   compensate: {
     takes: '<id>',
     says: 'compensate a saga that is running or parked; one that messages drive also when it is done here',
     options: decided,
-    act: (kit, call) => ofSaga(kit, call, 'compensate', 'is neither running nor parked'),
+    act: (kit, call) => ofSaga(kit, call, 'compensate'),
   },
   'dead-letters': { ...listed, says: 'what was given up, oldest first' },
   'dead-letters list': { ...listed, says: 'the same' },
@@ -249,9 +249,9 @@ function deciding(kit: SagaKit, { given, io }: Call, decision: Decision): Promis
   return decide(kit, decision, { by, reason })
 }
 
-async function ofSaga(kit: SagaKit, call: Call, act: 'retry' | 'compensate', otherwise: string) {
+async function ofSaga(kit: SagaKit, call: Call, act: keyof typeof UNMOVED) {
   const [sagaId = ''] = call.rest
-  return said(call.io, (await deciding(kit, call, { act, sagaId })) > 0, `saga ${sagaId} ${otherwise}`)
+  return said(call.io, (await deciding(kit, call, { act, sagaId })) > 0, `saga ${sagaId} ${UNMOVED[act]}`)
 }
 
 async function ofMessages(kit: SagaKit, call: Call, act: 'replay' | 'discard'): Promise<number> {

@@ -8,7 +8,7 @@ import { sagaBacklog } from '../backlog.ts'
 import { listDeadLetters } from '../dead-letters.ts'
 import type { SagaKit } from '../kit.ts'
 import { getSaga, listSagas, type SagaStatus, sagaStatuses } from '../saga-instances.ts'
-import { type Act, type Decision, decide, EFFECTS, listDecisions } from './decisions.ts'
+import { type Decision, decide, EFFECTS, listDecisions, UNMOVED } from './decisions.ts'
 import { type Operator, Refused } from './operators.ts'
 
 /** Of a list. */
@@ -74,17 +74,10 @@ const decision = (path: string, summary: string, fields: Fields, of: (asked: Ask
     if ('ids' in what) return { decided: true, messages: moved }
     const saga = await shownSaga(kit, what.sagaId)
     if (moved === 0)
-      throw new Refused('saga-not-movable', `The saga cannot be moved: ${notMovable[what.act]}.`)
+      throw new Refused('saga-not-movable', `The saga cannot be moved: it ${UNMOVED[what.act]}.`)
     return { decided: true, saga }
   },
 })
-
-const notMovable: Readonly<Record<Act, string>> = {
-  retry: 'it is not parked, and no message of its steps is dead',
-  compensate: 'it is neither running nor parked',
-  replay: '',
-  discard: '',
-}
 
 async function shownSaga(kit: SagaKit, id: string) {
   const saga = await getSaga(kit, id)

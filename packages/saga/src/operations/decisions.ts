@@ -29,6 +29,12 @@ export const EFFECTS: Readonly<Record<Act, readonly string[]>> = {
   discard: ['The messages are given up for good. What waits behind them goes on without them.'],
 }
 
+/** Why a decision moved no saga. */
+export const UNMOVED = {
+  retry: 'is not parked, and no message of its steps is dead',
+  compensate: 'is neither running nor parked',
+} as const
+
 /** Returns how many sagas or messages it moved; where that is 0 nothing is noted. */
 export function decide(kit: SagaKit, decision: Decision, { by, reason }: Decider): Promise<number> {
   return kit.transaction(async (tx) => {

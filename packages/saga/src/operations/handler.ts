@@ -102,7 +102,7 @@ async function answerTo(
     const refused = error instanceof Refused ? error : unavailable(kit, error)
     const answer =
       isCall(asked) || by === undefined ? problem(refused) : refusedPage({ ...asked.place, by }, refused)
-    return by === undefined ? { ...answer, headers: { 'WWW-Authenticate': CHALLENGE } } : answer
+    return refused.status === 401 ? { ...answer, headers: { 'WWW-Authenticate': CHALLENGE } } : answer
   }
 }
 
