@@ -284,14 +284,6 @@ function isSigned(key: Buffer, headers: Record<string, string>, body: Buffer, wa
   })
 }
 
-/**
- * Reads the bodies of requests. Who sends one is known only when the signature over its body is checked, so everyone may
- * send: each body has a largest size and a time, and all that are being read together hold a bounded number of bytes.
- *
- * Where the bytes run out, the oldest body is given up: an honest sender's is there within
- * milliseconds, and the oldest is that of one who sends slowly.
- */
-
 /** The status to answer, or undefined for a sender that has gone. */
 type Unread = { readonly status: 408 | 413 | 503 | undefined }
 
@@ -302,6 +294,13 @@ const bodiesMax = 64
 
 type Reading = { bytes: number; readonly end: (result: Buffer | Unread) => void }
 
+/**
+ * Reads the bodies of requests. Who sends one is known only when the signature over its body is checked, so everyone may
+ * send: each body has a largest size and a time, and all that are being read together hold a bounded number of bytes.
+ *
+ * Where the bytes run out, the oldest body is given up: an honest sender's is there within milliseconds, and the oldest
+ * is that of one who sends slowly.
+ */
 export class Bodies {
   readonly #limits: BodyLimits
   /** Oldest first. */
