@@ -6,8 +6,9 @@
  * skipped: that value has an error of its own.
  */
 
-import { DRIFT_FACTOR, driftMs } from '../core/clock.ts'
+import { DRIFT_FACTOR } from '../core/clock.ts'
 import { SYNTHETIC_CALLS } from '../core/health/synthetic-claims.ts'
+import { quarantineMsFor } from '../core/nodes/rejoin-rules.ts'
 import { printDuration, printSize } from '../core/quantity.ts'
 import { answerMaxAgeMs } from '../core/quorum/tally.ts'
 import { type ProtectedRoute, policiesOf, type Route } from '../core/routes/route.ts'
@@ -67,9 +68,8 @@ const TABLE: readonly Relation[] = [
     left: nodeDeadline,
     right: {
       text: 'oldest answer that counts',
-      of: ({ settings, longestLeaseMs }) => {
-        const neededMs = sum(longestLeaseMs, driftMs(longestLeaseMs), settings.clockStepMs)
-        const quarantineMs = settings.quarantineMs ?? neededMs
+      of: (known) => {
+        const quarantineMs = known.settings.quarantineMs ?? neededQuarantineMs(known)
         return quarantineMs === undefined ? undefined : answerMaxAgeMs(quarantineMs)
       },
     },
@@ -95,8 +95,7 @@ const TABLE: readonly Relation[] = [
     of: SETTINGS.quarantineMs.env,
     left: {
       text: `longest lease · ${1 + DRIFT_FACTOR} + 2ms + clock step`,
-      of: ({ settings, longestLeaseMs }) =>
-        sum(longestLeaseMs, driftMs(longestLeaseMs), settings.clockStepMs),
+      of: neededQuarantineMs,
     },
     right: { text: 'quarantine', of: ({ settings }) => settings.quarantineMs },
     otherwise: 'a node that forgot would vote before every lease that it forgot has ended',
@@ -209,8 +208,15 @@ export function checkRelations(
           .flatMap((route) => check(relation, `route ${route.name}`, { settings, route, longestLeaseMs }))
       : check(relation, relation.of, { settings, route: {}, longestLeaseMs }),
   )
-  const neededMs = sum(longestLeaseMs, driftMs(longestLeaseMs), settings.clockStepMs) ?? 0
-  return { errors, quarantineMs: settings.quarantineMs ?? neededMs }
+  const quarantineMs = settings.quarantineMs ?? neededQuarantineMs({ settings, longestLeaseMs }) ?? 0
+  return { errors, quarantineMs }
+}
+
+function neededQuarantineMs({
+  settings: { clockStepMs },
+  longestLeaseMs,
+}: Omit<Known, 'route'>): number | undefined {
+  return clockStepMs === undefined ? undefined : quarantineMsFor(longestLeaseMs, clockStepMs)
 }
 
 function check(
