@@ -1,7 +1,7 @@
 /**
  * Settings that are lists, written as one text, separated by commas, or as a list of the file: peers, origins of pages, listeners.
  *
- * Owns their notation. `http/request/trusted-peers.ts` tests whether a peer belongs to a set; an origin is character for character what a
+ * Owns their notation. `http/request/arrival.ts` tests whether a peer belongs to a set; an origin is character for character what a
  * browser sends, because that is what it is compared with.
  */
 

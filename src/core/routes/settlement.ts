@@ -263,10 +263,6 @@ function lengthOf({ headers }: Pick<ApplicationResponse, 'headers'>): HeaderList
   return length !== undefined && /^[0-9]+$/.test(length) ? [['Content-Length', length]] : []
 }
 
-/**
- * Removes values from an answer before it is stored. An answer in doubt is not: JSON that can't be written again without loss, or can't be
- * read at all, is `unredactable`, and a tombstone takes its place. The first client gets the answer as it was.
- */
 type Redacted =
   | { readonly kind: 'redacted'; readonly headers: HeaderList; readonly body: Buffer }
   | { readonly kind: 'unredactable' }
@@ -274,6 +270,10 @@ type Redacted =
 /** Describe the whole body, and no longer hold for the rest of it. */
 const OF_THE_WHOLE = new Set(['content-digest', 'content-md5', 'content-encoding'])
 
+/**
+ * Removes values from an answer before it is stored. An answer in doubt is not: JSON that can't be written again without loss, or can't be
+ * read at all, is `unredactable`, and a tombstone takes its place. The first client gets the answer as it was.
+ */
 function redact(headers: HeaderList, body: Buffer, pointers: readonly JsonPointer[]): Redacted {
   if (pointers.length === 0 || body.length === 0) return { kind: 'redacted', headers, body }
   const compiled = compileSelection('exclude', pointers)

@@ -64,7 +64,7 @@ export function createAdminServer({
       socket.destroySoon()
     },
   })
-  // A probe that finds no slot is a pod that is restarted.
+  // A probe that gets no connection is a pod that is restarted.
   oldestGivesWay(server.server, CONNECTIONS_MAX)
   server.get('/livez', (_, reply) => reply.type('text/plain').send('ok\n'))
   server.get('/startupz', (_, reply) =>

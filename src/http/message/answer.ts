@@ -98,7 +98,6 @@ export function decisionOf(code: ProblemCode, status?: IdempotencyStatus): Decis
   return DECISION_OF.get(code) ?? 'invalid'
 }
 
-/** The event of an answer, from which log lines and `fencepost_decisions_total` are made. */
 type DecisionContext = {
   readonly entrypoint: Entrypoint
   readonly route: string | undefined
@@ -113,6 +112,7 @@ type DecisionContext = {
 
 type Writable<T> = { -readonly [K in keyof T]: T[K] }
 
+/** The event of an answer, from which log lines and `fencepost_decisions_total` are made. */
 export function decidedEvent(answer: Answer, context: DecisionContext): DecidedEvent {
   const { entrypoint, route, durationMs, recordKey, tenant, found, shownKey } = context
   // Assigned where there is one: a spread for each of six is the dearest part of an event that every request has.

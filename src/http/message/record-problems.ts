@@ -39,7 +39,6 @@ export function undecided(retryAfterMs: number): Problem {
   }
 }
 
-/** Why there was no majority, as a sentence for the client; and what can't be told without one. */
 type Unavailable = {
   readonly answered: number
   readonly required: number
@@ -48,6 +47,7 @@ type Unavailable = {
   readonly notAsked?: NotAsked
 }
 
+/** Why there was no majority, as a sentence for the client. */
 export function whyUnavailable({ answered, required, well = 0, full = 0, notAsked }: Unavailable): string {
   if (notAsked !== undefined) return `No node was asked: ${whyNotAsked(notAsked)}.`
   if (required === NOT_COUNTED) return 'Fewer nodes answered than are required.'

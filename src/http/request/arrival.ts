@@ -78,7 +78,7 @@ export function endToEndHeaders({
   return new Set([...ALWAYS_END_TO_END, tenantHeader, versionHeader, clientHeader, ...names])
 }
 
-/** The same as the setting's (`config/networks.ts`). */
+/** The same as the setting's (`config/lists.ts`). */
 export type Peers =
   | { readonly kind: 'any' }
   | {
