@@ -78,9 +78,9 @@ export async function dispatch(
     const unprotectedMax = unprotectedLimit(inFlightMax)
     if (load.passing() > unprotectedMax) return refused(overloadedByPassing(unprotectedMax))
     const answerWithinMs = matched?.route.upstreamTimeoutMs ?? options.upstreamTimeoutMs
-    const pass = (application = ports.application) => bypass(call, answerWithinMs, { ...ports, application })
-    if (matched?.route.mode !== 'observe') return { answer: await pass() }
+    if (matched?.route.mode !== 'observe') return { answer: await bypass(call, answerWithinMs, ports) }
     const { route, params } = matched
+    const pass = (application: Application) => bypass(call, answerWithinMs, { ...ports, application })
     return { answer: await observed(inbound, request, { route, params }, pass, ports) }
   }
   if (load.draining()) return refused(DRAINING)
