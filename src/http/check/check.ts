@@ -219,7 +219,7 @@ function withoutBody(known: 'partial' | 'unknown', route: ProtectedRoute): Probl
       }
     : {
         code: 'key-missing',
-        detail: `The gateway hands on no body, so on route ${route.name} the content can not be the key. Nothing was carried out; send an Idempotency-Key.`,
+        detail: `The gateway hands on no body, so on route ${route.name} the content can not be the key. Nothing was carried out; send an Idempotency-Key on a route that takes one.`,
       }
 }
 

@@ -309,7 +309,7 @@ export function isHostMissing({ hostUnsaid }: AdmittedRequest, route: ProtectedR
 export const HOST_UNSAID: Problem = {
   code: 'key-missing',
   detail:
-    'The request does not say its host, by which it may be another one, so its content can not be the key: whoever describes it (a gateway in X-Forwarded-Host) has to say it, or the client a key. Nothing was carried out.',
+    'The request does not say its host, by which it may be another one, so its content can not be the key. Nothing was carried out; describe it with its host (a gateway in the header for that, such as X-Forwarded-Host, a caller of the API among the headers), or send an Idempotency-Key on a route that takes one.',
 }
 
 function refuseMissing(route: ProtectedRoute): Identification {
