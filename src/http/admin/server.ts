@@ -11,8 +11,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { NodeStatus } from '../../core/node-status.ts'
 import { createRoutedListener, type RoutedLimits } from '../server/json-listener.ts'
-import type { ListenerTls } from '../server/listening.ts'
-import { oldestGivesWay } from '../server/listening.ts'
+import { type ListenerTls, oldestGivesWay } from '../server/listening.ts'
 
 export type Readiness = {
   readonly ready: boolean

@@ -10,8 +10,14 @@ import type { Clock } from '../../core/clock.ts'
 import type { Events } from '../../core/events.ts'
 import { type HeaderList, linesOf } from '../../core/header-list.ts'
 import { matchRoute } from '../../core/routes/route.ts'
-import type { Original } from '../check/check.ts'
-import { type Checked, type CheckOptions, type CheckPorts, check, tracedCheck } from '../check/check.ts'
+import {
+  type Checked,
+  type CheckOptions,
+  type CheckPorts,
+  check,
+  type Original,
+  tracedCheck,
+} from '../check/check.ts'
 import { checkAnswer, diagnosticsIn, foreignNames, grantedHeaders } from '../check/check-answers.ts'
 import { type Answer, decidedEvent, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'

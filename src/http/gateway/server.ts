@@ -10,8 +10,15 @@ import type { Entrypoint } from '../../core/decision.ts'
 import type { Events } from '../../core/events.ts'
 import { linesOf } from '../../core/header-list.ts'
 import { matchRoute, protects } from '../../core/routes/route.ts'
-import type { Dialect, Original } from '../check/check.ts'
-import { type Checked, type CheckOptions, type CheckPorts, check, tracedCheck } from '../check/check.ts'
+import {
+  type Checked,
+  type CheckOptions,
+  type CheckPorts,
+  check,
+  type Dialect,
+  type Original,
+  tracedCheck,
+} from '../check/check.ts'
 import { checkAnswer, diagnosticsIn, TOKEN_HEADER, TOKEN_REQUIRED } from '../check/check-answers.ts'
 import { type Answer, decidedEvent, problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'

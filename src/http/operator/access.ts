@@ -7,8 +7,7 @@
 
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { OperatorRole, OperatorToken } from '../../core/operator/operator-tokens.ts'
-import type { Problem } from '../message/problems.ts'
-import { RETRY_SOON_MS } from '../message/problems.ts'
+import { type Problem, RETRY_SOON_MS } from '../message/problems.ts'
 import { bearerOf, matching } from '../request/access-token.ts'
 import type { InFlight } from '../server/in-flight.ts'
 

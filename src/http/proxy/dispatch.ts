@@ -27,8 +27,7 @@ import { type About, type ProtectOptions, type ProtectPorts, protect } from '../
 import { DRAINING, NO_UPGRADE, overloaded, overloadedByPassing } from '../request/refusals.ts'
 import type { BodyMemory } from '../server/body-memory.ts'
 import { abandoned, bodyStream, hasBody, type Inbound, offersWebSocket } from '../server/inbound.ts'
-import type { Application } from './application.ts'
-import { type ForwardPorts, hopOf, protectedCall } from './application.ts'
+import { type Application, type ForwardPorts, hopOf, protectedCall } from './application.ts'
 import { observed } from './observed.ts'
 
 export type DispatchOptions = ProtectOptions & {

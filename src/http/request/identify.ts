@@ -34,8 +34,7 @@ import {
 import type { PathParameters } from '../../core/routes/path-pattern.ts'
 import type { KeyPart, ProtectedRoute } from '../../core/routes/route.ts'
 import type { KeysForApplication } from '../message/headers.ts'
-import type { Problem } from '../message/problems.ts'
-import { RETRY_SOON_MS } from '../message/problems.ts'
+import { type Problem, RETRY_SOON_MS } from '../message/problems.ts'
 import type { AdmittedRequest } from './admission.ts'
 
 export type ScopeRules = PrincipalRules & {

@@ -1,8 +1,7 @@
 /** Refusals that do not depend on the request: the sidecar drains, is full, fails, or may not change the protocol. */
 
 import { type Answer, problemAnswer } from '../message/answer.ts'
-import type { Problem } from '../message/problems.ts'
-import { RETRY_SOON_MS } from '../message/problems.ts'
+import { type Problem, RETRY_SOON_MS } from '../message/problems.ts'
 import type { FailurePorts } from '../server/listening.ts'
 
 export const DRAINING: Problem = {

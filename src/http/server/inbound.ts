@@ -9,8 +9,7 @@
 import { IncomingMessage, type ServerResponse } from 'node:http'
 import { PassThrough, type Readable } from 'node:stream'
 import { BodyParts } from '../../core/body-parts.ts'
-import type { Problem } from '../message/problems.ts'
-import { RETRY_SOON_MS } from '../message/problems.ts'
+import { type Problem, RETRY_SOON_MS } from '../message/problems.ts'
 import type { HeldBody } from './body-memory.ts'
 
 export type Inbound = {

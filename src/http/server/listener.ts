@@ -14,8 +14,7 @@ import Fastify, { type FastifyInstance } from 'fastify'
 import { problemAnswer } from '../message/answer.ts'
 import type { Problem } from '../message/problems.ts'
 import { type ConnectionFaults, createConnectionFaults, timeoutCheckMs } from './connection-faults.ts'
-import type { Inbound } from './inbound.ts'
-import { asksForWebSocket, JoinedParts } from './inbound.ts'
+import { asksForWebSocket, type Inbound, JoinedParts } from './inbound.ts'
 import {
   type ConnectionLimit,
   keepTlsFresh,

@@ -14,8 +14,7 @@ import { closesConnection } from '../message/problems.ts'
 import { createRequestScheduler, type InFlight, trackInFlight } from './in-flight.ts'
 import type { Inbound } from './inbound.ts'
 import { createListener, type ListenerLimits } from './listener.ts'
-import type { ListenerTls } from './listening.ts'
-import { type FailurePorts, type ListenAt, whereListening } from './listening.ts'
+import { type FailurePorts, type ListenAt, type ListenerTls, whereListening } from './listening.ts'
 import { send } from './send.ts'
 
 type RequestServerOptions = {
