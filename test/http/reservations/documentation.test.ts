@@ -1,19 +1,11 @@
-/** docs/reference/reservations.md lists the served calls; the SQL of docs/guide/reservations.md works as described. */
+/** The SQL of docs/guide/reservations.md works as described. */
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { startPostgres } from '../../support/postgres-server.ts'
 
-const pages = ['reference', 'guide'].map((folder) =>
-  readFileSync(new URL(`../../../docs/${folder}/reservations.md`, import.meta.url), 'utf8'),
-)
-const sectionOf = (heading: string) =>
-  pages
-    .join('\n')
-    .split(/^## /m)
-    .find((text) => text.startsWith(heading)) ?? ''
-
 test('the fenced writes for PostgreSQL refuse a smaller token and take an equal or larger one', async () => {
-  const sql = /^```sql\n([\s\S]*?)^```/m.exec(sectionOf('Writes that'))?.[1] ?? ''
+  const page = readFileSync('docs/guide/reservations.md', 'utf8')
+  const sql = /^## Writes that[\s\S]*?^```sql\n([\s\S]*?)^```/m.exec(page)?.[1] ?? ''
   const statements = sql
     .replace(/^--.*$/gm, '')
     .split(';')
