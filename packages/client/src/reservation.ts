@@ -108,7 +108,7 @@ class Holding {
   #warnAtMs = 0
   #warnAtWallMs = 0
   #warning: TimeoutId | undefined
-  #beat: TimeoutId | undefined
+  #heartbeatTimer: TimeoutId | undefined
   readonly #lost = new AbortController()
   /** Of extensions: also aborts after a good end, so that none continues. */
   readonly #extensions = new AbortController()
@@ -192,7 +192,7 @@ class Holding {
 
   #stop(why = over(this.fencingToken)): void {
     clearTimeout(this.#warning)
-    clearTimeout(this.#beat)
+    clearTimeout(this.#heartbeatTimer)
     this.#extensions.abort(why)
   }
 
@@ -204,13 +204,13 @@ class Holding {
     clearTimeout(this.#warning)
     const warn = () => this.#lose(aboutToEnd(this.fencingToken))
     this.#warning = unreferenced(setTimeout(warn, Math.max(0, this.#warnAtMs - nowMs())))
-    if (this.#heartbeat) this.#armBeat()
+    if (this.#heartbeat) this.#armHeartbeat()
   }
 
-  #armBeat(): void {
-    clearTimeout(this.#beat)
+  #armHeartbeat(): void {
+    clearTimeout(this.#heartbeatTimer)
     const delayMs = (this.remainingMs() / RENEWALS_PER_VALIDITY) * (1 - 0.1 * Math.random())
-    this.#beat = unreferenced(setTimeout(() => void this.#extendQuietly(), delayMs))
+    this.#heartbeatTimer = unreferenced(setTimeout(() => void this.#extendQuietly(), delayMs))
   }
 
   async #extendQuietly(): Promise<void> {
@@ -220,7 +220,7 @@ class Holding {
       if (this.#state !== 'held' || error instanceof LeaseLostError) return
       // While time is left, only the sidecar's word that the lease is lost ends the retries. The timer of the warning
       // does not notice that the machine was suspended or its clock was set.
-      if (this.remainingMs() > 0) this.#armBeat()
+      if (this.remainingMs() > 0) this.#armHeartbeat()
       else this.#lose(aboutToEnd(this.fencingToken))
     }
   }
