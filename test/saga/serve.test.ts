@@ -85,6 +85,8 @@ test.each([
   [['--listen', '8090'], /accepted is host:port/],
   [['--tls-cert', '/x'], /are given together/],
   [['--tls-cert', '/x', '--tls-key', '/x'], /\/x cannot be read: ENOENT/],
+  // Bug: it said that the database did not do it, and ended as it does where that is away.
+  [['--tls-cert', 'package.json', '--tls-key', 'package.json'], /^--tls-cert .* are not accepted: /m],
 ])('%j is refused with a sentence', async (args, sentence) => {
   const tokens = join(postgres.folder, 'tokens')
   writeFileSync(tokens, `bob operate ${OPERATE_TOKEN}\n`)

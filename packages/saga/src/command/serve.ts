@@ -7,6 +7,7 @@
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
+import { createSecureContext } from 'node:tls'
 import { parseOperatorTokens } from '../core.ts'
 import type { SagaKit } from '../kit.ts'
 import { sagaGauges } from '../operations/gauges.ts'
@@ -102,7 +103,15 @@ function certificateIn(given: Given, io: Io) {
   if (cert === undefined && key === undefined) return undefined
   if (typeof cert !== 'string' || typeof key !== 'string')
     throw new UsageError('--tls-cert and --tls-key are given together')
-  return { cert: io.readFile(cert), key: io.readFile(key), minVersion: 'TLSv1.2' } as const
+  const tls = { cert: io.readFile(cert), key: io.readFile(key), minVersion: 'TLSv1.2' } as const
+  try {
+    createSecureContext(tls)
+  } catch (error) {
+    throw new UsageError(
+      `--tls-cert ${cert} and --tls-key ${key} are not accepted: ${(error as Error).message}`,
+    )
+  }
+  return tls
 }
 
 type Address = { readonly host: string; readonly port: number }
