@@ -14,7 +14,7 @@ import { type Operator, Refused } from './operators.ts'
 /** Of a list. */
 export const itemsMax = 200
 const idsMax = 1_000
-const reasonCharsMin = 3
+export const reasonCharsMin = 3
 export const reasonCharsMax = 500
 const queryDeadlineMs = 5_000
 

@@ -7,7 +7,7 @@
 import type { SagaBacklog } from '../backlog.ts'
 import type { DeadLetter } from '../dead-letters.ts'
 import { type SagaSummary, type SagaView, sagaStatuses } from '../saga-instances.ts'
-import { itemsMax, reasonCharsMax } from './calls.ts'
+import { itemsMax, reasonCharsMax, reasonCharsMin } from './calls.ts'
 import { type Act, type DecisionNote, EFFECTS } from './decisions.ts'
 import type { Operator } from './operators.ts'
 
@@ -208,7 +208,7 @@ function decisionForm({ path }: Place, act: Act, subject: string): Html {
   const id = `${act}-${subject}`
   return html`<form class="decision" method="post" action="${path}/decide" autocomplete="off">
 <input type="hidden" name="act" value="${act}"><input type="hidden" name="subject" value="${subject}">
-<label for="${id}">Reason</label><input id="${id}" name="reason" required minlength="3" maxlength="${reasonCharsMax}" placeholder="ticket 4711: …" aria-describedby="${id}-hint">
+<label for="${id}">Reason</label><input id="${id}" name="reason" required minlength="${reasonCharsMin}" maxlength="${reasonCharsMax}" placeholder="ticket 4711: …" aria-describedby="${id}-hint">
 <p id="${id}-hint" class="hint">It stands among the decisions with your name. No secrets.</p>
 <button>Preview: ${names[act]}</button></form>`
 }
