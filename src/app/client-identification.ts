@@ -12,8 +12,7 @@ import { printDuration } from '../core/quantity.ts'
 import { noticePassingCredentials } from '../core/request/passing-credentials.ts'
 import { policiesOf, type VerifiedJwt } from '../core/routes/route.ts'
 import type { ScopeRules } from '../http/request/identify.ts'
-import type { createKeySet, KeySet } from '../jwt/key-set.ts'
-import { fetchKeys } from '../jwt/key-set.ts'
+import type { createKeySet, fetchKeys, KeySet } from '../jwt/key-set.ts'
 import { watchFiles } from '../system/file-watch.ts'
 import { scopeRules } from './identity-rules.ts'
 
@@ -54,7 +53,7 @@ export async function openClientIdentification(
   const scope = { ...scopeRules(config), onIdentified }
   if (verified.length === 0) return { scope, [Symbol.dispose]: () => {} }
 
-  const [{ createKeySet }, { createTokenVerifier }] = await Promise.all([
+  const [jwt, { createTokenVerifier }] = await Promise.all([
     import('../jwt/key-set.ts'),
     import('../jwt/token-verifier.ts'),
   ])
@@ -63,7 +62,7 @@ export async function openClientIdentification(
   for (const { jwks } of verified) {
     const name = nameOf(jwks)
     if (keySets.has(name)) continue
-    const keySet = openKeySet(jwks, createKeySet, { readFile, clock, log, watched })
+    const keySet = openKeySet(jwks, { readFile, clock, log, watched, ...jwt })
     keySets.set(name, keySet)
     // Ahead of the first request. Without an answer the sidecar starts all the same.
     void keySet.current()
@@ -82,19 +81,20 @@ type KeySetParts = {
   readonly clock: Clock
   readonly log: Log
   readonly watched: Disposable[]
+  readonly createKeySet: typeof createKeySet
+  readonly fetchKeys: typeof fetchKeys
 }
 
 function openKeySet(
   { url, file }: VerifiedJwt['jwks'],
-  create: typeof createKeySet,
-  { readFile, clock, log, watched }: KeySetParts,
+  { readFile, clock, log, watched, createKeySet, fetchKeys }: KeySetParts,
 ): KeySet {
   const read = () => {
     const parsed = parseJsonWebKeys(file === undefined ? '' : readFile(file))
     if (parsed.kind === 'refused') throw new Error(`it ${parsed.reason}`)
     return parsed.keys
   }
-  const keySet = create({
+  const keySet = createKeySet({
     ...(url === undefined ? {} : { url }),
     // The configuration has read it a moment ago.
     ...(file === undefined ? {} : { initial: read() }),

@@ -168,10 +168,17 @@ test('what no part of a sidecar uses of its packages is not in it', () => {
 
 test('what only some sidecars use is loaded there alone', () => {
   const text = loadedTexts().join('\n')
-  // The pool of connections to the application is there; a class of the database's, of gRPC's and of OpenTelemetry's is not.
+  // The pool of connections to the application is there; a class of the database's, of gRPC's, of OpenTelemetry's and of jose's is not.
   const present = (names: readonly string[]) => names.filter((name) => text.includes(name))
   expect(
-    present(['PoolBase', 'pg_type', 'Http2SubchannelConnector', 'BatchSpanProcessor', 'MockAgent']),
+    present([
+      'PoolBase',
+      'pg_type',
+      'Http2SubchannelConnector',
+      'BatchSpanProcessor',
+      'JWKSInvalid',
+      'MockAgent',
+    ]),
   ).toEqual(['PoolBase'])
 })
 
