@@ -24,7 +24,7 @@ In a clone of the repository a command is \`node scripts/run.mjs src/main.ts nod
 | 0 | done |
 | 1 | it failed, or what it checked is not well |
 | 64 | the command line is not accepted, or a decision is not confirmed |
-| 69 | too few nodes, or a sidecar or database that did not answer |
+| 69 | too few nodes, or a sidecar that did not answer |
 | 78 | the configuration is not accepted; every error is printed |`
 
 export async function commandReference(): Promise<string> {
