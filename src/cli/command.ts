@@ -94,6 +94,8 @@ export function tokenAt(path: string | undefined, io: Io): { token: string | und
   }
 }
 
+export const DEFAULT_ADMIN = 'http://127.0.0.1:9090'
+
 /** A sentence if one of them is no address; none has a user and a password, and what could be one is not shown. */
 export function faultOfAddress(
   option: string,

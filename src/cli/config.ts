@@ -9,7 +9,7 @@ import { fileSchema } from '../config/route-fields.ts'
 import { CONFIG_FILE_ENV } from '../config/settings.ts'
 import { type Command, EXIT, type ExitCode, type Io, refusedConfig, withArguments } from './command.ts'
 
-type FileOption = { readonly file?: string }
+export type FileOption = { readonly file?: string }
 
 export const config: Command = (args, io) =>
   withArguments('config', args, io, (parser, done) => {
@@ -36,7 +36,7 @@ export const config: Command = (args, io) =>
       })
   })
 
-function load(options: FileOption, io: Io): LoadedConfig {
+export function load(options: FileOption, io: Io): LoadedConfig {
   const env = options.file === undefined ? io.env : { ...io.env, [CONFIG_FILE_ENV]: options.file }
   return loadConfig(env, io.readFile)
 }

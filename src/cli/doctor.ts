@@ -5,6 +5,7 @@ import { loadConfig } from '../config/load.ts'
 import { diagnose, type Finding, failed } from '../core/health/diagnostics.ts'
 import {
   type Command,
+  DEFAULT_ADMIN,
   EXIT,
   type ExitCode,
   faultOfAddress,
@@ -16,8 +17,6 @@ import {
 import { printable } from './terminal.ts'
 
 type Options = { readonly json?: true; readonly admin?: string }
-
-const DEFAULT_ADMIN = 'http://127.0.0.1:9090'
 
 export const doctor: Command = (args, io) =>
   withArguments('doctor', args, io, (parser, done) => {

@@ -1,11 +1,11 @@
 /** `fencepost observe report`: what routes in mode observe would have done, from running sidecars, and a routes file that enforces it. */
 
-import { loadConfig } from '../config/load.ts'
 import { enforcingRoutes, textOfRoutes } from '../config/print.ts'
 import { CONFIG_FILE_ENV, SETTINGS } from '../config/settings.ts'
 import { createObservations, type ObservationsView, observedSays } from '../core/health/observations.ts'
 import {
   type Command,
+  DEFAULT_ADMIN,
   EXIT,
   type ExitCode,
   faultOfAddress,
@@ -14,11 +14,11 @@ import {
   refusedConfig,
   withArguments,
 } from './command.ts'
+import { type FileOption, load } from './config.ts'
 import { printable } from './terminal.ts'
 
-type Options = { readonly file?: string; readonly json?: true }
+type Options = FileOption & { readonly json?: true }
 
-const DEFAULT_ADMIN = 'http://127.0.0.1:9090'
 const WITHIN_MS = 2_000
 
 export const observe: Command = (args, io) =>
@@ -37,11 +37,10 @@ export const observe: Command = (args, io) =>
       )
   })
 
-async function report(admins: readonly string[], { file, json }: Options, io: Io): Promise<ExitCode> {
+async function report(admins: readonly string[], options: Options, io: Io): Promise<ExitCode> {
   const fault = faultOfAddress('the admin address', admins)
   if (fault !== undefined) return refused(io, fault)
-  const env = file === undefined ? io.env : { ...io.env, [CONFIG_FILE_ENV]: file }
-  const loaded = loadConfig(env, io.readFile)
+  const loaded = load(options, io)
   if (loaded.kind === 'invalid') return refusedConfig(loaded, io)
   const answers = await Promise.all(admins.map(async (admin) => ({ admin, seen: await observedAt(admin) })))
   const silent = answers.flatMap(({ admin, seen }) => (seen === undefined ? [admin] : []))
@@ -55,7 +54,7 @@ async function report(admins: readonly string[], { file, json }: Options, io: Io
   const { config } = loaded
   const routes = enforcingRoutes(config.routes, config, observed)
   io.stdout.write(
-    json === true
+    options.json === true
       ? `${JSON.stringify({ since, sidecars: known.length, silent, observed, near_misses, routes }, undefined, 2)}\n`
       : `${textOf(since, known.length, { observed, near_misses })}\n# To enforce: these routes in ${CONFIG_FILE_ENV}, and ${SETTINGS.mode.env} not set.\n${textOfRoutes(routes)}`,
   )
