@@ -152,7 +152,7 @@ function modes(folder: string): string[] {
   return rows.length === 0 ? [] : [`## Modes\n\n${table(['values', 'what they give'], rows)}`]
 }
 
-function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]) =>
     `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`
   return [line(head), `|${head.map(() => '---').join('|')}|`, ...rows.map(line)].join('\n')

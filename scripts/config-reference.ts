@@ -12,6 +12,7 @@ import { printedRoute, textOfRoutes } from '../src/config/print.ts'
 import { RELATIONS } from '../src/config/relations.ts'
 import { fileSchema, ROUTE_FIELDS } from '../src/config/route-fields.ts'
 import { rowOf, SETTING_KEYS } from '../src/config/settings.ts'
+import { table } from './chart-readme.ts'
 import { writeChartSettings } from './chart-settings.ts'
 
 export function schemaText(): string {
@@ -133,12 +134,6 @@ function builtinText(): string {
 
 function inCode(fallback: string): string {
   return fallback.startsWith('FENCEPOST_') && !fallback.includes(' ') ? `\`${fallback}\`` : fallback
-}
-
-function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]) =>
-    `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`
-  return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')
 }
 
 if (import.meta.main) {
