@@ -22,7 +22,7 @@ const load = [
  * What `npm test` leaves to `npm test -- --all`, by the name of the file. A campaign, or a search, of which a short slice stands
  * in a `*.test.ts` beside it: what a change breaks shows in the slice, what it breaks in one of a thousand cases shows here.
  */
-const long = ['test/**/*.long.test.ts', 'examples/**/*.long.test.ts']
+const long = ['{test,examples}/**/*.long.test.ts']
 
 export default defineConfig({
   test: {
@@ -39,7 +39,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'specifications',
-          include: ['test/**/*.test.ts', 'examples/**/*.test.ts'],
+          include: [tests],
           exclude: [...configDefaults.exclude, ...withProcesses, ...load, ...long],
           // They compute, one core each, and wait a little.
           maxWorkers: 3,

@@ -1,24 +1,16 @@
 /** A start that is refused, some of them after the nodes were dialled: the process says why, exits and does not linger. */
-import { createServer, type Server } from 'node:net'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createServer } from 'node:net'
+import { expect, test } from 'vitest'
 import { duringTests } from '../support/during-tests.ts'
+import { listening } from '../support/listening.ts'
 import { MAIN_PROGRAM } from '../support/main-program.ts'
 import { TestProcess } from '../support/processes.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
 const PASSWORD = 'a-password-of-a-node'
 
-let taken: Server
-let port: number
-
 const servers = duringTests(() => startRedisServers(3))
-beforeAll(async () => {
-  taken = createServer()
-  await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve))
-  const address = taken.address()
-  port = typeof address === 'object' && address !== null ? address.port : 0
-})
-afterAll(() => taken.close())
+const taken = duringTests(() => listening(createServer()))
 
 test.each(['ADMIN', 'PROXY'])(
   'serve whose %s port is taken says so and exits with the code of a wrong configuration',
@@ -33,7 +25,7 @@ test.each(['ADMIN', 'PROXY'])(
         FENCEPOST_GATEWAY_LISTEN: '127.0.0.1:0',
         FENCEPOST_GATEWAY_GRPC_LISTEN: '127.0.0.1:0',
         FENCEPOST_PROXY_LISTEN: '127.0.0.1:0',
-        [`FENCEPOST_${listener}_LISTEN`]: `127.0.0.1:${port}`,
+        [`FENCEPOST_${listener}_LISTEN`]: `127.0.0.1:${taken.port}`,
       },
     })
     expect(await sidecar.exited).toMatchObject({ code: 78 })

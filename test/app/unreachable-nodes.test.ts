@@ -3,11 +3,11 @@
  *
  * Bug: it was `connection closed` whatever had happened, because each failure ends its connection.
  */
-import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
-import { expect, onTestFinished, test } from 'vitest'
+import { createServer } from 'node:net'
+import { expect, test } from 'vitest'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
+import { listening } from '../support/listening.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 import { startSidecar } from '../support/sidecar.ts'
 
@@ -42,13 +42,11 @@ test('each node that can not be used says why, for as long as it is so', async (
 
 // Bug: once it was dialled again, it was told as one that may speak TLS alone, so people changed its URL.
 test('a node that takes connections and answers nothing is told as such, and not as one that speaks TLS', async () => {
-  const silent = createServer((socket) => void socket.on('error', () => {})).listen(0, '127.0.0.1')
-  await once(silent, 'listening')
-  onTestFinished(() => void silent.close())
+  const silent = createServer((socket) => void socket.on('error', () => {}))
+  await using at = await listening(silent)
   await using servers = await startRedisServers(2)
-  const { port } = silent.address() as AddressInfo
   await using sidecar = await startSidecar({
-    FENCEPOST_REDIS_NODES: [...servers.urls, `redis://127.0.0.1:${port}`].join(),
+    FENCEPOST_REDIS_NODES: [...servers.urls, `redis://127.0.0.1:${at.port}`].join(),
   })
   let dialled = 0
   silent.on('connection', () => {

@@ -1,19 +1,18 @@
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { expect, test } from 'vitest'
 import { runStorm } from '../../src/demo/storm.ts'
+import { listening } from '../support/listening.ts'
 
 test('each payment is sent as often as configured, and half of them only after the half-way hook', async () => {
   const sent: string[] = []
-  await using application = createServer((request, response) => {
+  const server = createServer((request, response) => {
     sent.push(String(request.headers['idempotency-key']))
     request.resume().on('end', () => response.writeHead(201).end('{}'))
-  }).listen(0, '127.0.0.1')
-  await once(application, 'listening')
+  })
+  await using application = await listening(server)
   let before: readonly string[] = []
   const tally = await runStorm({
-    proxyUrl: `http://127.0.0.1:${(application.address() as AddressInfo).port}`,
+    proxyUrl: application.origin,
     payments: 4,
     copies: 3,
     concurrency: 5,

@@ -4,7 +4,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { rm } from 'node:fs/promises'
 import { createServer as createHttpServer } from 'node:http'
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import { createServer, type Server, type Socket } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
 import type { Redis } from 'ioredis'
@@ -17,6 +17,7 @@ import { dialFault } from '../../src/redis/node-fault.ts'
 import { systemRandom } from '../../src/system/clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
+import { listening } from '../support/listening.ts'
 import { requireProgram } from '../support/programs.ts'
 import { clientOf } from '../support/redis-client.ts'
 import { joinCluster } from '../support/redis-cluster.ts'
@@ -38,15 +39,14 @@ async function start(options: RedisServersOptions = {}): Promise<Bad> {
   return { servers, admin, url }
 }
 
-async function listening(server: Server): Promise<string> {
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  onTestFinished(() => void server.close())
-  return `redis://127.0.0.1:${(server.address() as AddressInfo).port}`
+async function urlOf(server: Server): Promise<string> {
+  const at = await listening(server)
+  onTestFinished(() => at[Symbol.asyncDispose]())
+  return `redis://127.0.0.1:${at.port}`
 }
 
 const answering = (answer: (socket: Socket) => void) =>
-  listening(createServer((socket) => answer(socket.on('error', () => {}))))
+  urlOf(createServer((socket) => answer(socket.on('error', () => {}))))
 
 const outside = Object.values(networkInterfaces())
   .flatMap((all = []) => all)
@@ -77,7 +77,7 @@ const CASES: readonly (readonly [NodeFault, what: string, Case, RedisServersOpti
   ],
   ['silent', 'a program that only listens', () => answering(() => {})],
   ['closes', 'a program that hangs up', () => answering((socket) => socket.once('data', () => socket.end()))],
-  ['not_redis', 'a web server', () => listening(createHttpServer((_, response) => response.end('hello')))],
+  ['not_redis', 'a web server', () => urlOf(createHttpServer((_, response) => response.end('hello')))],
   ['not_redis', 'an SSH server', () => answering((socket) => socket.write('SSH-2.0-OpenSSH_9.2\r\n'))],
   [
     'not_redis',

@@ -1,10 +1,11 @@
 /** A node whose reply has no end: the connection is ended at a number, and the others go on. */
 
-import { createServer, type Server, type Socket } from 'node:net'
+import { createServer } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
 import { createRedisClient, onDown } from '../../src/redis/connect.ts'
 import { systemRandom } from '../../src/system/clock.ts'
 import { eventually } from '../support/eventually.ts'
+import { listening } from '../support/listening.ts'
 import { joinCluster } from '../support/redis-cluster.ts'
 import { startRedisServers } from '../support/redis-servers.ts'
 
@@ -14,9 +15,7 @@ const PART = 'x'.repeat(64 * KIB)
 /** Answers whatever it is asked with the beginning of a reply, and goes on for as long as somebody reads. */
 async function endless(beginning: string, part: string): Promise<{ url: string; sent: () => number }> {
   let sent = 0
-  const sockets = new Set<Socket>()
-  const server: Server = createServer((socket) => {
-    sockets.add(socket)
+  const server = createServer((socket) => {
     const more = (): void => {
       while (!socket.destroyed) {
         sent += part.length
@@ -29,13 +28,8 @@ async function endless(beginning: string, part: string): Promise<{ url: string; 
       more()
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  onTestFinished(() => {
-    for (const socket of sockets) socket.destroy()
-    server.close()
-  })
-  const at = server.address()
-  if (at === null || typeof at === 'string') throw new Error('it listens on no port')
+  const at = await listening(server)
+  onTestFinished(() => at[Symbol.asyncDispose]())
   return { url: `redis://127.0.0.1:${at.port}`, sent: () => sent }
 }
 

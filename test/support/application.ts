@@ -6,6 +6,7 @@
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import type { HeaderList } from '../../src/core/header-list.ts'
+import { listening } from './listening.ts'
 
 type Seen = {
   readonly method: string
@@ -68,7 +69,10 @@ export async function startApplication(
     listenAt === undefined ? server.listen(0, '127.0.0.1', resolve) : server.listen(listenAt, resolve),
   )
   return {
-    origin: listenAt === undefined ? originOf(server.address() as AddressInfo) : `unix:${listenAt}`,
+    origin:
+      listenAt === undefined
+        ? `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+        : `unix:${listenAt}`,
     seen,
     get respond() {
       return application.respond
@@ -119,9 +123,7 @@ export async function startRawApplication(
   after: 'keep' | 'end' | 'reset' = 'keep',
 ): Promise<RawApplication> {
   const requests: string[] = []
-  const sockets = new Set<Socket>()
   const server = createServer((socket) => {
-    sockets.add(socket)
     let received = ''
     socket.on('error', () => {})
     socket.on('data', (part) => {
@@ -137,18 +139,5 @@ export async function startRawApplication(
       })
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return {
-    origin: originOf(server.address() as AddressInfo),
-    requests,
-    [Symbol.asyncDispose]: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        for (const socket of sockets) socket.destroy()
-      }),
-  }
-}
-
-function originOf({ port }: AddressInfo): string {
-  return `http://127.0.0.1:${port}`
+  return { ...(await listening(server)), requests }
 }

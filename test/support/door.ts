@@ -2,9 +2,9 @@
  * A door in front of a server, on loopback: open, shut, or with every connection waiting in front of it. It counts
  * attempts and the connections inside, and is closed with the test.
  */
-import { once } from 'node:events'
-import { type AddressInfo, createConnection, createServer, type NetConnectOpts, type Socket } from 'node:net'
+import { createConnection, createServer, type NetConnectOpts, type Socket } from 'node:net'
 import { onTestFinished } from 'vitest'
+import { listening } from './listening.ts'
 
 export type DoorState = 'open' | 'shut' | 'held'
 
@@ -35,14 +35,11 @@ export async function openDoor(behind: NetConnectOpts, said?: (bytes: Buffer) =>
     if (state === 'shut') socket.destroy()
     else if (state === 'held') waiting.push(admit)
     else admit()
-  }).listen(0, '127.0.0.1')
-  await once(door, 'listening')
-  onTestFinished(() => {
-    for (const socket of inside) socket.destroy()
-    door.close()
   })
+  const at = await listening(door)
+  onTestFinished(() => at[Symbol.asyncDispose]())
   return {
-    port: (door.address() as AddressInfo).port,
+    port: at.port,
     attempts: () => attempts,
     ended: () => ended,
     inside: () => inside.size,

@@ -17,6 +17,6 @@ export async function answering(answer: string): Promise<string> {
     })
   })
   const at = await listening(server)
-  onTestFinished(() => void server.close())
+  onTestFinished(() => at[Symbol.asyncDispose]())
   return `redis://127.0.0.1:${at.port}`
 }

@@ -2,14 +2,14 @@
  * Requests whose claim ends while they wait for a connection to the application; streams without a reader; answers that come
  * before the body was read.
  */
-import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
+import { createServer } from 'node:net'
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { expect, test } from 'vitest'
 import { systemClock } from '../../src/system/clock.ts'
 import { type Respond, startApplication } from '../support/application.ts'
 import { eventually } from '../support/eventually.ts'
+import { listening } from '../support/listening.ts'
 import { hold } from '../support/proxy.ts'
 import { applicationAt } from './application-at.ts'
 
@@ -136,9 +136,9 @@ test('an answer that comes before the body was read is the answer, also where th
           },
         )
       })
-  }).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  await using application = applicationAt(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+  })
+  await using served = await listening(server)
+  await using application = applicationAt(served.origin)
   upload.push(part)
   upload.push(part)
   const passed = await application.stream(
@@ -147,22 +147,20 @@ test('an answer that comes before the body was read is the answer, also where th
     new AbortController().signal,
   )
   expect(passed).toMatchObject({ kind: 'answered', status: 413, body: Buffer.from('large') })
-  server.close()
 })
 
 test('a connection that is closed before the body was read, without an answer, is a reset', async () => {
   const server = createServer((socket) => {
     socket.on('error', () => {}).once('data', () => socket.destroy())
-  }).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  await using application = applicationAt(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+  })
+  await using served = await listening(server)
+  await using application = applicationAt(served.origin)
   expect(
     await application.forward(
       { method: 'POST', target: '/payments', headers: [], body: Buffer.alloc(16 * 1024 * 1024) },
       { answerWithinMs: 5_000, storedLimitBytes: 1_024 },
     ),
   ).toMatchObject({ kind: 'no_answer', cause: 'reset' })
-  server.close()
 })
 
 /**
