@@ -2,8 +2,9 @@
 import { spawnSync } from 'node:child_process'
 import { createServer } from 'node:net'
 import { createSagaKit, publish } from '@fencepost/saga'
-import { openSagaKit, sagaGauges } from '@fencepost/saga/admin'
-import { expect, test } from 'vitest'
+import { sagaGauges } from '@fencepost/saga/admin'
+import pg from 'pg'
+import { expect, onTestFinished, test } from 'vitest'
 import { duringTests } from '../support/during-tests.ts'
 import { eventually } from '../support/eventually.ts'
 import { listening } from '../support/listening.ts'
@@ -75,9 +76,10 @@ test('a database that accepts a connection and never answers: the backlog is unk
   const { port } = await listening(silent)
   const clock = new VirtualClock()
   const errors: unknown[] = []
-  await using open = openSagaKit(`postgres://nobody@127.0.0.1:${port}/nothing`, 'fencepost')
+  const pool = new pg.Pool({ connectionString: `postgres://nobody@127.0.0.1:${port}/nothing` })
+  onTestFinished(() => pool.end())
   const kit = createSagaKit({
-    pool: open.kit.pool,
+    pool,
     clock,
     events: (event) => void (event.kind === 'saga_error' && errors.push(event.error)),
   })

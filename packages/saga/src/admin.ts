@@ -3,7 +3,6 @@
  * command `fencepost-saga` serves the same. No module of the package imports it.
  */
 
-export { type OpenKit, openSagaKit } from './kit.ts'
 export {
   type Decider,
   type Decision,

@@ -6,7 +6,6 @@
  */
 
 import type { PoolClient } from 'pg'
-import pg from 'pg'
 import { processClock, processRandom } from './ambient.ts'
 import type { Clock, Random } from './core.ts'
 import { identifier, type Pool, type QueryAnswer, type Row, type Tx } from './database.ts'
@@ -168,21 +167,4 @@ export function requireRetention(
 ): void {
   requireWhole({ [`${group}batchSize`]: batchSize, [`${group}maxBatches`]: maxBatches })
   requirePositive({ [`${group}deadLettersMs`]: deadLettersMs })
-}
-
-/**
- * A kit from a connection string, for programs without a pool of their own: a few connections, closed with the kit. Most of them
- * report by themselves what fails, so by default its events are not logged a second time.
- */
-export type OpenKit = AsyncDisposable & { readonly kit: SagaKit }
-
-export function openSagaKit(
-  databaseUrl: string,
-  schema: string,
-  partitions?: number,
-  events: SagaEvents = () => {},
-): OpenKit {
-  const pool = new pg.Pool({ connectionString: databaseUrl, max: 4, connectionTimeoutMillis: 5_000 })
-  const kit = createSagaKit({ pool, schema, events, ...(partitions === undefined ? {} : { partitions }) })
-  return { kit, [Symbol.asyncDispose]: () => pool.end() }
 }

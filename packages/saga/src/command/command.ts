@@ -4,12 +4,13 @@
  * Owns the words on the terminal and the exit codes. It needs the database alone.
  */
 import { hostname } from 'node:os'
+import pg from 'pg'
 import { processClock } from '../ambient.ts'
 import { listDeadLetters } from '../dead-letters.ts'
 import { SagaKitError } from '../errors.ts'
 import { eventLog, type Log } from '../event-log.ts'
 import { runRetention } from '../housekeeping.ts'
-import { type OpenKit, openSagaKit, type SagaKit } from '../kit.ts'
+import { createSagaKit, type SagaKit } from '../kit.ts'
 import { migrate, plans } from '../migrate.ts'
 import { type Decision, decide, listDecisions, UNMOVED } from '../operations/decisions.ts'
 import { outboxLag } from '../outbox.ts'
@@ -176,9 +177,16 @@ export async function fencepostSaga(args: readonly string[], process: Io): Promi
       return exit.ok
     }
     // A command says by itself what failed; what serves goes on, and its failures are told as they come.
-    const log = command === 'serve' ? eventLog(processClock, logOn(io)) : () => {}
-    const open = openSagaKit(databaseOf(given, io), schemaIn(given), partitions, log)
-    return await onKit(open, io, (kit) => act(kit, { given, rest, io }))
+    const events = command === 'serve' ? eventLog(processClock, logOn(io)) : () => {}
+    const connectionString = databaseOf(given, io)
+    const pool = new pg.Pool({ connectionString, max: 4, connectionTimeoutMillis: 5_000 })
+    try {
+      const schema = schemaIn(given)
+      const kit = createSagaKit({ pool, schema, events, ...(partitions === undefined ? {} : { partitions }) })
+      return await onKit(kit, io, () => act(kit, { given, rest, io }))
+    } finally {
+      await pool.end()
+    }
   } catch (error) {
     if (error instanceof UsageError) {
       io.stderr.write(`${error.message}\n(add --help for what is accepted)\n`)
@@ -226,18 +234,16 @@ function logOn({ stderr }: Io): Log {
   return { error: line, warn: line }
 }
 
-async function onKit(open: OpenKit, io: Io, act: (kit: SagaKit) => Promise<number>): Promise<number> {
+async function onKit(kit: SagaKit, io: Io, act: () => Promise<number>): Promise<number> {
   try {
-    return await act(open.kit)
+    return await act()
   } catch (cause) {
-    const error = explained(open.kit, cause)
+    const error = explained(kit, cause)
     if (error instanceof SagaKitError || error instanceof UsageError) throw error
     // Without the URL, which contains a password.
     const { code, message } = error as { code?: string; message?: string }
     io.stderr.write(`The database did not do it: ${message || code || 'no answer'}\n`)
     return exit.unavailable
-  } finally {
-    await open[Symbol.asyncDispose]()
   }
 }
 
